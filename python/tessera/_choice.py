@@ -19,8 +19,8 @@ from tessera._matrices import Matrix
 from tessera._prepared import STORED_TYPES
 from tessera._tessera import Zeros
 from tessera._zeros import zeros_of, zeros_of_matrix
-from tessera.graph._aten import type_of
 from tessera.graph._graph import Graph
+from tessera.graph._parameters import type_of
 from tessera.graph._values import linear
 
 

@@ -15,10 +15,10 @@ from torch.fx import GraphModule
 
 from tessera._backend._support import handle_of, limits_of
 from tessera._backend._weights import Weight, WeightSet, WeightSets, state_of
-from tessera.graph import _aten
 from tessera.graph import _values as ops
 from tessera.graph._aten import Constant, Transposed, value_of
 from tessera.graph._conversion import Conversion
+from tessera.graph._parameters import type_of
 from tessera.graph._session import Session
 from tessera.graph._values import Truth, Value
 
@@ -63,7 +63,7 @@ class _Array:
         return True
 
     def input(self, conversion: Conversion, name: str) -> Value | Transposed:
-        x = conversion.graph.input(name, [self.shape[d] for d in self.order], _aten.type_of(self.dtype, allow_integers=True))
+        x = conversion.graph.input(name, [self.shape[d] for d in self.order], type_of(self.dtype, allow_integers=True))
         count = len(self.order)
         is_truth = self.dtype is torch.bool
         if count > 1 and self.order == [*range(count - 2), count - 1, count - 2] and not is_truth:

@@ -12,9 +12,9 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.fx import Graph, Node
 from torch.fx.node import map_arg
 
-from tessera.graph import _aten
-from tessera.graph._aten import Constant, Parameter, Split, Transposed, Weights
+from tessera.graph._aten import Constant, Split, Transposed
 from tessera.graph._conversion import Conversion
+from tessera.graph._parameters import Parameter, Weights, type_of
 from tessera.graph._values import INTEGERS, Truth, Value
 
 #: The types of tensors that sessions take and give here.
@@ -261,7 +261,7 @@ class Support(Conversion):
         shape, dtype = _shape_and_type(known)
         if not isinstance(meaning, Tensor) or shape != tuple(meaning.shape):
             return f"the result would have shape {shape}"
-        is_same = isinstance(known, Truth) or dtype == _aten.type_of(meaning.dtype, allow_integers=True)
+        is_same = isinstance(known, Truth) or dtype == type_of(meaning.dtype, allow_integers=True)
         return None if is_same else f"the result would have type {dtype}"
 
 

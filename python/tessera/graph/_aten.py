@@ -5,134 +5,18 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import torch
 from torch import Tensor
 
 from tessera import _operators as _operators  # modules may use them, and sessions share PyTorch's threads
-from tessera._matrices import Matrix
 from tessera.graph import _values as ops
 from tessera.graph._graph import Graph
+from tessera.graph._parameters import INTEGER_TYPES, Parameter, Weights, type_of
 from tessera.graph._values import Truth, Value
 
-_TYPES = {torch.float32: "f32", torch.float16: "f16", torch.bfloat16: "bf16"}
-_INTEGERS = {torch.int64: "i32", torch.int32: "i32", torch.uint32: "u32"}
-
-
-def type_of(dtype: torch.dtype | None, *, allow_integers: bool = False) -> str:
-    if allow_integers and dtype in _INTEGERS:
-        return _INTEGERS[dtype]
-    if dtype == torch.bool:
-        return "f32"
-    if dtype not in _TYPES:
-        raise ValueError(f"values of {dtype} are not possible: use float32, float16 or bfloat16")
-    return _TYPES[dtype]
-
-
 # What is added to the graph only where it is used.
-
-
-class Weights(Protocol):
-    """What decides in which form the weights of products are kept."""
-
-    def form_of(self, name: str, weight: Tensor, rows: int) -> Matrix | None:
-        """The sparse form of [out, in], whose product has `rows` rows; None: dense."""
-
-    def note(self, name: str, matrix: Matrix, rows: int, dtype: torch.dtype) -> None:
-        """A weight that is sparse already."""
-
-    def leave(self, name: str, weight: Tensor, rows: int, reason: str) -> None:
-        """A weight that stays dense; its product, if it is the weight of one, has `rows` rows, else 0."""
-
-    def name_of(self, name: str, weight: Tensor) -> str:
-        """The name of a computed weight: the given one, unless that is another's, as of other sizes of inputs."""
-
-    def name_of_parameter(self, name: str, contents: int | None, is_free: Callable[[str], bool]) -> str:
-        """The same of a parameter of a whole graph, by what it contains; None: the weight of that name, unchanged."""
-
-
-class Parameter:
-    """A parameter of the module, or, for inference, a weight that is computed of parameters and constants alone."""
-
-    def __init__(self, graph: Graph, name: str, tensor: Tensor, weights: Weights | None = None) -> None:
-        self.name = name
-        self.tensor = tensor.detach()
-        self._trains = tensor.requires_grad
-        self._graph = graph
-        self._value: Value | None = None
-        #: None: it stays as the module has it.
-        self.weights = weights
-        self._transposed: Value | None = None
-        self._matrix: Value | None = None
-        #: Whether nothing but products and convolutions take it, which may have it in another order.
-        self.is_weight = True
-        #: Whether products take parts of it alone, which are parameters of their own.
-        self.is_divided = False
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return tuple(self.tensor.shape) if self._value is None else self._value.shape
-
-    @property
-    def dtype(self) -> str:
-        return type_of(self.tensor.dtype)
-
-    def weight(self, rows: int, *, transposed: bool = False) -> Value:
-        """Its value as [out, in] of products of `rows` rows; `transposed`: it is [in, out]."""
-        value = self._transposed if transposed else self._value
-        if value is not None or self.weights is None:
-            return value or self.value()
-        tensor = self.tensor.t() if transposed else self.tensor
-        name = f"{self.name}.transposed" if transposed else self.name
-        matrix = self.weights.form_of(name, tensor, rows)
-        if matrix is not None:
-            value = self._graph.sparse_parameter(name, matrix, dtype=self.dtype)
-        else:
-            value = self._graph.parameter(name, initial=tensor.float().contiguous().numpy(), dtype=self.dtype)
-        if transposed:
-            self._transposed = value
-        else:
-            self._value = value
-        return value
-
-    def as_matrix(self, matrix: Tensor, rows: int, *, may_be_sparse: bool) -> Value:
-        """Its value as the matrix [out, in] of a convolution, in the order of whose channels and taps it is kept."""
-        if self._matrix is not None:
-            return self._matrix
-        is_chosen = may_be_sparse and self.weights is not None
-        chosen = self.weights.form_of(self.name, matrix, rows) if is_chosen and self.weights is not None else None
-        if chosen is not None:
-            self._matrix = self._graph.sparse_parameter(self.name, chosen, dtype=self.dtype)
-        else:
-            values = matrix.float().contiguous().numpy()
-            self._matrix = self._graph.parameter(self.name, initial=values, dtype=self.dtype)
-            self._note()
-        return self._matrix
-
-    def value(self, shape: Sequence[int] | None = None) -> Value:
-        """Its value, in the shape in which it is first used."""
-        if self._value is None:
-            values = self.tensor.float().numpy()
-            values = values if shape is None else values.reshape(tuple(shape))
-            self._value = self._graph.parameter(self.name, initial=values, dtype=type_of(self.tensor.dtype))
-            self._note()
-        return self._value
-
-    def sparse(self, matrix: Matrix, capacity: int | None) -> Value:
-        if self._value is None:
-            self._value = self._graph.sparse_parameter(
-                self.name,
-                matrix,
-                dynamic=False if capacity is None else capacity,
-                dtype=type_of(self.tensor.dtype),
-            )
-            self._note()
-        return self._value
-
-    def _note(self) -> None:
-        if not self._trains:
-            self._graph.freeze(self.name)
 
 
 class Constant:
@@ -262,8 +146,8 @@ def as_known(result: Any, meaning: Any) -> Any:
         raise ValueError(f"a result of {list(meaning.shape)} is not possible")
     if meaning.dtype == torch.bool:
         return Truth(result.graph, result.id)
-    if meaning.dtype in _INTEGERS:
-        result = ops.cast(result, _INTEGERS[meaning.dtype])
+    if meaning.dtype in INTEGER_TYPES:
+        result = ops.cast(result, INTEGER_TYPES[meaning.dtype])
     return Value(result.graph, result.id) if isinstance(result, Truth) else result
 
 
@@ -417,7 +301,7 @@ _UNARY: dict[str, Callable[[Value], Value]] = {
 
 def _unary(name: str) -> Handler:
     def handler(call: Call, x: Value) -> Value:
-        if call.dtype in _INTEGERS and name in _OF_INTEGERS:
+        if call.dtype in INTEGER_TYPES and name in _OF_INTEGERS:
             return _OF_INTEGERS[name](x)
         return _UNARY[name](in_result_type(call, x))
 
@@ -565,7 +449,7 @@ def _whole_quotient(call: Call, a: Any, b: Any, *, rounding_mode: str | None = "
     if rounding_mode is None:
         quotient: Value = _of_two(operator.truediv)(call, a, b)
         return quotient
-    if call.dtype not in _INTEGERS:
+    if call.dtype not in INTEGER_TYPES:
         x, y = _both(call, a, b)
         return ops.floor_divide(x, y) if rounding_mode == "floor" else _trunc(x / y)
     x, y, quotient = _floor_quotient(call, a, b)
@@ -576,7 +460,7 @@ def _whole_quotient(call: Call, a: Any, b: Any, *, rounding_mode: str | None = "
 
 @handles("remainder.Scalar", "remainder.Tensor", "remainder.Scalar_Tensor")
 def _remainder(call: Call, a: Any, b: Any) -> Value:
-    if call.dtype not in _INTEGERS:
+    if call.dtype not in INTEGER_TYPES:
         return ops.remainder(*_both(call, a, b))
     x, y, quotient = _floor_quotient(call, a, b)
     return x - quotient * y
@@ -584,7 +468,7 @@ def _remainder(call: Call, a: Any, b: Any) -> Value:
 
 @handles("fmod.Scalar", "fmod.Tensor")
 def _fmod(call: Call, a: Any, b: Any) -> Value:
-    if call.dtype not in _INTEGERS:
+    if call.dtype not in INTEGER_TYPES:
         return ops.fmod(*_both(call, a, b))
     x, y, _ = _floor_quotient(call, a, b)
     return x - _whole_quotient(call, a, b, rounding_mode="trunc") * y
@@ -681,7 +565,7 @@ def _pow(call: Call, x: Value, exponent: float) -> Value:
         -1: ops.reciprocal,
         -0.5: ops.rsqrt,
     }
-    if call.dtype not in _INTEGERS:
+    if call.dtype not in INTEGER_TYPES:
         x = in_result_type(call, x)
         return powers[exponent](x) if exponent in powers else ops.pow(x, exponent)
     if exponent not in (1, 2, 3):
@@ -691,7 +575,7 @@ def _pow(call: Call, x: Value, exponent: float) -> Value:
 
 @handles("pow.Scalar")
 def _power_of(call: Call, base: float, x: Value) -> Value:
-    if call.dtype in _INTEGERS:
+    if call.dtype in INTEGER_TYPES:
         raise ValueError(f"integer powers of {base} are not possible: only of floating-point numbers")
     x = in_result_type(call, x)
     is_usual = 0 < base < math.inf and base != 1
@@ -700,7 +584,7 @@ def _power_of(call: Call, base: float, x: Value) -> Value:
 
 @handles("pow.Tensor_Tensor")
 def _power(call: Call, x: Value, exponent: Value) -> Value:
-    if call.dtype in _INTEGERS:
+    if call.dtype in INTEGER_TYPES:
         raise ValueError("integers to the power of others are not possible, only of floating-point numbers")
     return ops.pow(*_both(call, x, exponent))
 

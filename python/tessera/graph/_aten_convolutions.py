@@ -8,10 +8,11 @@ from typing import Any
 
 
 from tessera.graph import _values as ops
-from tessera.graph._aten import Call, Constant, Parameter, handles, value_of
+from tessera.graph._aten import Call, Constant, handles, value_of
 from tessera.graph._aten_vision import channels_first, channels_last, sizes_of_each
 from tessera.graph._convolution import convolution, transposed_convolution
 from tessera.graph._kernels import matrix_of, transposed_matrix_of
+from tessera.graph._parameters import Parameter
 from tessera.graph._values import Value
 
 

@@ -13,7 +13,8 @@ from torch import Tensor
 from tessera._matrices import Matrix
 from tessera._prepared import prepared_for, stored
 from tessera.graph import _values as ops
-from tessera.graph._aten import Call, Constant, Parameter, Transposed, handles, shaped, value_of
+from tessera.graph._aten import Call, Constant, Transposed, handles, shaped, value_of
+from tessera.graph._parameters import Parameter
 from tessera.graph._values import Truth, Value
 
 

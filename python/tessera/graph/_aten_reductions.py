@@ -6,8 +6,9 @@ import math
 from typing import Any
 
 from tessera.graph import _values as ops
-from tessera.graph._aten import Call, as_truth, handles, in_result_type, shaped, type_of
+from tessera.graph._aten import Call, as_truth, handles, in_result_type, shaped
 from tessera.graph._aten_vision import is_mean_of_images, mean_of_images
+from tessera.graph._parameters import type_of
 from tessera.graph._values import Truth, Value
 
 

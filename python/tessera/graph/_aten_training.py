@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from tessera.graph import _values as ops
-from tessera.graph._aten import Call, handles, over_last, shaped, type_of, value_of
+from tessera.graph._aten import Call, handles, over_last, shaped, value_of
 from tessera.graph._aten_products import heads_first, heads_last, mask_of
+from tessera.graph._parameters import type_of
 from tessera.graph._values import Attribute, Value
 
 # Of one element, by the gradient of the result and what a function keeps.

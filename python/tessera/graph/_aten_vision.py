@@ -13,7 +13,8 @@ import torch
 
 from tessera.graph import _values as ops
 from tessera.graph import _vision as vision
-from tessera.graph._aten import Call, Constant, Parameter, handles, value_of
+from tessera.graph._aten import Call, Constant, handles, value_of
+from tessera.graph._parameters import Parameter
 from tessera.graph._values import Value
 
 

@@ -23,8 +23,9 @@ from tessera.graph import _aten_shapes as _aten_shapes
 from tessera.graph import _aten_training as _aten_training
 from tessera.graph import _aten_vision as _aten_vision
 from tessera.graph import _structured as _structured
-from tessera.graph._aten import Call, Constant, Parameter, Weights, as_known, sizes_of
+from tessera.graph._aten import Call, Constant, as_known, sizes_of
 from tessera.graph._graph import Graph
+from tessera.graph._parameters import Parameter, Weights, type_of
 from tessera.graph._values import Form, Value
 
 
@@ -210,7 +211,7 @@ class Conversion:
         if isinstance(meaning, (tuple, list)):
             return [self._stand_in(part) for part in meaning]
         try:
-            name, dtype = f"missing {self.graph.native.size}", _aten.type_of(meaning.dtype, allow_integers=True)
+            name, dtype = f"missing {self.graph.native.size}", type_of(meaning.dtype, allow_integers=True)
             return as_known(self.graph.input(name, sizes_of(meaning), dtype), meaning)
         except (AttributeError, TypeError, ValueError):
             return None

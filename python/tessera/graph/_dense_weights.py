@@ -10,7 +10,8 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor
 
-from tessera.graph._aten import Constant, Parameter, Weights
+from tessera.graph._aten import Constant
+from tessera.graph._parameters import Parameter, Weights
 
 #: What hands on a weight in another shape.
 _VIEWS = {

@@ -12,11 +12,11 @@ from torch import Tensor, nn
 from torch.export.graph_signature import InputKind, OutputKind
 from torch.nn.parameter import is_lazy
 
-from tessera.graph import _aten
-from tessera.graph._aten import Constant, Parameter, State, Weights, as_known, value_of
+from tessera.graph._aten import Constant, State, as_known, value_of
 from tessera.graph._conversion import Conversion, Missing, decompositions, lacking, orders_of
 from tessera.graph._dense_weights import note_dense
 from tessera.graph._graph import Graph
+from tessera.graph._parameters import Parameter, Weights, type_of
 from tessera.graph._values import Form, Value
 
 
@@ -270,7 +270,7 @@ class _ModuleConversion(Conversion):
         self.inputs.append(node.name if isinstance(meaning, Tensor) else None)
         if not isinstance(meaning, Tensor):
             return meaning
-        dtype = _aten.type_of(meaning.dtype, allow_integers=True)
+        dtype = type_of(meaning.dtype, allow_integers=True)
         return as_known(self.graph.input(node.name, meaning.shape, dtype), meaning)
 
     def _is_changed(self, buffer: str) -> bool:

@@ -1,0 +1,128 @@
+"""Types and parameters of PyTorch's modules as those of graphs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from tessera._matrices import Matrix
+from tessera.graph._graph import Graph
+from tessera.graph._values import Value
+
+_TYPES = {torch.float32: "f32", torch.float16: "f16", torch.bfloat16: "bf16"}
+INTEGER_TYPES = {torch.int64: "i32", torch.int32: "i32", torch.uint32: "u32"}
+
+
+def type_of(dtype: torch.dtype | None, *, allow_integers: bool = False) -> str:
+    if allow_integers and dtype in INTEGER_TYPES:
+        return INTEGER_TYPES[dtype]
+    if dtype == torch.bool:
+        return "f32"
+    if dtype not in _TYPES:
+        raise ValueError(f"values of {dtype} are not possible: use float32, float16 or bfloat16")
+    return _TYPES[dtype]
+
+
+class Weights(Protocol):
+    """What decides in which form the weights of products are kept."""
+
+    def form_of(self, name: str, weight: Tensor, rows: int) -> Matrix | None:
+        """The sparse form of [out, in], whose product has `rows` rows; None: dense."""
+
+    def note(self, name: str, matrix: Matrix, rows: int, dtype: torch.dtype) -> None:
+        """A weight that is sparse already."""
+
+    def leave(self, name: str, weight: Tensor, rows: int, reason: str) -> None:
+        """A weight that stays dense; its product, if it is the weight of one, has `rows` rows, else 0."""
+
+    def name_of(self, name: str, weight: Tensor) -> str:
+        """The name of a computed weight: the given one, unless that is another's, as of other sizes of inputs."""
+
+    def name_of_parameter(self, name: str, contents: int | None, is_free: Callable[[str], bool]) -> str:
+        """The same of a parameter of a whole graph, by what it contains; None: the weight of that name, unchanged."""
+
+
+class Parameter:
+    """A parameter of the module, or, for inference, a weight that is computed of parameters and constants alone."""
+
+    def __init__(self, graph: Graph, name: str, tensor: Tensor, weights: Weights | None = None) -> None:
+        self.name = name
+        self.tensor = tensor.detach()
+        self._trains = tensor.requires_grad
+        self._graph = graph
+        self._value: Value | None = None
+        #: None: it stays as the module has it.
+        self.weights = weights
+        self._transposed: Value | None = None
+        self._matrix: Value | None = None
+        #: Whether nothing but products and convolutions take it, which may have it in another order.
+        self.is_weight = True
+        #: Whether products take parts of it alone, which are parameters of their own.
+        self.is_divided = False
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return tuple(self.tensor.shape) if self._value is None else self._value.shape
+
+    @property
+    def dtype(self) -> str:
+        return type_of(self.tensor.dtype)
+
+    def weight(self, rows: int, *, transposed: bool = False) -> Value:
+        """Its value as [out, in] of products of `rows` rows; `transposed`: it is [in, out]."""
+        value = self._transposed if transposed else self._value
+        if value is not None or self.weights is None:
+            return value or self.value()
+        tensor = self.tensor.t() if transposed else self.tensor
+        name = f"{self.name}.transposed" if transposed else self.name
+        matrix = self.weights.form_of(name, tensor, rows)
+        if matrix is not None:
+            value = self._graph.sparse_parameter(name, matrix, dtype=self.dtype)
+        else:
+            value = self._graph.parameter(name, initial=tensor.float().contiguous().numpy(), dtype=self.dtype)
+        if transposed:
+            self._transposed = value
+        else:
+            self._value = value
+        return value
+
+    def as_matrix(self, matrix: Tensor, rows: int, *, may_be_sparse: bool) -> Value:
+        """Its value as the matrix [out, in] of a convolution, in the order of whose channels and taps it is kept."""
+        if self._matrix is not None:
+            return self._matrix
+        is_chosen = may_be_sparse and self.weights is not None
+        chosen = self.weights.form_of(self.name, matrix, rows) if is_chosen and self.weights is not None else None
+        if chosen is not None:
+            self._matrix = self._graph.sparse_parameter(self.name, chosen, dtype=self.dtype)
+        else:
+            values = matrix.float().contiguous().numpy()
+            self._matrix = self._graph.parameter(self.name, initial=values, dtype=self.dtype)
+            self._note()
+        return self._matrix
+
+    def value(self, shape: Sequence[int] | None = None) -> Value:
+        """Its value, in the shape in which it is first used."""
+        if self._value is None:
+            values = self.tensor.float().numpy()
+            values = values if shape is None else values.reshape(tuple(shape))
+            self._value = self._graph.parameter(self.name, initial=values, dtype=type_of(self.tensor.dtype))
+            self._note()
+        return self._value
+
+    def sparse(self, matrix: Matrix, capacity: int | None) -> Value:
+        if self._value is None:
+            self._value = self._graph.sparse_parameter(
+                self.name,
+                matrix,
+                dynamic=False if capacity is None else capacity,
+                dtype=type_of(self.tensor.dtype),
+            )
+            self._note()
+        return self._value
+
+    def _note(self) -> None:
+        if not self._trains:
+            self._graph.freeze(self.name)
