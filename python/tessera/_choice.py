@@ -61,14 +61,15 @@ class Choice:
         self._computed: dict[str, Any] = {}
         self._parameters: dict[str, Any] = {}
 
-    def form_of(self, name: str, weight: Tensor, rows: int) -> Matrix | None:
-        """The sparse form of a weight [out, in]; None: dense."""
-        if name not in self._forms:
-            matrix, report = choose(name, weight, rows, self.measure)
-            self._forms[name] = None if matrix is None else _Pattern.of(matrix)
+    def form_of(self, name: str, weight: Tensor, rows: int, copy: str | None = None) -> Matrix | None:
+        """The sparse form of a weight [out, in]; None: dense. A `copy` is its name beside the dense weight."""
+        own = copy or name
+        if own not in self._forms:
+            matrix, report = choose(name, weight, rows, self.measure, is_copy=copy is not None)
+            self._forms[own] = None if matrix is None else _Pattern.of(matrix)
             self.layers.append(report)
             return matrix
-        pattern = self._forms[name]
+        pattern = self._forms[own]
         return None if pattern is None else pattern.matrix(weight.detach().float().contiguous().numpy())
 
     def note(self, name: str, matrix: Matrix, rows: int, dtype: torch.dtype) -> None:
@@ -131,7 +132,9 @@ def _own_name(known: dict[str, Any], name: str, contents: Any, is_free: Callable
     return own
 
 
-def choose(name: str, weight: Tensor, rows: int, measure: bool) -> tuple[Matrix | None, LayerReport]:
+def choose(
+    name: str, weight: Tensor, rows: int, measure: bool, *, is_copy: bool = False
+) -> tuple[Matrix | None, LayerReport]:
     """The sparse form of a weight [out, in] for products of `rows` rows, or None, and why."""
     stored = _as_stored(weight)
     zeros = zeros_of(stored, rows=rows)
@@ -143,7 +146,8 @@ def choose(name: str, weight: Tensor, rows: int, measure: bool) -> tuple[Matrix 
     if measure:
         dense, sparse = _measured(matrix, rows, stored.dtype)
         reason = "" if sparse <= GAIN * dense else reason or "measured to be no faster"
-    report = LayerReport(name, shape, _stored(matrix), not reason, reason, dense, sparse, b, rows)
+    copied = zeros.sparse_bytes if is_copy and not reason else None
+    report = LayerReport(name, shape, _stored(matrix), not reason, reason, dense, sparse, b, rows, copied or 0)
     return None if reason else matrix, report
 
 

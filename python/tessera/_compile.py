@@ -410,7 +410,7 @@ class _Compiler:
         return True
 
 
-_FORM = re.compile(r"(.+?)(?:\[(\d+):(\d+)\])?(\.transposed)?")
+_FORM = re.compile(r"(.+?)(?:\[(\d+):(\d+)\])?(\.transposed)?(?:\.sparse)?")
 
 
 def _forms_by_parameter(natives: set[str]) -> dict[str | None, list[tuple[str, slice | None, bool]]]:

@@ -30,6 +30,7 @@ class LayerReport:
     sparse_seconds: float
     block_size: int = 1
     rows: int = 0  # of the layer's input
+    copy_bytes: int = 0  # of a form of its own, where other operations take the weight too; else 0
 
     @property
     def speedup(self) -> float:
@@ -96,4 +97,7 @@ def _row(layer: LayerReport) -> tuple[str, ...]:
     times = tuple("" if time == "nan" else time for time in times)
     shape = f"{layer.shape[0]} × {layer.shape[1]}"
     b = str(layer.block_size) if layer.is_sparse else ""
-    return layer.name, shape, str(layer.rows), f"{layer.density:.3g}", b, *times, layer.reason or "sparse"
+    form = layer.reason or "sparse"
+    if layer.copy_bytes:
+        form += f", a copy of {layer.copy_bytes / 1e6:.2f} MB"
+    return layer.name, shape, str(layer.rows), f"{layer.density:.3g}", b, *times, form

@@ -71,22 +71,6 @@ def test_times_are_measured_if_that_is_wanted(dtype, monkeypatch):
     assert first.is_sparse == (first.speedup >= 1 / 0.9) and second.dense_seconds > 0
 
 
-def test_what_is_no_product_stays():
-    class Tied(torch.nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.embedding = torch.nn.Embedding(64, SIZE)
-            self.embedding.weight.data.mul_(torch.rand(64, 1) < 0.1)
-
-        def forward(self, ids):
-            return self.embedding(ids) @ self.embedding.weight.t()
-
-    model, ids = Tied().eval(), torch.randint(0, 64, (3, 5))
-    compiled = tessera.compile(model, ids)
-    expect_like(model, compiled, ids)
-    assert not any(each.is_sparse for each in compiled.report.layers)
-
-
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_weights_of_16_bits(dtype):
     model, x = network().to(dtype), torch.randn(64, SIZE).to(dtype)

@@ -7,6 +7,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import tessera  # noqa: E402
+from compiled_models import SIZE, expect_like, pruned, with_mask  # noqa: E402
 from torch import nn  # noqa: E402
 from torch.nn import functional as F  # noqa: E402
 
@@ -48,10 +49,10 @@ def test_each_weight_has_its_choice_or_a_reason():
         "linear.weight": "no zeros",
         "shared.weight": "no zeros",
         "stem.weight": "no zeros",
-        "tokens.weight": "used elsewhere too",
+        "tokens.weight": "no zeros",
         "experts": "batched product",
         "left": "left factor of a product",
-        "mixed": "used elsewhere too",
+        "mixed.transposed": "no zeros",
         "by_channel.weight": "grouped convolution",
         "grouped.weight": "grouped convolution",
     }
@@ -72,3 +73,94 @@ def test_an_embedding_is_no_product_and_zeros_are_counted():
     assert (product.name, product.reason) == ("2.weight", "no zeros")
     assert (table.name, table.reason, table.density) == ("0.weight", "not a product", 0.75)
     assert (kernel.name, kernel.reason, kernel.shape) == ("1.weight", "grouped convolution", (4, 1))
+
+
+class Tied(nn.Module):
+    """A language model's table and head, which are one weight."""
+
+    def __init__(self, form="linear", scale=None):
+        super().__init__()
+        self.form, self.scale = form, scale
+        self.table, self.head = nn.Embedding(SIZE, SIZE), nn.Linear(SIZE, SIZE)
+        self.head.weight = self.table.weight
+
+    def forward(self, ids):
+        x = torch.tanh(self.table(ids))
+        if self.form == "linear":
+            return self.head(x) if self.scale is None else self.head(x) * self.scale
+        return x @ (self.table.weight.t() if self.form == "product" else self.table.weight)
+
+
+def ids_of_words():
+    return torch.randint(0, SIZE, (4, 16))
+
+
+@pytest.mark.parametrize("form", ["linear", "product", "transposed"])
+@pytest.mark.parametrize("density", [0.1, 1.0])
+def test_heads_have_sparse_copies_of_tables_where_that_pays(form, density, tmp_path):
+    torch.manual_seed(0)
+    model, ids = Tied(form).eval(), ids_of_words()
+    if density < 1:
+        model.table.weight.data = pruned(model.table.weight.data, 1, density)
+    compiled = tessera.compile(model, ids)
+    expect_like(model, compiled, ids)
+    (layer,) = compiled.report.layers
+    name = "table.weight.transposed" if form == "transposed" else "table.weight"
+    assert (layer.name, layer.rows, layer.is_sparse) == (name, 64, density < 1)
+    copies = {f"{name}.sparse"} if density < 1 else set()
+    assert {each for each in compiled.first.parameters if "table" in each} == {"table.weight", *copies}
+    if density == 1:
+        assert (layer.reason, layer.copy_bytes) == ("no zeros", 0)
+        return
+    non_zeros = int(model.table.weight.count_nonzero())
+    assert 4 * non_zeros < layer.copy_bytes < 4 * SIZE * SIZE
+    assert f"sparse, a copy of {layer.copy_bytes / 1e6:.2f} MB" in str(compiled)
+    compiled.save(tmp_path / "m.safetensors")
+    loaded = tessera.load(tmp_path / "m.safetensors")
+    expect_like(model, loaded, ids)
+    assert loaded.report == compiled.report
+
+
+@pytest.mark.parametrize("scale", [None, 0.5])  # which becomes part of the copy
+def test_copies_of_tables_follow_them(scale):
+    torch.manual_seed(0)
+    model, ids = Tied(scale=scale).eval(), ids_of_words()
+    with torch.no_grad():
+        model.table.weight.copy_(pruned(model.table.weight, 1))
+    compiled = tessera.compile(model, ids)
+    expect_like(model, compiled, ids)
+    session = compiled.first
+    with torch.no_grad():
+        model.table.weight.mul_(-2)
+    expect_like(model, compiled, ids)
+    assert (compiled.first is session) == (scale is None)
+    with torch.no_grad():
+        model.table.weight.copy_(pruned(torch.randn(SIZE, SIZE), 4))  # the zeros move
+    expect_like(model, compiled, ids)
+    assert compiled.report.layers[0].block_size == 4
+    with torch.no_grad():
+        model.table.weight.normal_()
+    expect_like(model, compiled, ids)
+    assert not compiled.report.layers[0].is_sparse
+
+
+def test_tables_that_masks_prune_have_copies_too():
+    torch.manual_seed(0)
+    model, ids = Tied("product").eval(), ids_of_words()
+    model.head = None
+    with_mask(model.table)
+    compiled = tessera.compile(model, ids)
+    expect_like(model, compiled, ids)
+    (layer,) = compiled.report.layers
+    assert layer.is_sparse and layer.copy_bytes > 0
+
+
+def test_copies_of_tables_are_for_all_sizes():
+    torch.manual_seed(0)
+    model, ids = Tied().eval(), ids_of_words()
+    with torch.no_grad():
+        model.table.weight.copy_(pruned(model.table.weight, 1))
+    compiled = tessera.compile(model, ids, dynamic_shapes={"ids": {0: "batch"}})
+    for batch in (4, 7, 2):
+        expect_like(model, compiled, torch.randint(0, SIZE, (batch, 16)))
+    assert len(compiled.report.layers) == 1

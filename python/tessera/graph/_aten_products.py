@@ -30,6 +30,13 @@ def _of_layer(x: Value, weight: Any, bias: Value | None, *, transposed: bool = F
     return ops.linear(x, value, bias)
 
 
+def _has_transposed_form(weight: Parameter, rows: int) -> bool:
+    """Whether products may have a parameter [in, out] in a form of their own."""
+    if weight.weights is None:
+        return False
+    return weight.is_weight or weight.sparse_copy(rows, transposed=True) is not None
+
+
 def _is_input(known: Value | Parameter) -> bool:
     return isinstance(known, Value) and known.graph.native.kind(known.id) == "input"
 
@@ -64,7 +71,7 @@ def _product(a: Any, b: Any, bias: Value | None = None) -> Value:
         return ops.reshape(y, kept if len(b_shape) == 1 else (*kept, y.shape[-1]))
     if isinstance(b, Transposed) and len(b_shape) == 2 and not _is_input(b.of):
         return _of_layer(value_of(a), b.of, bias)
-    if isinstance(b, Parameter) and b.weights is not None and len(b_shape) == 2:
+    if isinstance(b, Parameter) and len(b_shape) == 2 and _has_transposed_form(b, math.prod(a_shape[:-1])):
         return _of_layer(value_of(a), b, bias, transposed=True)
     if len(b_shape) == 2 and len(a_shape) > 2:
         left, of_a = value_of(a), False

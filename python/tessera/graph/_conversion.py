@@ -159,11 +159,17 @@ class Conversion:
             return [Constant(self.graph, each, of_parameters=of_parameters) for each in result]
         if not isinstance(result, Tensor):
             return None
-        weights = self.weights_of(node) if of_parameters else None
-        if weights is None:
+        if self._weights is None or not of_parameters or not self._multiplies(node):
             return Constant(self.graph, result, of_parameters=of_parameters)
-        name = weights.name_of(self._name_of_weight(node), result)
-        return Parameter(self.graph, name, result, weights)
+        name = self._weights.name_of(self._name_of_weight(node), result)
+        parameter = Parameter(self.graph, name, result, self._weights)
+        parameter.is_weight = self.is_weight(node)
+        return parameter
+
+    def _multiplies(self, node: torch.fx.Node) -> bool:
+        """Whether it is the weight of products, of which others may take what it is as well."""
+        is_matrix = len(node.meta["val"].shape) == 2
+        return self.is_weight(node) or (is_matrix and any(_is_weight(node, user) for user in node.users))
 
     def _rows(self, node: torch.fx.Node) -> Any:
         """Parts of a parameter of which nothing is taken but such, along outputs, as weights of products."""

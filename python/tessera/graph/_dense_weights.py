@@ -43,17 +43,14 @@ _EMBEDDINGS = {"aten.embedding", "aten.embedding_bag", "aten._embedding_bag"}
 
 
 def note_dense(known: Mapping[torch.fx.Node, Any], weights: Weights) -> None:
-    """Tells what decides the forms of weights of those that it was not asked about."""
+    """Tells what decides the forms of weights of those whose zeros did not."""
     nodes: dict[str, list[torch.fx.Node]] = {}
     tensors: dict[str, Tensor] = {}
-    asked: set[str] = set()
     for node, each in known.items():
         if isinstance(each, Parameter):
-            if each.is_divided:
+            if each.is_divided or each.is_decided:
                 continue
             name = each.name
-            if each.weights is not None:
-                asked.add(name)
         elif isinstance(each, Constant) and each.of_parameters:
             stack = list((node.meta.get("nn_module_stack") or {}).values())
             name = f"{stack[-1][0] if stack else ''}.weight".lstrip(".")
@@ -63,7 +60,7 @@ def note_dense(known: Mapping[torch.fx.Node, Any], weights: Weights) -> None:
         tensors.setdefault(name, each.tensor)
     for name, of in nodes.items():
         uses = [use for node in of for use in _uses(node)]
-        reason = _reason(tensors[name], uses, name in asked)
+        reason = _reason(tensors[name], uses)
         if reason is not None:
             weights.leave(name, *_as_matrix(tensors[name], uses), reason)
 
@@ -95,8 +92,8 @@ def _groups(user: torch.fx.Node) -> int:
     return groups if isinstance(groups, int) else 1
 
 
-def _reason(tensor: Tensor, uses: list[_Use], is_asked: bool) -> str | None:
-    """Why a weight stays dense; None: it is none, or its zeros decide, which those who were asked about it know."""
+def _reason(tensor: Tensor, uses: list[_Use]) -> str | None:
+    """Why a weight whose zeros do not decide stays dense; None: it is none."""
     factors = [use for use in uses if _is_factor(*use)]
     kernels = [use for use in uses if _is_kernel(*use)]
     if not factors and not kernels:
@@ -114,7 +111,7 @@ def _reason(tensor: Tensor, uses: list[_Use], is_asked: bool) -> str | None:
         return "left factor of a product"
     if any(node.meta["val"].numel() != tensor.numel() for _, node in uses):
         return "sliced before its product"
-    return None if is_asked else "reshaped before its product"
+    return "reshaped before its product"
 
 
 def _as_matrix(tensor: Tensor, uses: list[_Use]) -> tuple[Tensor, int]:

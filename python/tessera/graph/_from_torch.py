@@ -252,11 +252,11 @@ class _ModuleConversion(Conversion):
             name = self._names[spec.target]
             if name not in self._parameters:
                 tensor = self._program.state_dict[spec.target]
-                self._parameters[name] = Parameter(self.graph, name, tensor, self.weights_of(node))
+                self._parameters[name] = Parameter(self.graph, name, tensor, self._weights)
             parameter, orders = self._parameters[name], self._orders.setdefault(name, set())
             orders |= orders_of(node)
             if len(orders) > 1 or not self.is_weight(node):
-                parameter.is_weight, parameter.weights = False, None
+                parameter.is_weight = False
             return parameter
         if spec.kind is InputKind.BUFFER:
             held = self._program.state_dict if spec.persistent else self._program.constants

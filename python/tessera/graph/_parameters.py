@@ -29,8 +29,11 @@ def type_of(dtype: torch.dtype | None, *, allow_integers: bool = False) -> str:
 class Weights(Protocol):
     """What decides in which form the weights of products are kept."""
 
-    def form_of(self, name: str, weight: Tensor, rows: int) -> Matrix | None:
-        """The sparse form of [out, in], whose product has `rows` rows; None: dense."""
+    def form_of(self, name: str, weight: Tensor, rows: int, copy: str | None = None) -> Matrix | None:
+        """The sparse form of [out, in], whose product has `rows` rows; None: dense.
+
+        A `copy` is the name that the form has if other operations take the weight dense.
+        """
 
     def note(self, name: str, matrix: Matrix, rows: int, dtype: torch.dtype) -> None:
         """A weight that is sparse already."""
@@ -58,8 +61,12 @@ class Parameter:
         self.weights = weights
         self._transposed: Value | None = None
         self._matrix: Value | None = None
+        #: By name, the forms of products alone; None: they take it as other operations do.
+        self._copies: dict[str, Value | None] = {}
         #: Whether nothing but products and convolutions take it, which may have it in another order.
         self.is_weight = True
+        #: Whether its zeros decided its form, or that of a copy.
+        self.is_decided = False
         #: Whether products take parts of it alone, which are parameters of their own.
         self.is_divided = False
 
@@ -73,11 +80,13 @@ class Parameter:
 
     def weight(self, rows: int, *, transposed: bool = False) -> Value:
         """Its value as [out, in] of products of `rows` rows; `transposed`: it is [in, out]."""
+        if not self.is_weight and (copy := self.sparse_copy(rows, transposed=transposed)) is not None:
+            return copy
         value = self._transposed if transposed else self._value
-        if value is not None or self.weights is None:
+        if value is not None or self.weights is None or not self.is_weight:
             return value or self.value()
-        tensor = self.tensor.t() if transposed else self.tensor
-        name = f"{self.name}.transposed" if transposed else self.name
+        tensor, name = self._as_weight(transposed)
+        self.is_decided = True
         matrix = self.weights.form_of(name, tensor, rows)
         if matrix is not None:
             value = self._graph.sparse_parameter(name, matrix, dtype=self.dtype)
@@ -89,11 +98,28 @@ class Parameter:
             self._value = value
         return value
 
+    def sparse_copy(self, rows: int, *, transposed: bool = False) -> Value | None:
+        """The form of products alone of what other operations take dense; None: it does not pay."""
+        if self.weights is None or self.tensor.dim() != 2:
+            return None
+        tensor, name = self._as_weight(transposed)
+        copy = f"{name}.sparse"
+        if copy not in self._copies:
+            self.is_decided = True
+            matrix = self.weights.form_of(name, tensor, rows, copy)
+            sparse = None if matrix is None else self._graph.sparse_parameter(copy, matrix, dtype=self.dtype)
+            self._copies[copy] = sparse
+        return self._copies[copy]
+
+    def _as_weight(self, transposed: bool) -> tuple[Tensor, str]:
+        return (self.tensor.t(), f"{self.name}.transposed") if transposed else (self.tensor, self.name)
+
     def as_matrix(self, matrix: Tensor, rows: int, *, may_be_sparse: bool) -> Value:
         """Its value as the matrix [out, in] of a convolution, in the order of whose channels and taps it is kept."""
         if self._matrix is not None:
             return self._matrix
         is_chosen = may_be_sparse and self.weights is not None
+        self.is_decided = is_chosen
         chosen = self.weights.form_of(self.name, matrix, rows) if is_chosen and self.weights is not None else None
         if chosen is not None:
             self._matrix = self._graph.sparse_parameter(self.name, chosen, dtype=self.dtype)
