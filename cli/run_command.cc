@@ -120,7 +120,8 @@ Statistics statistics_of(const std::vector<double>& values) {
 std::vector<report::LayerRow> layer_rows_of(const onnx::ImportedModel& model) {
   std::vector<report::LayerRow> layers;
   for (const onnx::LayerChoice& layer : model.layers)
-    layers.push_back({layer.name, layer.rows, layer.zeros, layer.is_sparse, std::string(layer.why_dense())});
+    layers.push_back({layer.name, layer.rows, layer.zeros, layer.is_sparse, std::string(layer.why_dense()),
+                      layer.copy_bytes});
   return layers;
 }
 
@@ -167,7 +168,8 @@ ordered_json json_of(const Run& run, const RunFlags& options, const Machine& mac
                       {"block", layer.zeros.best_block_size},
                       {"dense_seconds", layer.zeros.dense_seconds},
                       {"sparse_seconds", layer.zeros.sparse_seconds},
-                      {"reason", layer.why_dense()}});
+                      {"reason", layer.why_dense()},
+                      {"copy_bytes", layer.copy_bytes}});
   for (const onnx::ValueType& output : run.model.outputs) {
     const Statistics statistics = statistics_of(run.outputs.at(output.name));
     const auto number = [](double x) { return std::isfinite(x) ? ordered_json(x) : ordered_json(nullptr); };

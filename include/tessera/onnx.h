@@ -54,6 +54,8 @@ struct LayerChoice {
   /// Why no sparse form is possible: "not a product" of embeddings, "grouped convolution", "batched product",
   /// "left factor of a product". Only sizes and the density are known then. Empty: its zeros decide.
   std::string reason{};
+  /// Size of the form that the product has, if other operations take the weight in another one; else 0.
+  uint64_t copy_bytes = 0;
 
   /// Why it stays dense: that, "no zeros", or what the zeros say; empty if it is sparse.
   std::string_view why_dense() const;

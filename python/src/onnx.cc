@@ -77,6 +77,7 @@ void bind_onnx(nb::module_& m) {
       .def_ro("rows", &onnx::LayerChoice::rows)
       .def_ro("zeros", &onnx::LayerChoice::zeros)
       .def_ro("is_sparse", &onnx::LayerChoice::is_sparse)
+      .def_ro("copy_bytes", &onnx::LayerChoice::copy_bytes)
       .def_prop_ro("why_dense",
                    [](const onnx::LayerChoice& layer) { return std::string(layer.why_dense()); });
   nb::class_<onnx::ImportedModel>(m, "ImportedModel", "A graph for inputs of certain shapes.")

@@ -249,7 +249,8 @@ def _report_of(layer: Any) -> LayerReport:
     sparse = math.nan if zeros.sparse_seconds is None else zeros.sparse_seconds
     stored = density if layer.is_sparse else 1.0 if zeros.blocks else zeros.density
     shape = tuple(zeros.shape)
-    return LayerReport(layer.name, shape, stored, layer.is_sparse, layer.why_dense, dense, sparse, b, layer.rows)
+    times = (dense, sparse, b, layer.rows, layer.copy_bytes)
+    return LayerReport(layer.name, shape, stored, layer.is_sparse, layer.why_dense, *times)
 
 
 def _as_input(array: Any, value: OnnxValue) -> Any:

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <set>
 
 #include "base/memory.h"
 #include "base/utf8.h"
@@ -97,12 +98,13 @@ Value Context::weight_of(const ConstantPointer& matrix, bool transposed, uint32_
     return transposed ? transpose(value) : value;
   }
   const auto key = std::pair(matrix.get(), transposed);
-  if (const auto found = weight_values.find(key); found != weight_values.end()) return found->second;
+  if (const auto found = weight_values.find(key); found != weight_values.end()) return found->second.value;
   held.push_back(matrix);
   const std::string layer = weights->name_of(matrix->name.empty() ? name : matrix->name, *matrix);
   const std::string own = layer + (transposed ? ".transposed" : "");
   const WeightForms::Form& form = weights->form_of(layer, *matrix, transposed, rows, *options);
   const Type type = graph_type_of(matrix->type);
+  const size_t layer_at = layers.size();
   layers.push_back(form.choice);
   const auto add = [&] {
     if (form.pattern) return graph.sparse_parameter(free_name(graph, own), *form.pattern, form.initial, type);
@@ -113,7 +115,7 @@ Value Context::weight_of(const ConstantPointer& matrix, bool transposed, uint32_
     if (!transposed) constants.emplace(std::pair(matrix.get(), type), value);
     return value;
   };
-  return weight_values.emplace(key, add()).first->second;
+  return weight_values.emplace(key, WeightValue{add(), layer_at}).first->second.value;
 }
 
 void Context::leave(const Constant& weight, const std::string& name, std::string_view reason) {
@@ -121,6 +123,20 @@ void Context::leave(const Constant& weight, const std::string& name, std::string
   const std::string& own = weight.name.empty() ? name : weight.name;
   const auto is_same = [&](const LayerChoice& layer) { return layer.name == own && layer.reason == reason; };
   if (std::ranges::none_of(layers, is_same)) layers.push_back(left_dense(own, weight, reason));
+}
+
+void Context::note_copies() {
+  std::set<std::string> multiplied;
+  for (const auto& [of, weight] : weight_values) {
+    LayerChoice& layer = layers[weight.layer];
+    multiplied.insert(layer.name);
+    const auto held = constants.find({of.first, weight.value.type().type});
+    if (held != constants.end() && held->second.id != weight.value.id)
+      layer.copy_bytes = layer.is_sparse ? layer.zeros.sparse_bytes : weight.value.type().bytes();
+  }
+  std::erase_if(layers, [&](const LayerChoice& layer) {
+    return layer.reason == name_of(NoGain::not_a_product) && multiplied.contains(layer.name);
+  });
 }
 
 Call::Call(Context& in, const wire::NodeProto& of, std::vector<std::optional<Known>> inputs, int64_t set,

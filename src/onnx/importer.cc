@@ -99,6 +99,7 @@ ImportedModel Importer::run() {
   run(file_.proto.graph().node(), scope);
   if (missing_.empty()) add_outputs(scope);
   if (!missing_.empty()) throw UnsupportedModelError(file_.name, std::move(missing_));
+  context_.note_copies();
   fold();
   require_memory();
   imported_.layers = std::move(context_.layers);

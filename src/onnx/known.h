@@ -54,7 +54,12 @@ struct Context {
                                    ///< computed
   const ImportOptions* options = nullptr;
   std::vector<LayerChoice> layers = {};
-  std::map<std::pair<const Constant*, bool>, graph::Value> weight_values = {};
+  /// A weight of products, and its place among the layers.
+  struct WeightValue {
+    graph::Value value;
+    size_t layer;
+  };
+  std::map<std::pair<const Constant*, bool>, WeightValue> weight_values = {};
   std::map<std::pair<const Constant*, Type>, graph::Value> constants = {};
   /// Reordered weights of convolutions, by constant, whether the convolution is transposed, and groups.
   std::map<std::tuple<const Constant*, bool, uint32_t>, ConstantPointer> reordered = {};
@@ -93,6 +98,8 @@ struct Context {
                          const std::string& name);
   /// Notes a weight of which no sparse form is possible, and why.
   void leave(const Constant& weight, const std::string& name, std::string_view reason);
+  /// Notes which weights of products are copies of what other operations take. These have no layer apart.
+  void note_copies();
   /// A constant as a value of the graph; a named constant that is not a scalar becomes a parameter.
   graph::Value value_of(const ConstantPointer& constant);
 };

@@ -88,11 +88,12 @@ Table layers_table(const std::vector<LayerRow>& layers) {
   for (const LayerRow& layer : layers) {
     const Zeros& z = layer.zeros;
     const bool has_times = z.reason != NoGain::not_a_product;
+    std::string form = layer.is_sparse ? "sparse" : layer.why_dense;
+    if (layer.copy_bytes > 0) form += fmt::format(", a copy of {}", base::bytes_text(layer.copy_bytes));
     table.add({layer.name, fmt::format("{} × {}", z.rows, z.cols), std::to_string(layer.rows),
                fmt::format("{:.3g}", z.density), has_times ? seconds_text(z.dense_seconds) : "",
                has_times ? seconds_text(z.sparse_seconds) : "",
-               has_times ? std::to_string(z.best_block_size) : "",
-               layer.is_sparse ? "sparse" : layer.why_dense});
+               has_times ? std::to_string(z.best_block_size) : "", form});
   }
   return table;
 }

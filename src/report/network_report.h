@@ -22,6 +22,7 @@ struct LayerRow {
   Zeros zeros;
   bool is_sparse = false;
   std::string why_dense = {};
+  uint64_t copy_bytes = 0;  ///< of a form of its own, where other operations take the weight too; else 0
 };
 Table layers_table(const std::vector<LayerRow>& layers);
 

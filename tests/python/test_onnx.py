@@ -168,6 +168,32 @@ def test_each_weight_has_its_choice_or_a_reason() -> None:
             session.run(None, {"ids": ids})
 
 
+@pytest.mark.parametrize("is_transposed", [True, False])
+@pytest.mark.parametrize("density", [0.1, 1.0])
+def test_heads_have_sparse_copies_of_tables_where_that_pays(density: float, is_transposed: bool) -> None:
+    generator = np.random.default_rng(0)
+    table = generator.standard_normal((512, 512), dtype=np.float32)
+    table[generator.random(table.shape) >= density] = 0
+    nodes = [helper.make_node("Gather", ["table", "ids"], ["rows"]), helper.make_node("Tanh", ["rows"], ["x"])]
+    if is_transposed:
+        nodes.append(helper.make_node("Transpose", ["table"], ["head"], perm=[1, 0]))
+    nodes.append(helper.make_node("MatMul", ["x", "head" if is_transposed else "table"], ["y"]))
+    data = model_of(nodes, {"ids": ("batch", 16)}, ["y"], {"table": table}, kinds={"ids": TensorProto.INT64})
+    session = tessera.onnx.load(data, {"batch": 4})
+    (layer,) = session.report.layers
+    assert (layer.name, layer.rows, layer.is_sparse) == ("table", 64, density < 1)
+    if density < 1:
+        assert 4 * np.count_nonzero(table) < layer.copy_bytes < table.nbytes
+    else:
+        assert layer.copy_bytes == (0 if is_transposed else table.nbytes) and layer.reason == "no zeros"
+    assert ("a copy of" in str(session)) == (layer.copy_bytes > 0)
+    for batch in (4, 3):
+        ids = generator.integers(-512, 512, (batch, 16))
+        expected = np.tanh(table[ids]) @ (table.T if is_transposed else table)
+        scale = max(1, np.abs(expected).max())
+        np.testing.assert_allclose(session.run(None, {"ids": ids})[0], expected, rtol=0, atol=1e-4 * scale)
+
+
 def test_indices_of_several_dimensions_are_checked_one_by_one() -> None:
     def session_of(operator: str) -> tessera.onnx.InferenceSession:
         nodes = [helper.make_node(operator, ["x", "ids"], ["y"])]

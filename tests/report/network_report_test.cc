@@ -49,10 +49,10 @@ TEST(NetworkReport, ListsKindsOfOperationsAndLayers) {
   zeros.sparse_seconds = 1e-3;
   zeros.best_block_size = 16;
   const std::string text =
-      text_of(cost_of(1), {{"fc1.weight", 64, zeros, true}, {"fc2", 64, {}, false, "why"}});
+      text_of(cost_of(1), {{"fc1.weight", 64, zeros, true, "", 5000}, {"fc2", 64, {}, false, "why"}});
   for (const char* words :
        {"products", "50.00 %", "elementwise operations", "33.33 %", "conversions of layouts", "16.67 %",
-        "fc1.weight", "24 × 32", "0.125", "4 ms", "fc2", "why"})
+        "fc1.weight", "24 × 32", "0.125", "4 ms", "sparse, a copy of 5.0 kB", "fc2", "why"})
     EXPECT_NE(text.find(words), std::string::npos) << words;
   EXPECT_EQ(text_of(cost_of(1)).find("outputs × inputs"), std::string::npos);
 }
