@@ -72,6 +72,21 @@ class Choice:
         pattern = self._forms[own]
         return None if pattern is None else pattern.matrix(weight.detach().float().contiguous().numpy())
 
+    def forms_of(self, names: Sequence[str], weights: Sequence[Tensor], rows: int) -> list[Matrix] | None:
+        """The sparse forms of weights [out, in]; None: not all become sparse, so all stay dense."""
+        if names[0] not in self._forms:
+            found: list[tuple[Matrix, LayerReport]] = []
+            for name, weight in zip(names, weights, strict=True):
+                matrix, report = choose(name, weight, rows, self.measure)
+                if matrix is None:
+                    self._forms[names[0]] = None
+                    return None
+                found.append((matrix, report))
+            self._forms.update({name: _Pattern.of(each) for name, (each, _) in zip(names, found, strict=True)})
+            self.layers += [report for _, report in found]
+        forms = [self.form_of(*each, rows) for each in zip(names, weights, strict=True) if self._forms[names[0]]]
+        return [form for form in forms if form is not None] or None
+
     def note(self, name: str, matrix: Matrix, rows: int, dtype: torch.dtype) -> None:
         """A weight that is sparse already."""
         if name in self._forms:

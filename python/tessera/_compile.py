@@ -397,10 +397,10 @@ class _Compiler:
             if name not in forms or name in self.folded or tensor.layout is not torch.strided:
                 return False
             array = tensor.detach().float().numpy()
-            for native, rows, is_transposed in forms[name]:
+            for native, of, is_transposed in forms[name]:
                 if native in self.folded:
                     return False
-                part = array[rows] if rows else array
+                part = array if of is None else array[of]
                 fitting = self.choice.values_of(native, part.T if is_transposed else part)
                 if fitting is None or fitting.size != session.get(native).size:
                     return False
@@ -410,17 +410,19 @@ class _Compiler:
         return True
 
 
-_FORM = re.compile(r"(.+?)(?:\[(\d+):(\d+)\])?(\.transposed)?(?:\.sparse)?")
+_FORM = re.compile(r"(.+?)(?:\[(\d+)(?::(\d+))?\])?(\.transposed)?(?:\.sparse)?")
 
 
-def _forms_by_parameter(natives: set[str]) -> dict[str | None, list[tuple[str, slice | None, bool]]]:
-    """By parameter of a module, what sessions have of it: its name, the rows if it is a part, and whether transposed."""
-    forms: dict[str | None, list[tuple[str, slice | None, bool]]] = {}
+def _forms_by_parameter(natives: set[str]) -> dict[str | None, list[tuple[str, slice | int | None, bool]]]:
+    """By parameter of a module, what sessions have of it: its name, the part of it, if it is one, and whether transposed."""
+    forms: dict[str | None, list[tuple[str, slice | int | None, bool]]] = {}
     for native in natives:
         found = _FORM.fullmatch(native)
         assert found is not None
-        rows = None if found[2] is None else slice(int(found[2]), int(found[3]))
-        forms.setdefault(found[1], []).append((native, rows, found[4] is not None))
+        part: slice | int | None = None
+        if found[2] is not None:
+            part = int(found[2]) if found[3] is None else slice(int(found[2]), int(found[3]))
+        forms.setdefault(found[1], []).append((native, part, found[4] is not None))
     return forms
 
 

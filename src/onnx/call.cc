@@ -118,6 +118,32 @@ Value Context::weight_of(const ConstantPointer& matrix, bool transposed, uint32_
   return weight_values.emplace(key, WeightValue{add(), layer_at}).first->second.value;
 }
 
+std::vector<Value> Context::weights_of(const ConstantPointer& stack, uint32_t rows, const std::string& name) {
+  constexpr uint64_t kMostGroups = 64;
+  const std::vector<float>& values = stack->floats();
+  const auto groups = static_cast<uint64_t>(stack->dims[0]), size = values.size() / groups;
+  if (weights == nullptr || groups < 2 || groups > kMostGroups) return {};
+  if (const auto found = weights_of_groups.find(stack.get()); found != weights_of_groups.end())
+    return found->second;
+  held.push_back(stack);
+  const std::string layer = weights->name_of(stack->name.empty() ? name : stack->name, *stack);
+  std::vector<const WeightForms::Form*> forms;
+  for (uint64_t i = 0; i < groups; ++i) {
+    Constant matrix{stack->type, {stack->dims[1], stack->dims[2]}};
+    const auto begin = values.begin() + static_cast<int64_t>(i * size);
+    matrix.values = std::make_shared<const std::vector<float>>(begin, begin + static_cast<int64_t>(size));
+    forms.push_back(&weights->form_of(fmt::format("{}[{}]", layer, i), matrix, true, rows, *options));
+    if (!forms.back()->pattern) return {};
+  }
+  std::vector<Value>& made = weights_of_groups[stack.get()];
+  for (const WeightForms::Form* form : forms) {
+    layers.push_back(form->choice);
+    made.push_back(graph.sparse_parameter(free_name(graph, form->choice.name + ".transposed"), *form->pattern,
+                                          form->initial, graph_type_of(stack->type)));
+  }
+  return made;
+}
+
 void Context::leave(const Constant& weight, const std::string& name, std::string_view reason) {
   if (weights == nullptr || !weight.has_floats() || weight.size() == 0 || weight.dims.size() < 2) return;
   const std::string& own = weight.name.empty() ? name : weight.name;

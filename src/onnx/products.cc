@@ -57,6 +57,25 @@ Value matrix_product(Call& call, Value a, Value b) {
   return y;
 }
 
+/// A product with a sparse weight for each group, one after another; none: the weights stay dense.
+std::optional<Value> product_by_group(Call& call, Value x) {
+  const Known& b = call[1];
+  if (call[0].constant || !b.constant || !b.constant->has_floats() || b.dims.size() != 3) return {};
+  const size_t rank = x.shape().size();
+  const uint32_t given = rank > 2 ? x.shape()[rank - 3] : 1;
+  const bool fits = (given == 1 || given == b.dims[0]) && x.type().cols() == b.dims[1];
+  if (!fits || b.constant->size() == 0) return {};
+  const std::vector<Value> weights =
+      call.context.weights_of(b.constant, x.type().rows() / given, weight_name(call));
+  if (weights.empty()) return {};
+  if (rank == 2) x = reshape(x, {1, x.shape()[0], x.shape()[1]});
+  const auto dim = static_cast<uint32_t>(x.shape().size() - 3);
+  std::vector<Value> parts(weights.size(), x);
+  if (given > 1) parts = split(x, std::vector<uint32_t>(weights.size(), 1), dim);
+  for (size_t i = 0; i < parts.size(); ++i) parts[i] = linear(parts[i], weights[i]);
+  return concatenate(parts, dim);
+}
+
 Results product(Call& call) {
   const Known &a = call[0], &b = call[1];
   if (a.dims.empty() || b.dims.empty()) refuse("a product with a scalar is not possible");
@@ -70,6 +89,8 @@ Results product(Call& call) {
     y = product_with_weight(call, x, b, true);
   } else if (const auto attended = attention_of(call.context, x, b)) {
     y = *attended;
+  } else if (const auto by_group = product_by_group(call, x)) {
+    y = *by_group;
   } else {
     if (b.constant) call.context.leave(*b.constant, weight_name(call), "batched product");
     if (a.constant) call.context.leave(*a.constant, weight_name(call), "left factor of a product");

@@ -164,3 +164,74 @@ def test_copies_of_tables_are_for_all_sizes():
     for batch in (4, 7, 2):
         expect_like(model, compiled, torch.randint(0, SIZE, (batch, 16)))
     assert len(compiled.report.layers) == 1
+
+
+class Experts(nn.Module):
+    """Products of several weights, which are one parameter."""
+
+    def __init__(self, form, count=3):
+        super().__init__()
+        self.form, self.weight = form, nn.Parameter(torch.randn(count, SIZE, SIZE) / 16)
+
+    def forward(self, x):
+        if self.form == "one by one":
+            parts = [F.linear(x[i], self.weight[i]) for i in range(len(self.weight))]
+            return torch.stack(parts) + torch.tanh(x)
+        return torch.bmm(x, self.weight.transpose(1, 2) if self.form == "transposed" else self.weight)
+
+
+@torch.no_grad()
+def prune_experts(model):
+    model.weight.copy_(torch.stack([pruned(each, 1) for each in model.weight]))
+
+
+@pytest.mark.parametrize("form", ["as they are", "transposed", "one by one"])
+def test_experts_are_weights_of_their_own_where_that_pays(form, tmp_path):
+    torch.manual_seed(0)
+    model, x = Experts(form).eval(), torch.randn(3, 64, SIZE)
+    dense = tessera.compile(model, x)
+    expect_like(model, dense, x)
+    assert not any(each.is_sparse for each in dense.report.layers)
+    prune_experts(model)
+    expect_like(model, dense, x)
+    compiled = tessera.compile(model, x)
+    expect_like(model, compiled, x)
+    end = ".transposed" if form == "as they are" else ""
+    layers = {each.name: each for each in compiled.report.layers}
+    assert layers.keys() == {f"weight[{i}]{end}" for i in range(3)}
+    assert all(each.is_sparse and each.rows == 64 and each.copy_bytes == 0 for each in layers.values())
+    session = compiled.first
+    assert session.parameters.keys() == layers.keys()
+    with torch.no_grad():
+        model.weight.mul_(-2)
+    expect_like(model, compiled, x)
+    assert compiled.first is session  # the zeros are where they were
+    compiled.save(tmp_path / "m.safetensors")
+    expect_like(model, tessera.load(tmp_path / "m.safetensors"), x)
+    with torch.no_grad():
+        model.weight[1].normal_()
+    expect_like(model, compiled, x)
+    assert any(each.is_sparse for each in compiled.report.layers) == (form == "one by one")
+
+
+def test_experts_may_all_have_the_same_rows():
+    torch.manual_seed(0)
+
+    class Shared(Experts):
+        def forward(self, x):
+            return x @ self.weight
+
+    model, x = Shared("").eval(), torch.randn(2, 1, 64, SIZE)
+    prune_experts(model)
+    for rows in (x, x[0, 0], x[0]):
+        compiled = tessera.compile(model, rows)
+        expect_like(model, compiled, rows)
+        assert all(each.is_sparse for each in compiled.report.layers) and len(compiled.report.layers) == 3
+
+
+def test_many_experts_stay_one_weight():
+    model, x = Experts("as they are", 65).eval(), torch.randn(65, 2, SIZE)
+    prune_experts(model)
+    compiled = tessera.compile(model, x)
+    expect_like(model, compiled, x)
+    assert [(each.name, each.reason) for each in compiled.report.layers] == [("weight", "batched product")]

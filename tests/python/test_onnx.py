@@ -194,6 +194,22 @@ def test_heads_have_sparse_copies_of_tables_where_that_pays(density: float, is_t
         np.testing.assert_allclose(session.run(None, {"ids": ids})[0], expected, rtol=0, atol=1e-4 * scale)
 
 
+@pytest.mark.parametrize("density", [0.1, 1.0])
+@pytest.mark.parametrize("shape", [(3, "rows", 512), (2, 1, "rows", 512), ("rows", 512)])
+def test_experts_are_weights_of_their_own_where_that_pays(density: float, shape: tuple[Any, ...]) -> None:
+    generator = np.random.default_rng(0)
+    weight = generator.standard_normal((3, 512, 512), dtype=np.float32)
+    weight[generator.random(weight.shape) >= density] = 0
+    data = model_of([helper.make_node("MatMul", ["x", "w"], ["y"])], {"x": shape}, ["y"], {"w": weight})
+    session = tessera.onnx.load(data, {"rows": 64})
+    expected = {f"w[{i}]": "" for i in range(3)} if density < 1 else {"w": "batched product"}
+    assert {each.name: each.reason for each in session.report.layers} == expected
+    for rows in (64, 5):
+        x = generator.standard_normal([rows if size == "rows" else size for size in shape], dtype=np.float32)
+        scale = np.abs(x @ weight).max()
+        np.testing.assert_allclose(session.run(None, {"x": x})[0], x @ weight, rtol=0, atol=1e-4 * scale)
+
+
 def test_indices_of_several_dimensions_are_checked_one_by_one() -> None:
     def session_of(operator: str) -> tessera.onnx.InferenceSession:
         nodes = [helper.make_node(operator, ["x", "ids"], ["y"])]

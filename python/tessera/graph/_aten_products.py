@@ -37,6 +37,25 @@ def _has_transposed_form(weight: Parameter, rows: int) -> bool:
     return weight.is_weight or weight.sparse_copy(rows, transposed=True) is not None
 
 
+def _product_by_group(a: Any, b: Any) -> Value | None:
+    """A product with a sparse weight for each group, one after another; None: they stay dense, or are no parameter."""
+    stack, a_shape = b.of if isinstance(b, Transposed) else b, _shape_of(a)
+    if not isinstance(stack, Parameter) or len(stack.shape) != 3:
+        return None
+    count = stack.shape[0]
+    leading = a_shape[-3] if len(a_shape) > 2 else 1
+    if leading not in (1, count):
+        return None
+    weights = stack.groups(math.prod(a_shape[:-1]) // leading, transposed=not isinstance(b, Transposed))
+    if weights is None:
+        return None
+    x = value_of(a)
+    x = ops.reshape(x, (1, *a_shape)) if len(a_shape) == 2 else x
+    dim = len(x.shape) - 3
+    parts = [x] * count if leading == 1 else ops.split(x, [1] * count, dim)
+    return ops.concatenate([ops.linear(part, weight) for part, weight in zip(parts, weights, strict=True)], dim)
+
+
 def _is_input(known: Value | Parameter) -> bool:
     return isinstance(known, Value) and known.graph.native.kind(known.id) == "input"
 
@@ -73,6 +92,9 @@ def _product(a: Any, b: Any, bias: Value | None = None) -> Value:
         return _of_layer(value_of(a), b.of, bias)
     if isinstance(b, Parameter) and len(b_shape) == 2 and _has_transposed_form(b, math.prod(a_shape[:-1])):
         return _of_layer(value_of(a), b, bias, transposed=True)
+    by_group = _product_by_group(a, b)
+    if by_group is not None:
+        return by_group if bias is None else by_group + bias
     if len(b_shape) == 2 and len(a_shape) > 2:
         left, of_a = value_of(a), False
         right, of_b = _factor(b, ())

@@ -137,6 +137,16 @@ class Conversion:
         """Whether nothing but products take a parameter, and convolutions in one order of its elements."""
         return all(_is_weight(node, user) for user in node.users) and len(orders_of(node)) <= 1
 
+    def is_stack(self, node: torch.fx.Node) -> bool:
+        """Whether nothing but batched products take it, as matrices of their groups in one order."""
+        if len(node.meta["val"].shape) != 3:
+            return False
+        swaps = [user for user in node.users if _swaps_matrices(user)]
+        if swaps and len(node.users) > 1:
+            return False
+        takers = [(each, user) for each in swaps or [node] for user in each.users]
+        return all(_is_stack(each, user) for each, user in takers)
+
     def _folded(self, node: torch.fx.Node) -> Any:
         """What PyTorch computes of constants alone, such as masks and positions, and for inference of parameters."""
         given = [self.known.get(argument) for argument in node.all_input_nodes]
@@ -163,19 +173,20 @@ class Conversion:
             return Constant(self.graph, result, of_parameters=of_parameters)
         name = self._weights.name_of(self._name_of_weight(node), result)
         parameter = Parameter(self.graph, name, result, self._weights)
-        parameter.is_weight = self.is_weight(node)
+        parameter.is_weight, parameter.is_stack = self.is_weight(node), self.is_stack(node)
         return parameter
 
     def _multiplies(self, node: torch.fx.Node) -> bool:
-        """Whether it is the weight of products, of which others may take what it is as well."""
-        is_matrix = len(node.meta["val"].shape) == 2
-        return self.is_weight(node) or (is_matrix and any(_is_weight(node, user) for user in node.users))
+        """Whether products take it as a weight; others may take a matrix too."""
+        if self.is_weight(node) or self.is_stack(node):
+            return True
+        return len(node.meta["val"].shape) == 2 and any(_is_weight(node, user) for user in node.users)
 
     def _rows(self, node: torch.fx.Node) -> Any:
-        """Parts of a parameter of which nothing is taken but such, along outputs, as weights of products."""
+        """Parts of a parameter of which nothing is taken but such, along outputs or matrices, as weights of products."""
         of = node.args[0] if node.args else None
         parameter = self.known.get(of) if isinstance(of, torch.fx.Node) else None
-        if self._weights is None or not isinstance(parameter, Parameter) or parameter.tensor.dim() != 2:
+        if self._weights is None or not isinstance(parameter, Parameter) or parameter.tensor.dim() not in (2, 3):
             return None
         users = [user for each, known in self.known.items() if known is parameter for user in each.users]
         if not all(map(_takes_rows, users)):
@@ -190,7 +201,8 @@ class Conversion:
     def _piece(self, parameter: Parameter, rows: Tensor) -> Parameter:
         whole = parameter.tensor
         begin = (rows.storage_offset() - whole.storage_offset()) // max(1, whole.stride(0))
-        name = f"{parameter.name}[{begin}:{begin + rows.shape[0]}]"
+        end = f":{begin + rows.shape[0]}" if rows.dim() == whole.dim() else ""
+        name = f"{parameter.name}[{begin}{end}]"
         if name not in self._pieces:
             self._pieces[name] = Parameter(self.graph, name, rows, self._weights)
         return self._pieces[name]
@@ -235,14 +247,24 @@ _PARTS = {"aten.slice.Tensor": 1, "aten.split.Tensor": 2, "aten.split_with_sizes
 
 
 def _takes_rows(node: torch.fx.Node) -> bool:
-    """Whether it takes neighbouring rows of a matrix, and products take these as weights."""
+    """Whether it takes neighbouring rows of a matrix, or one of several matrices, as weights of products."""
+    if str(node.target) == "aten.select.int":
+        is_first = _rank_of_first(node) == 3 and node.args[1] in (0, -3)
+        return is_first and all(_is_weight(node, user) for user in node.users)
     at = _PARTS.get(str(node.target))
     if at is None or (node.args[at] if len(node.args) > at else node.kwargs.get("dim", 0)) not in (0, -2):
+        return False
+    if _rank_of_first(node) != 2:
         return False
     if str(node.target) == "aten.slice.Tensor":
         step = node.args[4] if len(node.args) > 4 else node.kwargs.get("step", 1)
         return bool(step == 1) and all(_is_weight(node, user) for user in node.users)
     return all(_is_weight(part, user) for part in node.users for user in part.users)
+
+
+def _rank_of_first(node: torch.fx.Node) -> int:
+    of: Any = node.args[0]
+    return len(of.meta["val"].shape)
 
 
 def _is_weight(node: torch.fx.Node, user: torch.fx.Node) -> bool:
@@ -254,6 +276,24 @@ def _is_weight(node: torch.fx.Node, user: torch.fx.Node) -> bool:
     if position is None or user.args[position] is not node or sum(each is node for each in user.args) > 1:
         return False
     return operator_name in _CONVOLUTIONS or len(node.meta["val"].shape) == 2
+
+
+#: By operator, the argument that is the second factor of a batched product.
+_BATCHED = {"aten.bmm": 1, "aten.matmul": 1, "aten.baddbmm": 2}
+
+
+def _is_stack(node: torch.fx.Node, user: torch.fx.Node) -> bool:
+    """Whether a batched product takes it as its second factor, and as nothing else."""
+    position = _BATCHED.get(str(user.target).rpartition(".")[0])
+    return position is not None and user.args[position] is node and sum(each is node for each in user.args) == 1
+
+
+def _swaps_matrices(node: torch.fx.Node) -> bool:
+    """Whether it transposes each of several matrices."""
+    args: Any = node.args
+    if str(node.target) == "aten.transpose.int":
+        return {dim % 3 for dim in args[1:]} == {1, 2}
+    return str(node.target) == "aten.permute.default" and [dim % 3 for dim in args[1]] == [0, 2, 1]
 
 
 def orders_of(node: torch.fx.Node) -> set[tuple[bool, int] | None]:

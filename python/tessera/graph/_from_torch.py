@@ -257,6 +257,8 @@ class _ModuleConversion(Conversion):
             orders |= orders_of(node)
             if len(orders) > 1 or not self.is_weight(node):
                 parameter.is_weight = False
+            if not self.is_stack(node):
+                parameter.is_stack = False
             return parameter
         if spec.kind is InputKind.BUFFER:
             held = self._program.state_dict if spec.persistent else self._program.constants

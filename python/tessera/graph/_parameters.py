@@ -14,6 +14,8 @@ from tessera.graph._values import Value
 
 _TYPES = {torch.float32: "f32", torch.float16: "f16", torch.bfloat16: "bf16"}
 INTEGER_TYPES = {torch.int64: "i32", torch.int32: "i32", torch.uint32: "u32"}
+#: The most groups of a batched product that become products of their own.
+_MOST_GROUPS = 64
 
 
 def type_of(dtype: torch.dtype | None, *, allow_integers: bool = False) -> str:
@@ -34,6 +36,9 @@ class Weights(Protocol):
 
         A `copy` is the name that the form has if other operations take the weight dense.
         """
+
+    def forms_of(self, names: Sequence[str], weights: Sequence[Tensor], rows: int) -> list[Matrix] | None:
+        """The sparse forms of weights [out, in], of products of `rows` rows each; None: not all become sparse."""
 
     def note(self, name: str, matrix: Matrix, rows: int, dtype: torch.dtype) -> None:
         """A weight that is sparse already."""
@@ -63,8 +68,12 @@ class Parameter:
         self._matrix: Value | None = None
         #: By name, the forms of products alone; None: they take it as other operations do.
         self._copies: dict[str, Value | None] = {}
+        #: The weights of groups, whether matrices are transposed or not; None: they stay together.
+        self._groups: dict[bool, list[Value] | None] = {}
         #: Whether nothing but products and convolutions take it, which may have it in another order.
         self.is_weight = True
+        #: Whether nothing but batched products take it, as the weights of their groups.
+        self.is_stack = True
         #: Whether its zeros decided its form, or that of a copy.
         self.is_decided = False
         #: Whether products take parts of it alone, which are parameters of their own.
@@ -110,6 +119,23 @@ class Parameter:
             sparse = None if matrix is None else self._graph.sparse_parameter(copy, matrix, dtype=self.dtype)
             self._copies[copy] = sparse
         return self._copies[copy]
+
+    def groups(self, rows: int, *, transposed: bool) -> list[Value] | None:
+        """The weights of groups of `rows` rows each, if all become sparse; `transposed`: its matrices are [in, out]."""
+        count = self.tensor.shape[0] if self.tensor.dim() == 3 else 0
+        if self.weights is None or not self.is_stack or not 1 < count <= _MOST_GROUPS:
+            return None
+        if transposed not in self._groups:
+            end = ".transposed" if transposed else ""
+            names = [f"{self.name}[{i}]{end}" for i in range(count)]
+            matrices = self.weights.forms_of(names, list(self.tensor.mT if transposed else self.tensor), rows)
+            self._groups[transposed] = None if matrices is None else self._sparse_parameters(names, matrices)
+            self.is_divided = matrices is not None
+        return self._groups[transposed]
+
+    def _sparse_parameters(self, names: Sequence[str], matrices: Sequence[Matrix]) -> list[Value]:
+        pairs = zip(names, matrices, strict=True)
+        return [self._graph.sparse_parameter(name, matrix, dtype=self.dtype) for name, matrix in pairs]
 
     def _as_weight(self, transposed: bool) -> tuple[Tensor, str]:
         return (self.tensor.t(), f"{self.name}.transposed") if transposed else (self.tensor, self.name)
