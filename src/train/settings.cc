@@ -14,6 +14,8 @@
 namespace tessera {
 namespace {
 
+using graph::require_setting;
+
 constexpr std::array<std::string_view, 11> kLayerKinds = {
     "dense",    "static",    "dynamic",  "butterfly", "bpbp",           "pixelfly",
     "fastfood", "circulant", "low-rank", "monarch",   "block-butterfly"};
@@ -30,11 +32,11 @@ void check_network(const TrainingSettings& s) {
     throw UsageError(
         fmt::format("{} layer sizes; at least two are needed, inputs and classes", s.layers.size()));
   for (uint32_t size : s.layers)
-    graph::require_setting(size >= 1 && size <= kWidest, "the size of a layer", size,
-                           fmt::format("from 1 to {}", kWidest));
-  graph::require_setting(s.layers.back() >= 2 && s.layers.back() <= kMostClasses,
-                         "the size of the last layer, the classes,", s.layers.back(),
-                         fmt::format("from 2 to {}", kMostClasses));
+    require_setting(size >= 1 && size <= kWidest, "the size of a layer", size,
+                    fmt::format("from 1 to {}", kWidest));
+  require_setting(s.layers.back() >= 2 && s.layers.back() <= kMostClasses,
+                  "the size of the last layer, the classes,", s.layers.back(),
+                  fmt::format("from 2 to {}", kMostClasses));
   base::position_of(kActivations, s.activation, "the activation");
   train::check_dropout(s.dropout);
   if (s.kind == LayerKind::dense) return;
@@ -43,22 +45,18 @@ void check_network(const TrainingSettings& s) {
         fmt::format("{} layers are hidden ones, and there is none between {} inputs and {} classes; the "
                     "output layer is always dense",
                     name_of(s.kind), s.layers[0], s.layers[1]));
-  if (train::is_sparse(s))
-    graph::require_setting(s.density > 0 && s.density <= 1, "the density", s.density,
-                           "above 0 and at most 1");
-  graph::require_setting(s.rank >= 1, "the rank", s.rank, "at least 1");
+  if (train::is_sparse(s)) require_setting(graph::kFraction, "the density", s.density);
+  require_setting(graph::kFromOne, "the rank", s.rank);
   const bool possible =
       s.block_size == 1 || s.block_size == 4 || s.block_size == 8 || s.block_size == 16 || s.block_size == 32;
-  graph::require_setting(possible, "the block size", s.block_size, "1, 4, 8, 16 or 32");
+  require_setting(possible, "the block size", s.block_size, "1, 4, 8, 16 or 32");
 }
 
 void check_drop_grow(const DropGrowSchedule& s) {
   if (s.kind == DropGrowKind::none) return;
-  graph::require_setting(s.change > 0 && s.change <= 1, "the fraction of blocks to change", s.change,
-                         "above 0 and at most 1");
-  graph::require_setting(s.every >= 1, "the number of steps between changes", s.every, "at least 1");
-  graph::require_setting(s.until > 0 && s.until <= 1, "the fraction of steps with changes", s.until,
-                         "above 0 and at most 1");
+  require_setting(graph::kFraction, "the fraction of blocks to change", s.change);
+  require_setting(graph::kFromOne, "the number of steps between changes", s.every);
+  require_setting(graph::kFraction, "the fraction of steps with changes", s.until);
 }
 
 }  // namespace
@@ -106,37 +104,28 @@ void check(const TrainingSettings& settings) {
 }
 
 void check_micro_batches(uint32_t micro_batches, uint32_t batch) {
-  graph::require_setting(micro_batches >= 1, "the number of micro-batches", micro_batches, "at least 1");
+  require_setting(graph::kFromOne, "the number of micro-batches", micro_batches);
   if (batch % micro_batches != 0)
     throw UsageError(fmt::format("a batch of {} cannot be divided into {} micro-batches of equal size", batch,
                                  micro_batches));
 }
 
 void check_dropout(double probability) {
-  graph::require_setting(probability >= 0 && probability < 1, "the dropout probability", probability,
-                         "at least 0 and less than 1");
+  require_setting(graph::kBelowOne, "the dropout probability", probability);
 }
 
 void check_learning(const LearningSettings& s, std::string_view samples) {
-  graph::require_setting(std::isfinite(s.lr) && s.lr > 0, "the learning rate", s.lr, "positive");
-  graph::require_setting(s.momentum >= 0 && s.momentum < 1, "the momentum", s.momentum,
-                         "at least 0 and less than 1");
-  graph::require_setting(s.optimizer != OptimizerKind::nesterov || s.momentum > 0,
-                         "the momentum of Nesterov's method", s.momentum, "positive");
-  for (double beta : {s.betas.beta1, s.betas.beta2})
-    graph::require_setting(beta >= 0 && beta < 1, "a beta", beta, "at least 0 and less than 1");
-  graph::require_setting(std::isfinite(s.trust_coefficient) && s.trust_coefficient > 0,
-                         "the trust coefficient", s.trust_coefficient, "positive");
-  graph::require_setting(std::isfinite(s.weight_decay) && s.weight_decay >= 0, "the weight decay",
-                         s.weight_decay, "at least 0");
-  if (s.clip_norm)
-    graph::require_setting(std::isfinite(*s.clip_norm) && *s.clip_norm > 0, "the clipping norm", *s.clip_norm,
-                           "positive");
-  graph::require_setting(s.batch >= 1, "the batch", s.batch, "at least 1");
-  graph::require_setting(s.epochs >= 1, "the number of epochs", s.epochs, "at least 1");
-  graph::require_setting(s.validation > 0 && s.validation < 1,
-                         fmt::format("the fraction of validation {}", samples), s.validation,
-                         "between 0 and 1");
+  require_setting(graph::kPositive, "the learning rate", s.lr);
+  require_setting(graph::kBelowOne, "the momentum", s.momentum);
+  require_setting(s.optimizer != OptimizerKind::nesterov || s.momentum > 0,
+                  "the momentum of Nesterov's method", s.momentum, "positive");
+  for (double beta : {s.betas.beta1, s.betas.beta2}) require_setting(graph::kBelowOne, "a beta", beta);
+  require_setting(graph::kPositive, "the trust coefficient", s.trust_coefficient);
+  require_setting(graph::kFromZero, "the weight decay", s.weight_decay);
+  if (s.clip_norm) require_setting(graph::kPositive, "the clipping norm", *s.clip_norm);
+  require_setting(graph::kFromOne, "the batch", s.batch);
+  require_setting(graph::kFromOne, "the number of epochs", s.epochs);
+  require_setting(graph::kInside, fmt::format("the fraction of validation {}", samples), s.validation);
 }
 
 void check_samples(const LearningSettings& s, uint64_t training, uint64_t testing, std::string_view samples) {

@@ -4,7 +4,6 @@
 #include <tessera/pipeline.h>
 
 #include <algorithm>
-#include <cmath>
 #include <map>
 #include <set>
 #include <string_view>
@@ -30,18 +29,13 @@ void require_float_type(Type type, std::string_view what) {
 void check_training(const TrainingOptions& options) {
   check(options.optimizer);
   for (const ParameterGroup& group : options.groups) {
-    if (group.lr_scale)
-      require_setting(std::isfinite(*group.lr_scale) && *group.lr_scale >= 0, "a factor of the learning rate",
-                      *group.lr_scale, "at least 0");
-    if (group.weight_decay)
-      require_setting(std::isfinite(*group.weight_decay) && *group.weight_decay >= 0,
-                      "the weight decay of a group", *group.weight_decay, "at least 0");
+    if (group.lr_scale) require_setting(kFromZero, "a factor of the learning rate", *group.lr_scale);
+    if (group.weight_decay) require_setting(kFromZero, "the weight decay of a group", *group.weight_decay);
   }
-  require_setting(options.replicas > 0, "the number of replicas", options.replicas, "at least 1");
+  require_setting(kFromOne, "the number of replicas", options.replicas);
   if (options.clip_norm)
     require_setting(*options.clip_norm > 0, "the clipping norm", *options.clip_norm, "positive");
-  require_setting(options.micro_batches > 0, "the number of micro-batches", options.micro_batches,
-                  "at least 1");
+  require_setting(kFromOne, "the number of micro-batches", options.micro_batches);
   require_float_type(options.state, "an optimizer's state");
   require_float_type(options.sums, "sums of gradients");
   if (options.loss_scale) check_loss_scale(*options.loss_scale);

@@ -5,7 +5,6 @@
 #include <tessera/error.h>
 
 #include <algorithm>
-#include <cmath>
 #include <span>
 #include <string_view>
 
@@ -15,9 +14,7 @@
 namespace tessera::graph {
 namespace {
 
-void check_decay(double decay) {
-  require_setting(std::isfinite(decay) && decay >= 0, "the weight decay", decay, "at least 0");
-}
+void check_decay(double decay) { require_setting(kFromZero, "the weight decay", decay); }
 
 void check_momentum(double momentum) {
   require_setting(momentum >= 0 && momentum < 1, "the momentum", momentum, "in [0, 1)");
@@ -41,8 +38,7 @@ void check_one(const Lamb& lamb) { check_moments(lamb); }
 void check_one(const Lars& lars) {
   check_momentum(lars.momentum);
   check_decay(lars.weight_decay);
-  require_setting(std::isfinite(lars.trust_coefficient) && lars.trust_coefficient > 0,
-                  "the trust coefficient", lars.trust_coefficient, "positive");
+  require_setting(kPositive, "the trust coefficient", lars.trust_coefficient);
 }
 
 /// Whether a name is that of a pattern, in which `*` stands for any characters.
@@ -109,6 +105,10 @@ Value of_all_replicas(Value sum, Value of) { return of.type().sharded ? sum_over
 
 void require_setting(bool holds, std::string_view what, double value, std::string_view range) {
   if (!holds) throw UsageError(fmt::format("{} is {}; it must be {}", what, value, range));
+}
+
+void require_setting(const SettingRange& range, std::string_view what, double value) {
+  require_setting(range.has(value), what, value, range.text);
 }
 
 void check(const Optimizer& optimizer) {

@@ -3,6 +3,7 @@
 
 #include <tessera/graph.h>
 
+#include <cmath>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -13,8 +14,22 @@
 
 namespace tessera::graph {
 
-/// Throws UsageError, naming value and range, unless the condition holds.
+/// The values that a setting may have, and what messages call them.
+struct SettingRange {
+  bool (*has)(double);
+  std::string_view text;
+};
+inline constexpr SettingRange kPositive{[](double x) { return std::isfinite(x) && x > 0; }, "positive"};
+inline constexpr SettingRange kFromZero{[](double x) { return std::isfinite(x) && x >= 0; }, "at least 0"};
+inline constexpr SettingRange kFromOne{[](double x) { return x >= 1; }, "at least 1"};
+inline constexpr SettingRange kBelowOne{[](double x) { return x >= 0 && x < 1; },
+                                        "at least 0 and less than 1"};
+inline constexpr SettingRange kFraction{[](double x) { return x > 0 && x <= 1; }, "above 0 and at most 1"};
+inline constexpr SettingRange kInside{[](double x) { return x > 0 && x < 1; }, "between 0 and 1"};
+
+/// Throw UsageError, naming value and range, unless the condition holds, or the range has the value.
 void require_setting(bool holds, std::string_view what, double value, std::string_view range);
+void require_setting(const SettingRange& range, std::string_view what, double value);
 /// Throws UsageError for settings out of range.
 void check(const Optimizer& optimizer);
 

@@ -31,9 +31,9 @@ using graph::require_setting;
 void check_phase(const PretrainingSettings& s, const PretrainingPhase& phase) {
   require_setting(phase.length <= s.config.max_position_embeddings, "the length", phase.length,
                   fmt::format("at most the positions of the model, {}", s.config.max_position_embeddings));
-  require_setting(phase.packs >= 1, "the batch", phase.packs, "at least 1");
+  require_setting(graph::kFromOne, "the batch", phase.packs);
   check_micro_batches(s.micro_batches, phase.packs);
-  require_setting(s.replicas >= 1, "the number of replicas", s.replicas, "at least 1");
+  require_setting(graph::kFromOne, "the number of replicas", s.replicas);
   if (phase.packs / s.micro_batches % s.replicas != 0)
     throw UsageError(fmt::format("micro-batches of {} packs cannot be divided among {} replicas equally",
                                  phase.packs / s.micro_batches, s.replicas));

@@ -21,8 +21,6 @@ constexpr std::array<std::string_view, 5> kResets = {"none", "zero", "subtract",
                                                      "late-subtract"};
 constexpr std::array<std::string_view, 3> kResetGradients = {"detached", "gated", "attached"};
 
-bool is_decay(double x) { return x >= 0 && x <= 1; }
-
 /// A threshold as JSON, which has no number for −∞.
 nlohmann::ordered_json number_or_null(double x) {
   return std::isfinite(x) ? nlohmann::ordered_json(x) : nlohmann::ordered_json(nullptr);
@@ -89,23 +87,19 @@ namespace train {
 
 void check(const SpikingTrainingSettings& s) {
   constexpr uint32_t kMostNeurons = 1U << 16;
+  constexpr graph::SettingRange kShare{[](double x) { return x >= 0 && x <= 1; }, "from 0 to 1"};
   if (s.hidden.empty())
     throw UsageError("a spiking network has no hidden layers; give the size of at least one");
   for (const uint32_t size : s.hidden)
     graph::require_setting(size >= 1 && size <= kMostNeurons, "the size of a layer", size,
                            fmt::format("from 1 to {}", kMostNeurons));
-  graph::require_setting(is_decay(s.decay), "the decay of potentials", s.decay, "from 0 to 1");
-  graph::require_setting(is_decay(s.current_decay), "the decay of currents", s.current_decay, "from 0 to 1");
-  graph::require_setting(is_decay(s.readout_decay), "the decay of the readout", s.readout_decay,
-                         "from 0 to 1");
-  graph::require_setting(std::isfinite(s.threshold) && s.threshold > 0, "the threshold", s.threshold,
-                         "above 0");
-  graph::require_setting(s.initial_firing > 0 && s.initial_firing < 1,
-                         "the fraction of neurons that fire initially", s.initial_firing, "between 0 and 1");
-  graph::require_setting(std::isfinite(s.activity_penalty) && s.activity_penalty >= 0,
-                         "the penalty for activity", s.activity_penalty, "at least 0");
-  graph::require_setting(s.activity_cap >= 0 && s.activity_cap <= 1, "the cap of activity", s.activity_cap,
-                         "from 0 to 1");
+  graph::require_setting(kShare, "the decay of potentials", s.decay);
+  graph::require_setting(kShare, "the decay of currents", s.current_decay);
+  graph::require_setting(kShare, "the decay of the readout", s.readout_decay);
+  graph::require_setting(graph::kPositive.has(s.threshold), "the threshold", s.threshold, "above 0");
+  graph::require_setting(graph::kInside, "the fraction of neurons that fire initially", s.initial_firing);
+  graph::require_setting(graph::kFromZero, "the penalty for activity", s.activity_penalty);
+  graph::require_setting(kShare, "the cap of activity", s.activity_cap);
   graph::require_setting(s.gradient_threshold < s.threshold, "the gradient threshold", s.gradient_threshold,
                          fmt::format("below the threshold, {}", s.threshold));
   graph::require_setting(
