@@ -192,9 +192,6 @@ void add_optimizer(nlohmann::ordered_json& json, const LearningSettings& s) {
   if (!s.excluded.empty()) json["excluded"] = s.excluded;
   json["lr"] = s.lr;
   add_schedule(json, s.lr_schedule);
-}
-
-void add_clip_norm(nlohmann::ordered_json& json, const LearningSettings& s) {
   json["clip_norm"] = s.clip_norm ? nlohmann::ordered_json(*s.clip_norm) : nlohmann::ordered_json(nullptr);
 }
 
@@ -208,7 +205,6 @@ nlohmann::ordered_json json_of(const TrainingSettings& s) {
   if (is_structured(s) && s.form != graph::Form::fused) json["form"] = name_of(s.form);
   json.update({{"activation", s.activation}, {"dropout", s.dropout}});
   add_optimizer(json, s);
-  add_clip_norm(json, s);
   json["batch"] = s.batch;
   json["micro_batches"] = s.micro_batches;
   json["epochs"] = s.epochs;

@@ -28,9 +28,8 @@ void check_samples(const LearningSettings& settings, uint64_t training, uint64_t
 bool has_momentum(OptimizerKind kind);
 bool has_moments(OptimizerKind kind);
 
-/// Add the settings of the optimizer, and the clipping of gradients, to a JSON object.
+/// Adds the settings of the optimizer, and the clipping of gradients, to a JSON object.
 void add_optimizer(nlohmann::ordered_json& json, const LearningSettings& settings);
-void add_clip_norm(nlohmann::ordered_json& json, const LearningSettings& settings);
 
 /// All settings, by name.
 nlohmann::ordered_json json_of(const TrainingSettings& settings);

@@ -168,7 +168,6 @@ nlohmann::ordered_json json_of(const PretrainingSettings& s) {
   json["rounding"] = numbers_of(s).rounding == graph::Rounding::stochastic ? "stochastic" : "nearest";
   if (s.sums) json["sums"] = name_of(*s.sums);
   add_optimizer(json, s);
-  add_clip_norm(json, s);
   json["micro_batches"] = s.micro_batches;
   if (s.head_slices > 1) json["head_slices"] = s.head_slices;
   if (s.stages > 1) json["stages"] = s.stages;

@@ -170,12 +170,7 @@ nlohmann::ordered_json json_of(const SpikingTrainingSettings& s) {
   json["most_listed"] =
       s.most_listed == 0 ? nlohmann::ordered_json(nullptr) : nlohmann::ordered_json(s.most_listed);
   add_optimizer(json, s);
-  json.update(
-      {{"clip_norm", s.clip_norm ? nlohmann::ordered_json(*s.clip_norm) : nlohmann::ordered_json(nullptr)},
-       {"batch", s.batch},
-       {"epochs", s.epochs},
-       {"seed", s.seed},
-       {"validation", s.validation}});
+  json.update({{"batch", s.batch}, {"epochs", s.epochs}, {"seed", s.seed}, {"validation", s.validation}});
   return json;
 }
 
