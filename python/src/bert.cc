@@ -69,12 +69,8 @@ void bind_bert(nb::module_& m, nb::class_<Graph>& graph) {
       .def_rw("layer_norm_eps", &BertConfig::layer_norm_eps)
       .def_rw("initializer_range", &BertConfig::initializer_range);
   nb::class_<BertBatch>(m, "BertBatch")
-      .def(
-          "__init__",
-          [](BertBatch* batch, uint32_t packs, uint32_t tokens, uint32_t sequences, uint32_t predictions) {
-            new (batch) BertBatch{packs, tokens, sequences, predictions};
-          },
-          "packs"_a, "tokens"_a, "sequences"_a, "predictions"_a);
+      .def(nb::init<uint32_t, uint32_t, uint32_t, uint32_t>(), "packs"_a, "tokens"_a, "sequences"_a,
+           "predictions"_a);
   graph.def("bert_for_pretraining", &add_bert, "config"_a, "batch"_a, "average"_a, "step"_a.none(), "seed"_a,
             "numbers"_a, "head_slices"_a, "patterns"_a, "dynamic"_a);
 }

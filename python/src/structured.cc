@@ -112,32 +112,15 @@ void run_gradients(const StructuredProduct& product, uintptr_t x, uintptr_t dy,
 
 void bind_structures(nb::module_& m) {
   nb::class_<Butterfly>(m, "Butterfly", "A product of log2(N) factors of 2 x 2 matrices.")
-      .def(
-          "__init__",
-          [](Butterfly* self, uint32_t inputs, uint32_t outputs, uint32_t nblocks, bool tied, bool complex,
-             bool decreasing) { new (self) Butterfly{inputs, outputs, nblocks, tied, complex, decreasing}; },
-          "inputs"_a, "outputs"_a, "nblocks"_a = 1, "tied"_a = false, "complex"_a = false,
-          "decreasing"_a = false);
+      .def(nb::init<uint32_t, uint32_t, uint32_t, bool, bool, bool>(), "inputs"_a, "outputs"_a,
+           "nblocks"_a = 1, "tied"_a = false, "complex"_a = false, "decreasing"_a = false);
   nb::class_<Kronecker>(m, "Kronecker", "A Kronecker-sparse factor: I_a x (any b x c blocks) x I_d.")
-      .def(
-          "__init__",
-          [](Kronecker* self, uint32_t a, uint32_t b, uint32_t c, uint32_t d, uint32_t inputs,
-             uint32_t outputs) { new (self) Kronecker{a, b, c, d, inputs, outputs}; },
-          "a"_a, "b"_a, "c"_a, "d"_a, "inputs"_a = 0, "outputs"_a = 0);
+      .def(nb::init<uint32_t, uint32_t, uint32_t, uint32_t, uint32_t, uint32_t>(), "a"_a, "b"_a, "c"_a, "d"_a,
+           "inputs"_a = 0, "outputs"_a = 0);
   nb::class_<Circulant>(m, "Circulant", "A circulant matrix, by its first column.")
-      .def(
-          "__init__",
-          [](Circulant* self, uint32_t size, uint32_t inputs, uint32_t outputs) {
-            new (self) Circulant{size, inputs, outputs};
-          },
-          "size"_a, "inputs"_a = 0, "outputs"_a = 0);
+      .def(nb::init<uint32_t, uint32_t, uint32_t>(), "size"_a, "inputs"_a = 0, "outputs"_a = 0);
   nb::class_<Toeplitz>(m, "Toeplitz", "A matrix with equal elements along each diagonal.")
-      .def(
-          "__init__",
-          [](Toeplitz* self, uint32_t inputs, uint32_t outputs) {
-            new (self) Toeplitz{inputs, outputs};
-          },
-          "inputs"_a, "outputs"_a);
+      .def(nb::init<uint32_t, uint32_t>(), "inputs"_a, "outputs"_a);
   nb::class_<Fastfood>(m, "Fastfood", "S * H * G * P * H * B, with a permutation of [stacks, N] indices.")
       .def(
           "__init__",

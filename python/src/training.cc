@@ -46,12 +46,7 @@ TrainingNumbers training_numbers(const std::string& name, uint64_t seed) {
 
 void bind_optimizers(nb::module_& m) {
   nb::class_<graph::Sgd>(m, "Sgd", "Stochastic gradient descent.")
-      .def(
-          "__init__",
-          [](graph::Sgd* made, double momentum, double weight_decay, bool nesterov) {
-            new (made) graph::Sgd{momentum, weight_decay, nesterov};
-          },
-          "momentum"_a, "weight_decay"_a, "nesterov"_a);
+      .def(nb::init<double, double, bool>(), "momentum"_a, "weight_decay"_a, "nesterov"_a);
   nb::class_<graph::Adam>(m, "Adam", "Adam, or AdamW.")
       .def(
           "__init__",
@@ -69,12 +64,7 @@ void bind_optimizers(nb::module_& m) {
           },
           "betas"_a, "eps"_a, "weight_decay"_a, "bias_correction"_a);
   nb::class_<graph::Lars>(m, "Lars", "LARS.")
-      .def(
-          "__init__",
-          [](graph::Lars* made, double momentum, double weight_decay, double trust_coefficient) {
-            new (made) graph::Lars{momentum, weight_decay, trust_coefficient};
-          },
-          "momentum"_a, "weight_decay"_a, "trust_coefficient"_a);
+      .def(nb::init<double, double, double>(), "momentum"_a, "weight_decay"_a, "trust_coefficient"_a);
   nb::class_<ParameterGroup>(m, "ParameterGroup", "Parameters with settings of their own.")
       .def(
           "__init__",
