@@ -75,23 +75,17 @@ void bind_optimizers(nb::module_& m) {
           "names"_a, "lr_scale"_a.none(), "weight_decay"_a.none(), "trust_ratio"_a.none());
 }
 
-graph::Schedule schedule_of(const std::string& kind, uint64_t steps, uint64_t warmup, double power,
-                            double end) {
-  return {graph::schedule_named(kind), steps, warmup, power, end};
-}
-
 void bind_schedules(nb::module_& m) {
-  m.def(
-      "check_schedule",
-      [](const std::string& kind, uint64_t steps, uint64_t warmup, double power, double end) {
-        check(schedule_of(kind, steps, warmup, power, end));
-      },
-      "kind"_a, "steps"_a, "warmup"_a, "power"_a, "end"_a);
-  m.def(
-      "schedule_factor",
-      [](const std::string& kind, uint64_t steps, uint64_t warmup, double power, double end,
-         uint64_t finished) { return schedule_of(kind, steps, warmup, power, end).factor(finished); },
-      "kind"_a, "steps"_a, "warmup"_a, "power"_a, "end"_a, "finished"_a);
+  nb::class_<graph::Schedule>(m, "Schedule", "How the learning rate changes.")
+      .def(
+          "__init__",
+          [](graph::Schedule* made, const std::string& kind, uint64_t steps, uint64_t warmup, double power,
+             double end) {
+            new (made) graph::Schedule{graph::schedule_named(kind), steps, warmup, power, end};
+            check(*made);
+          },
+          "kind"_a, "steps"_a, "warmup"_a, "power"_a, "end"_a)
+      .def("factor", &graph::Schedule::factor, "finished"_a);
   m.def(
       "betas_of_packs",
       [](Betas unpacked, double packing_factor) {

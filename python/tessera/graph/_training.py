@@ -54,12 +54,14 @@ class Schedule:
     def __post_init__(self) -> None:
         _tessera.whole_number("steps", self.steps)
         _tessera.whole_number("warmup", self.warmup)
-        _tessera.check_schedule(*astuple(self))
+        self._native()
+
+    def _native(self) -> _tessera.Schedule:
+        return _tessera.Schedule(*astuple(self))
 
     def factor(self, finished: int) -> float:
         """After a number of finished steps, as PyTorch's schedulers count them: 0 before the first."""
-        count = _tessera.whole_number("finished", finished)
-        return _tessera.schedule_factor(self.kind, self.steps, self.warmup, self.power, self.end, count)
+        return self._native().factor(_tessera.whole_number("finished", finished))
 
 
 @dataclass(frozen=True)
