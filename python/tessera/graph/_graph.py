@@ -16,15 +16,7 @@ from tessera._tessera import Initial, Machine
 from tessera.graph._estimate import Estimate, machine_for
 from tessera.graph._pipeline import PipelineKind
 from tessera.graph._session import Session
-from tessera.graph._training import (
-    Numbers,
-    Optimizer,
-    ParameterGroup,
-    Schedule,
-    Settings,
-    native_groups,
-    native_optimizer,
-)
+from tessera.graph._training import Numbers, Optimizer, ParameterGroup, Schedule, native_groups, native_optimizer
 from tessera.graph._values import (
     INTEGERS,
     MOST_EXACT,
@@ -409,11 +401,12 @@ class Graph:
         """
         step = TrainingStep(self, lr, schedule)
         step._add_loss(loss, output, tuple(keep))
-        settings = Settings(momentum, nesterov, betas, eps, weight_decay, bias_correction, trust_coefficient)
         frozen = [value.id for value in step.parameters if value.name in step._frozen]
         step.native.add_training(
             step.loss.id,
-            native_optimizer(optimizer, settings),
+            native_optimizer(
+                optimizer, momentum, nesterov, betas, eps, weight_decay, bias_correction, trust_coefficient
+            ),
             clip_norm,
             micro_batches,
             pipeline,

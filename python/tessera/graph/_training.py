@@ -64,37 +64,30 @@ class Schedule:
         return self._native().factor(_tessera.whole_number("finished", finished))
 
 
-@dataclass(frozen=True)
-class Settings:
-    """Those of all optimizers, as a training step takes them."""
-
-    momentum: float | None
-    nesterov: bool
-    betas: tuple[float, float]
-    eps: float | None
-    weight_decay: float | None
-    bias_correction: bool
-    trust_coefficient: float
-
-
 def native_optimizer(
-    name: str, s: Settings
+    name: str,
+    momentum: float | None,
+    nesterov: bool,
+    betas: tuple[float, float],
+    eps: float | None,
+    weight_decay: float | None,
+    bias_correction: bool,
+    trust_coefficient: float,
 ) -> _tessera.Sgd | _tessera.Adam | _tessera.Lamb | _tessera.Lars:
     if name not in _OPTIMIZERS:
         raise ValueError(f"unknown optimizer {name!r}: use {', '.join(map(repr, _OPTIMIZERS))}")
-    if s.nesterov and name != "sgd":
+    if nesterov and name != "sgd":
         raise ValueError(f"nesterov is for 'sgd', not for {name!r}")
     if name == "sgd":
-        return _tessera.Sgd(s.momentum or 0.0, s.weight_decay or 0.0, s.nesterov)
+        return _tessera.Sgd(momentum or 0.0, weight_decay or 0.0, nesterov)
     if name == "lars":
-        momentum = 0.9 if s.momentum is None else s.momentum
-        return _tessera.Lars(momentum, s.weight_decay or 0.0, s.trust_coefficient)
-    if s.momentum:
+        return _tessera.Lars(0.9 if momentum is None else momentum, weight_decay or 0.0, trust_coefficient)
+    if momentum:
         raise ValueError(f"momentum is for 'sgd' and 'lars', not for {name!r}: use betas")
-    decay = (0.0 if name == "adam" else 0.01) if s.weight_decay is None else s.weight_decay
+    decay = (0.0 if name == "adam" else 0.01) if weight_decay is None else weight_decay
     if name == "lamb":
-        return _tessera.Lamb(s.betas, 1e-6 if s.eps is None else s.eps, decay, s.bias_correction)
-    return _tessera.Adam(s.betas, 1e-8 if s.eps is None else s.eps, decay, name == "adamw", s.bias_correction)
+        return _tessera.Lamb(betas, 1e-6 if eps is None else eps, decay, bias_correction)
+    return _tessera.Adam(betas, 1e-8 if eps is None else eps, decay, name == "adamw", bias_correction)
 
 
 def native_groups(groups: Iterable[ParameterGroup]) -> list[_tessera.ParameterGroup]:
