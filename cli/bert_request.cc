@@ -35,9 +35,9 @@ void add_stage_options(CLI::App& command, BertRequest& r) {
       "--stages",
       [&r](const std::string& text) {
         const std::vector<std::string> items = parse_names(text);
-        r.stages = static_cast<uint32_t>(items.size());
+        r.settings.stages = static_cast<uint32_t>(items.size());
         r.stage_layers.clear();
-        if (items.size() == 1) r.stages = parse_count("--stages", text, 1);
+        if (items.size() == 1) r.settings.stages = parse_count("--stages", text, 1);
         if (items.size() > 1)
           for (const std::string& item : items) r.stage_layers.push_back(parse_layers("--stages", item));
       },
@@ -177,7 +177,7 @@ void check(const BertRequest& r, const CLI::App& command) {
   refuse_unless(command, r.settings.packed, {"--max-per-pack"}, "--pack optimal");
   refuse_unless(command, r.plan || r.settings.pipeline != graph::PipelineKind::sequential,
                 {"--offload-activations"}, "--pipeline grouped, interleaved or 1f1b");
-  refuse_unless(command, r.stages > 1 && r.machine != "host", {"--trace"},
+  refuse_unless(command, r.settings.stages > 1 && r.machine != "host", {"--trace"},
                 "--stages of more than one on a machine of several chips");
   refuse_unless(command, !r.stage_layers.empty() || r.head_layers.is_none(), {"--head-layers"},
                 "--stages with the layers of each");
@@ -207,7 +207,6 @@ PretrainingSettings settings_of(const BertRequest& r) {
   PretrainingSettings s = r.settings;
   s.config = graph::BertConfig::named(r.size);
   if (r.dropout) s.config.hidden_dropout_prob = s.config.attention_probs_dropout_prob = *r.dropout;
-  s.stages = r.stages;
   const bool is_whole =
       std::ranges::all_of(r.stage_layers, &StageLayers::is_whole) && r.head_layers.is_whole();
   for (const StageLayers& layers : r.stage_layers) {

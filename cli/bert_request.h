@@ -25,7 +25,6 @@ struct StageLayers {
 struct BertRequest : RunOptions {
   PretrainingSettings settings = {};
   std::string size = "tiny";
-  uint32_t stages = 1;
   std::vector<StageLayers> stage_layers = {};  ///< of each stage; empty: they are divided equally
   StageLayers head_layers = {};
   std::optional<double> dropout = {};
