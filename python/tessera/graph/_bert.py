@@ -15,19 +15,7 @@ from tessera.graph._values import Value
 
 PackedAverage: TypeAlias = Literal["token", "sequence", "pack"]
 
-_FIELDS = (
-    "vocab_size",
-    "hidden_size",
-    "num_hidden_layers",
-    "num_attention_heads",
-    "intermediate_size",
-    "max_position_embeddings",
-    "type_vocab_size",
-    "hidden_dropout_prob",
-    "attention_probs_dropout_prob",
-    "layer_norm_eps",
-    "initializer_range",
-)
+_FIELDS = [name for name, member in vars(BertConfig).items() if isinstance(member, property)]
 
 
 @dataclass(frozen=True)
