@@ -21,11 +21,6 @@ constexpr std::array<std::string_view, 5> kResets = {"none", "zero", "subtract",
                                                      "late-subtract"};
 constexpr std::array<std::string_view, 3> kResetGradients = {"detached", "gated", "attached"};
 
-/// A threshold as JSON, which has no number for −∞.
-nlohmann::ordered_json number_or_null(double x) {
-  return std::isfinite(x) ? nlohmann::ordered_json(x) : nlohmann::ordered_json(nullptr);
-}
-
 /// Halves the distance from the first to the last with each epoch.
 double halving(double first, double last, uint32_t epoch) {
   return last + (first - last) * std::pow(0.5, epoch);
@@ -163,7 +158,7 @@ nlohmann::ordered_json json_of(const SpikingTrainingSettings& s) {
   json.update({{"learn_dynamics", s.learns_dynamics},
                {"initial_firing", s.initial_firing},
                {"loss", name_of(s.loss)},
-               {"gradient_threshold", number_or_null(s.gradient_threshold)}});
+               {"gradient_threshold", s.gradient_threshold}});  // −∞ is null in JSON
   if (s.activity_penalty > 0)
     json.update({{"activity_penalty", s.activity_penalty}, {"activity_cap", s.activity_cap}});
   if (std::isfinite(s.gradient_threshold)) json["first_gradient_threshold"] = s.first_gradient_threshold;
