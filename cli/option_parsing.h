@@ -30,6 +30,12 @@ inline double parse_real(const std::string& option, const std::string& text) {
   return *value;
 }
 
+/// Whether times on a modelled machine have transfers from and to its host.
+inline void add_host_io_option(CLI::App& command, bool& host_io) {
+  command.add_flag("--host-io", host_io,
+                   "Let times on a modelled machine include sending inputs from its host and outputs to it");
+}
+
 /// An option whose text `parse` converts to the value.
 template <class Value, class Parse>
 void add(CLI::App& command, const std::string& name, Value& value, Parse parse, const std::string& help) {

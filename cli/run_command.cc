@@ -244,8 +244,7 @@ Command add_run_command(CLI::App& app) {
   command.add_option("--machine", options->machine, machine_names() + ", or a machine's .toml file");
   command.add_flag("--measure", options->measure,
                    "Show where the time of a run goes, operation by operation");
-  command.add_flag("--host-io", options->host_io,
-                   "Let times on a modelled machine include sending inputs from its host and outputs to it");
+  add_host_io_option(command, options->host_io);
   command.add_option("--report", options->report, "Write a page: layers, time, memory and graph (.html)");
   add_common_options(command, options->common);
   command.footer(

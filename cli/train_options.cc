@@ -65,11 +65,6 @@ void add_run_options(CLI::App& command, RunOptions& r, const std::string& checkp
   command.add_option("--report", r.report, "Write a page with losses, memory and time (.html)");
 }
 
-void add_host_io_option(CLI::App& command, bool& host_io) {
-  command.add_flag("--host-io", host_io,
-                   "Let times on a modelled machine include sending inputs from its host and outputs to it");
-}
-
 void refuse_unless(const CLI::App& command, bool holds, std::initializer_list<const char*> options,
                    const char* what) {
   for (const char* option : options)

@@ -34,9 +34,6 @@ void add_optimizer_options(CLI::App& command, LearningSettings& settings, const 
 /// `checkpoint_help` is what the help says of --checkpoint.
 void add_run_options(CLI::App& command, RunOptions& options, const std::string& checkpoint_help);
 
-/// Whether times on a modelled machine have transfers from and to its host.
-void add_host_io_option(CLI::App& command, bool& host_io);
-
 /// Throws UsageError if one of the options is given although `holds` is false: it is for `what`.
 void refuse_unless(const CLI::App& command, bool holds, std::initializer_list<const char*> options,
                    const char* what);
