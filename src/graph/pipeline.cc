@@ -14,7 +14,8 @@
 namespace tessera::graph {
 namespace {
 
-constexpr std::array<std::string_view, 4> kPipelines = {"sequential", "grouped", "interleaved", "1f1b"};
+constexpr base::Names<PipelineKind, 4> kPipelines{"the pipeline",
+                                                  {"sequential", "grouped", "interleaved", "1f1b"}};
 constexpr uint64_t kMostPasses = 1 << 24;  // forward, of all stages
 
 std::string to_string(const StagePass& pass) {
@@ -150,7 +151,7 @@ class Progress {
 
 }  // namespace
 
-std::string_view name_of(PipelineKind kind) { return kPipelines.at(static_cast<size_t>(kind)); }
+std::string_view name_of(PipelineKind kind) { return kPipelines.of(kind); }
 
 std::string_view name_of(PassKind kind) {
   constexpr std::array<std::string_view, 3> kNames = {"forward", "recomputed", "backward"};
@@ -163,9 +164,7 @@ std::string_view name_of(ChipSpan::Kind kind) {
   return kNames.at(static_cast<size_t>(kind));
 }
 
-PipelineKind pipeline_named(std::string_view name) {
-  return static_cast<PipelineKind>(base::position_of(kPipelines, name, "the pipeline"));
-}
+PipelineKind pipeline_named(std::string_view name) { return kPipelines.named(name); }
 
 std::vector<StagePass> PipelineSchedule::of_stage(uint32_t stage) const {
   std::vector<StagePass> passes;

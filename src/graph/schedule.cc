@@ -4,7 +4,6 @@
 #include <tessera/optimizers.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <numbers>
 
@@ -13,7 +12,8 @@
 namespace tessera::graph {
 namespace {
 
-constexpr std::array<std::string_view, 4> kScheduleKinds = {"constant", "linear", "polynomial", "cosine"};
+constexpr base::Names<ScheduleKind, 4> kScheduleKinds{"the schedule of the learning rate",
+                                                      {"constant", "linear", "polynomial", "cosine"}};
 
 void check_factor(double packing_factor) {
   if (!std::isfinite(packing_factor) || packing_factor < 1)
@@ -22,12 +22,8 @@ void check_factor(double packing_factor) {
 
 }  // namespace
 
-std::string_view name_of(ScheduleKind kind) { return kScheduleKinds.at(static_cast<size_t>(kind)); }
-
-ScheduleKind schedule_named(std::string_view name) {
-  return static_cast<ScheduleKind>(
-      base::position_of(kScheduleKinds, name, "the schedule of the learning rate"));
-}
+std::string_view name_of(ScheduleKind kind) { return kScheduleKinds.of(kind); }
+ScheduleKind schedule_named(std::string_view name) { return kScheduleKinds.named(name); }
 
 void check(const Schedule& s) {
   if (!std::isfinite(s.power) || s.power <= 0)

@@ -4,7 +4,6 @@
 #include <tessera/layers.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <numbers>
 #include <numeric>
@@ -18,10 +17,10 @@
 namespace tessera::graph {
 namespace {
 
-constexpr std::array<std::string_view, 9> kStructures = {"dense",    "butterfly", "bpbp",
-                                                         "pixelfly", "fastfood",  "circulant",
-                                                         "low-rank", "monarch",   "block-butterfly"};
-constexpr std::array<std::string_view, 2> kForms = {"fused", "unfused"};
+constexpr base::Names<LayerStructure, 9> kStructures{"the structure",
+                                                     {"dense", "butterfly", "bpbp", "pixelfly", "fastfood",
+                                                      "circulant", "low-rank", "monarch", "block-butterfly"}};
+constexpr base::Names<Form, 2> kForms{"the form", {"fused", "unfused"}};
 // Found on images in grey with Adam and rates of 0.0003, 0.001 and 0.003.
 constexpr double kBpbpRate = 3;
 constexpr double kMonarchRate = 4;
@@ -250,17 +249,10 @@ class LayerBuilder {
 
 }  // namespace
 
-std::string_view name_of(LayerStructure structure) { return kStructures.at(static_cast<size_t>(structure)); }
-
-std::string_view name_of(Form form) { return kForms.at(static_cast<size_t>(form)); }
-
-Form form_named(std::string_view name) {
-  return static_cast<Form>(base::position_of(kForms, name, "the form"));
-}
-
-LayerStructure layer_structure_named(std::string_view name) {
-  return static_cast<LayerStructure>(base::position_of(kStructures, name, "the structure"));
-}
+std::string_view name_of(LayerStructure structure) { return kStructures.of(structure); }
+std::string_view name_of(Form form) { return kForms.of(form); }
+Form form_named(std::string_view name) { return kForms.named(name); }
+LayerStructure layer_structure_named(std::string_view name) { return kStructures.named(name); }
 
 Layer linear_layer(Graph& graph, const std::string& name, Value x, uint32_t outputs,
                    const LayerOptions& options) {

@@ -16,13 +16,14 @@ namespace {
 
 using graph::require_setting;
 
-constexpr std::array<std::string_view, 11> kLayerKinds = {
-    "dense",    "static",    "dynamic",  "butterfly", "bpbp",           "pixelfly",
-    "fastfood", "circulant", "low-rank", "monarch",   "block-butterfly"};
-constexpr std::array<std::string_view, 2> kRecipes = {"paper", "best"};
-constexpr std::array<std::string_view, 7> kOptimizers = {"sgd",   "momentum", "nesterov", "adam",
-                                                         "adamw", "lamb",     "lars"};
-constexpr std::array<std::string_view, 3> kDropGrowKinds = {"none", "set", "rigl"};
+constexpr base::Names<LayerKind, 11> kLayerKinds{
+    "the kind of layers",
+    {"dense", "static", "dynamic", "butterfly", "bpbp", "pixelfly", "fastfood", "circulant", "low-rank",
+     "monarch", "block-butterfly"}};
+constexpr base::Names<Recipe, 2> kRecipes{"the recipe", {"paper", "best"}};
+constexpr base::Names<OptimizerKind, 7> kOptimizers{
+    "the optimizer", {"sgd", "momentum", "nesterov", "adam", "adamw", "lamb", "lars"}};
+constexpr base::Names<DropGrowKind, 3> kDropGrowKinds{"the schedule", {"none", "set", "rigl"}};
 constexpr std::array<std::string_view, 5> kActivations = {"relu", "gelu", "tanh", "sigmoid", "none"};
 
 void check_network(const TrainingSettings& s) {
@@ -61,23 +62,15 @@ void check_drop_grow(const DropGrowSchedule& s) {
 
 }  // namespace
 
-std::string_view name_of(LayerKind kind) { return kLayerKinds.at(static_cast<size_t>(kind)); }
-std::string_view name_of(Recipe recipe) { return kRecipes.at(static_cast<size_t>(recipe)); }
-std::string_view name_of(OptimizerKind kind) { return kOptimizers.at(static_cast<size_t>(kind)); }
-std::string_view name_of(DropGrowKind kind) { return kDropGrowKinds.at(static_cast<size_t>(kind)); }
+std::string_view name_of(LayerKind kind) { return kLayerKinds.of(kind); }
+std::string_view name_of(Recipe recipe) { return kRecipes.of(recipe); }
+std::string_view name_of(OptimizerKind kind) { return kOptimizers.of(kind); }
+std::string_view name_of(DropGrowKind kind) { return kDropGrowKinds.of(kind); }
 
-LayerKind layer_kind_named(std::string_view name) {
-  return static_cast<LayerKind>(base::position_of(kLayerKinds, name, "the kind of layers"));
-}
-Recipe recipe_named(std::string_view name) {
-  return static_cast<Recipe>(base::position_of(kRecipes, name, "the recipe"));
-}
-OptimizerKind optimizer_named(std::string_view name) {
-  return static_cast<OptimizerKind>(base::position_of(kOptimizers, name, "the optimizer"));
-}
-DropGrowKind drop_grow_named(std::string_view name) {
-  return static_cast<DropGrowKind>(base::position_of(kDropGrowKinds, name, "the schedule"));
-}
+LayerKind layer_kind_named(std::string_view name) { return kLayerKinds.named(name); }
+Recipe recipe_named(std::string_view name) { return kRecipes.named(name); }
+OptimizerKind optimizer_named(std::string_view name) { return kOptimizers.named(name); }
+DropGrowKind drop_grow_named(std::string_view name) { return kDropGrowKinds.named(name); }
 
 double DropGrowSchedule::fraction(uint64_t step, uint64_t steps) const {
   const double end = until * static_cast<double>(steps);

@@ -16,7 +16,7 @@
 namespace tessera {
 namespace {
 
-constexpr std::array<std::string_view, 5> kLosses = {"spikes", "last", "maximum", "mean", "rate"};
+constexpr base::Names<SpikingLoss, 5> kLosses{"the loss", {"spikes", "last", "maximum", "mean", "rate"}};
 constexpr std::array<std::string_view, 5> kResets = {"none", "zero", "subtract", "late-zero",
                                                      "late-subtract"};
 constexpr std::array<std::string_view, 3> kResetGradients = {"detached", "gated", "attached"};
@@ -30,11 +30,8 @@ double halving(double first, double last, uint32_t epoch) {
 
 std::string_view name_of(Reset reset) { return kResets.at(static_cast<size_t>(reset)); }
 std::string_view name_of(ResetGradient gradient) { return kResetGradients.at(static_cast<size_t>(gradient)); }
-std::string_view name_of(SpikingLoss loss) { return kLosses.at(static_cast<size_t>(loss)); }
-
-SpikingLoss spiking_loss_named(std::string_view name) {
-  return static_cast<SpikingLoss>(base::position_of(kLosses, name, "the loss"));
-}
+std::string_view name_of(SpikingLoss loss) { return kLosses.of(loss); }
+SpikingLoss spiking_loss_named(std::string_view name) { return kLosses.named(name); }
 
 SpikingTrainingSettings usual_settings(std::string_view dataset) {
   SpikingTrainingSettings s;
