@@ -62,9 +62,7 @@ int show_estimate(const BertRequest& r, const BertTrainer& trainer, const Pretra
   return written ? status : 1;
 }
 
-int run(BertRequest request, const CommonOptions& common, const CLI::App& command) {
-  request.json = common.json;
-  request.threads = common.threads;
+int run(const BertRequest& request, const CLI::App& command) {
   check(request, command);
   const Machine machine = machine_for(request);  // before the text, which takes long
   const TextSplit text = text_for(request);
@@ -82,9 +80,8 @@ int run(BertRequest request, const CommonOptions& common, const CLI::App& comman
 Command add_train_bert_command(CLI::App& train) {
   CLI::App& command = *train.add_subcommand("bert", "Pre-train BERT on packs of sequences");
   auto request = std::make_shared<BertRequest>();
-  auto common = std::make_shared<CommonOptions>();
   add_bert_options(command, *request);
-  add_common_options(command, *common);
+  add_common_options(command, *request);
   command.footer(
       "\nExamples:\n"
       "  tessera train bert --steps 200\n"
@@ -93,7 +90,7 @@ Command add_train_bert_command(CLI::App& train) {
       "--micro-batches 8 --numbers mlperf-v1 --checkpoint run.safetensors --resume\n"
       "  tessera train bert --length 64 --batch 1 --machine gc200 --estimate\n"
       "  tessera train bert --config mlperf-v1.0-pod16 --plan");
-  return [request, common, &command] { return run(*request, *common, command); };
+  return [request, &command] { return run(*request, command); };
 }
 
 }  // namespace tessera::cli

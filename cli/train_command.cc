@@ -19,11 +19,6 @@
 namespace tessera::cli {
 namespace {
 
-struct TrainFlags {
-  TrainRequest request;
-  CommonOptions common;
-};
-
 int train(const TrainRequest& r, Trainer& trainer, report::TrainingReport& report) {
   if (continues(r)) trainer.resume(r.checkpoint, r.allow_different_bits);
   const uint64_t first = trainer.step(), steps = report.phases[0].steps;
@@ -64,10 +59,7 @@ int train_one(const TrainRequest& request, const TrainingData& data) {
   return request.estimate ? show_estimate(request, trainer, report) : train(request, trainer, report);
 }
 
-int run(const TrainFlags& options, const CLI::App& command) {
-  TrainRequest request = options.request;
-  request.json = options.common.json;
-  request.threads = options.common.threads;
+int run(TrainRequest request, const CLI::App& command) {
   set_defaults(request, command);
   check(request, command);
   check_files(request);
@@ -82,9 +74,9 @@ int run(const TrainFlags& options, const CLI::App& command) {
 Command add_train_command(CLI::App& app) {
   CLI::App& command = *app.add_subcommand(
       "train", "Train dense or sparse classifiers of images, spiking ones of recordings, or BERT");
-  auto options = std::make_shared<TrainFlags>();
-  add_train_options(command, options->request);
-  add_common_options(command, options->common);
+  auto request = std::make_shared<TrainRequest>();
+  add_train_options(command, *request);
+  add_common_options(command, *request);
   command.footer(
       "\nExamples:\n"
       "  tessera train --data data --dataset cifar-10-grey --layers 1024,1024,10 --report dense.html\n"
@@ -95,8 +87,8 @@ Command add_train_command(CLI::App& app) {
       "  tessera train --layers 1024,1024,10 --kind static --density 1/16 --machine bow --estimate\n"
       "  tessera train --kind spiking --dataset randman --layers 20,128,10 --report spikes.html");
   const Command bert = add_train_bert_command(command);
-  return [options, bert, &command] {
-    if (!command.got_subcommand("bert")) return run(*options, command);
+  return [request, bert, &command] {
+    if (!command.got_subcommand("bert")) return run(*request, command);
     for (const CLI::Option* option : command.get_options())
       if (option->count() != 0)
         throw UsageError(

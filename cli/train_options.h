@@ -7,17 +7,14 @@
 #include <initializer_list>
 #include <string>
 
-namespace CLI {
-class App;
-}
+#include "cli/commands.h"
 
 namespace tessera::cli {
 
 /// How a training runs, and the files that it writes.
-struct RunOptions {
+struct RunOptions : CommonOptions {
   std::string machine = "host";
   uint32_t tiles = 0;  ///< tiles of a host; 0: one per thread
-  uint32_t threads = 0;
 
   std::string checkpoint = {};
   bool resume = false;
@@ -25,7 +22,6 @@ struct RunOptions {
   bool estimate = false;
   std::string print = {};  ///< "", or "passes"
   std::string report = {};
-  bool json = false;
 };
 
 /// The optimizer, its learning rate, epochs and seed. Defaults are the settings'; `by_default` begins what
