@@ -20,7 +20,10 @@ struct CommonOptions {
 using Command = std::function<int()>;
 
 /// Adds --json, --threads and --isa.
-void add_common_options(CLI::App& command, CommonOptions& options);
+void add_common_options(CLI::App& command, bool& json, uint32_t& threads);
+inline void add_common_options(CLI::App& command, CommonOptions& options) {
+  add_common_options(command, options.json, options.threads);
+}
 
 Command add_spmm_command(CLI::App& app);
 Command add_inspect_command(CLI::App& app);

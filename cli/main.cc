@@ -108,9 +108,9 @@ int run(int argc, char** argv) {
 
 }  // namespace
 
-void add_common_options(CLI::App& command, CommonOptions& options) {
-  command.add_flag("--json", options.json, "Print one JSON object");
-  add_count(command, "--threads", options.threads,
+void add_common_options(CLI::App& command, bool& json, uint32_t& threads) {
+  command.add_flag("--json", json, "Print one JSON object");
+  add_count(command, "--threads", threads,
             "Number of threads, the host's tiles (default: one per physical core)", 4096);
   command.add_option_function<std::string>(
       "--isa", [](const std::string& name) { restrict_isa(isa_of(name)); },

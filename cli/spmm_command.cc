@@ -20,11 +20,6 @@ namespace {
 
 using namespace studies::spmm;
 
-struct SpmmFlags {
-  SpmmRequest request;
-  CommonOptions common;
-};
-
 void add_weight_options(CLI::App& command, SpmmRequest& r) {
   command.add_option("--weights", r.weights, "W from a file: .smtx, .mtx, .npy or .safetensors");
   command.add_option("--tensor", r.tensor, "Tensor of a .safetensors file");
@@ -131,10 +126,7 @@ bool is_failure(std::span<const SpmmResult> results, bool estimate) {
          std::ranges::any_of(results, [](const auto& r) { return is_failure(r); });
 }
 
-int run(const SpmmFlags& options) {
-  SpmmRequest request = options.request;
-  request.json = options.common.json;
-  request.threads = options.common.threads;
+int run(const SpmmRequest& request) {
   check(request);
   const std::vector<SpmmCase> cases = cases_of(request);
   SpmmRunner runner(request);
@@ -154,11 +146,11 @@ int run(const SpmmFlags& options) {
 Command add_spmm_command(CLI::App& app) {
   CLI::App& command = *app.add_subcommand(
       "spmm", "Plan, run, verify and measure products Y = W·X of sparse or dense weights");
-  auto options = std::make_shared<SpmmFlags>();
-  add_weight_options(command, options->request);
-  add_run_options(command, options->request);
-  add_output_options(command, options->request);
-  add_common_options(command, options->common);
+  auto request = std::make_shared<SpmmRequest>();
+  add_weight_options(command, *request);
+  add_run_options(command, *request);
+  add_output_options(command, *request);
+  add_common_options(command, request->json, request->threads);
   command.footer(
       "\n* takes a list separated by commas; every combination runs.\n"
       "\nExamples:\n"
@@ -170,7 +162,7 @@ Command add_spmm_command(CLI::App& app) {
       "\nExit status: 0 done, also if some products do not fit their machine (with --estimate, if none "
       "does); "
       "1 if\none failed or differs from float64, or if none fits; 2 for wrong usage.");
-  return [options] { return run(*options); };
+  return [request] { return run(*request); };
 }
 
 }  // namespace tessera::cli
