@@ -95,8 +95,9 @@ class KnownVariables {
 }  // namespace
 
 bool reads_changing_metadata(const Program& program, const program::VertexGroup& group, size_t field) {
+  const program::FieldSpec& spec = group.codelet->fields[field];
   const program::Variable& variable = program.variable(group.fields[field].variable);
-  return group.codelet->fields[field].access != Access::out && is_integer(variable.type) &&
+  return spec.costed && spec.access != Access::out && is_integer(variable.type) &&
          (variable.role != program::Role::constant || group.fields[field].row);
 }
 

@@ -178,8 +178,8 @@ inline size_t slot_of(const machine::Machine& machine, program::TileId space) {
 /// cannot be divided among its replicas.
 machine::Machine machine_of_replica(const program::Program& program, const machine::Machine& machine);
 
-/// Whether the cost of vertices on tiles may read integers of a field that change between or within runs: all
-/// fields except constants at known rows.
+/// Whether the cost of vertices on tiles reads integers of a field that change between or within runs: of
+/// costed fields all except constants at known rows.
 bool reads_changing_metadata(const program::Program& program, const program::VertexGroup& group,
                              size_t field);
 

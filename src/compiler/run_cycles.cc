@@ -4,7 +4,6 @@
 #include <array>
 #include <functional>
 
-#include "base/integer_types.h"
 #include "compiler/compile.h"
 #include "compiler/tile_cycles.h"
 
@@ -167,12 +166,11 @@ class RunCycles {
   program::FieldView view_of(const VertexGroup& group, const CompiledVertex& vertex, size_t f) const {
     const program::Field& field = group.fields[f];
     program::FieldView view = known_view(program_, field, vertex.index);
-    const program::Variable& variable = program_.variable(field.variable);
-    if (field.row && is_integer(variable.type))
+    if (!reads_changing_metadata(program_, group, f)) return view;
+    if (field.row)
       throw Error(fmt::format(
           "an estimate cannot follow the program: costs depend on rows of '{}' that only a run knows",
-          variable.name));
-    if (variable.role == program::Role::constant || !is_integer(variable.type)) return view;
+          program_.variable(field.variable).name));
     const program::Box box = field_box(program_, field, vertex.index);
     view.data = const_cast<std::byte*>(trip_counts_.contents(field.variable, box, trip_));
     view.row_stride = box.cols;

@@ -56,6 +56,8 @@ struct FieldSpec {
   bool scattered = false;    ///< vertices of a group that have the same box write it together, each only the
                              ///< elements that its index assigns to it; the codelet guarantees this
   uint8_t over_read = 0;     ///< bytes after its end that the codelet may read on a tile
+  bool costed = false;       ///< integers that the cost of a vertex on a tile reads; of others it knows only
+                             ///< the shape
 };
 
 /// One field of one vertex, in place. data is null in a dry run unless the variable is integer
@@ -141,7 +143,8 @@ enum class RunsOn : uint8_t { any, hosts, tiles };
 using RunVertex = void (*)(const Vertex&);
 
 /// Cycles of one vertex: of the tile for a whole-tile codelet, of its worker for a single-worker
-/// one. May read sizes, parameters and integer metadata, never floating-point payload.
+/// one. May read sizes, parameters and integer metadata, never floating-point payload; on tiles only the
+/// integers of costed fields.
 using VertexCost = PhaseTimes (*)(const Vertex&, const machine::Machine&);
 
 /// Maximum numbers of fields and parameters of a codelet.

@@ -99,6 +99,22 @@ TEST(Estimate, LeavesSetsThatReadIntegersToTheRun) {
   EXPECT_EQ(compile(c.p, testing::toy_host(2))->costed_at_run, (std::vector<bool>{false, false}));
 }
 
+/// A loop that was walked would not end soon.
+TEST(Estimate, WalksALoopOnceWhoseCostsReadNoIntegers) {
+  constexpr uint32_t kPasses = 4'000'000'000;
+  Counted c;
+  const StepId add = testing::execute(c.p, testing::add_codelet, {c.counter, c.counter, c.flag});
+  c.p.set_main(c.p.repeat(kPasses, add, c.counter));
+  for (const machine::Machine& machine : {testing::toy_machine(3), testing::toy_chips(2, 2)}) {
+    const auto e = compile(c.p, machine);
+    EXPECT_EQ(e->costed_at_run, (std::vector<bool>{false}));
+    EXPECT_FALSE(e->cycles_vary);
+    const RunAccount account = cycles_of_run(*e);
+    EXPECT_EQ(account.sets[0].times, kPasses);
+    EXPECT_DOUBLE_EQ(account.cycles.total(), kPasses * e->set_cycles[0].total());
+  }
+}
+
 /// Never an undercount.
 TEST(Estimate, RefusesControlFlowThatItIsNotToldAbout) {
   Counted loop;

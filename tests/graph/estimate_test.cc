@@ -3,6 +3,9 @@
 #include <gtest/gtest.h>
 #include <tessera/error.h>
 #include <tessera/estimate.h>
+#include <tessera/pass_record.h>
+
+#include <algorithm>
 
 #include "networks.h"
 #include "support/error_of.h"
@@ -154,6 +157,27 @@ TEST(Estimates, OfMicroBatchesAreWhatRunsTake) {
   Graph g = calls(24, 2);
   add_training(g.value(g.outputs().at("loss")), {.optimizer = Sgd{}, .micro_batches = 7});
   for (const Machine& machine : {Machine::find("bow", 16), chips(2)}) expect_measured(g, machine);
+}
+
+/// The number of the step and the keys of random numbers differ from pass to pass, but cost the same.
+TEST(Estimates, OfMicroBatchesWithDropoutAndAdamAreCountedAhead) {
+  for (const uint32_t micro_batches : {2U, 7U, 1000U}) {
+    Graph g;
+    const Value x = g.input("x", {6, 24}), step = g.input("step", {}, Type::u32);
+    const Value w = g.parameter("w", {24, 24}, Initial::normal(0.1)), b = g.parameter("b", {24});
+    const Value loss = mean(square(dropout(tanh(linear(x, w, b)), 0.25, step, 7)));
+    g.output("loss", loss);
+    add_training(loss, {.optimizer = Adam{}, .micro_batches = micro_batches});
+    for (const Machine& machine : {Machine::find("bow", 16), chips(2)}) {
+      SCOPED_TRACE(machine.name());
+      const RunCost cost = Session(g, machine).cost();
+      const auto control = std::ranges::find(cost.passes, "control", &PassRecord::name);
+      ASSERT_NE(control, cost.passes.end());
+      EXPECT_EQ(control->did, "cycles do not depend on integers");
+      expect_equal(estimate(g, machine), cost);
+      if (micro_batches < 1000) expect_measured(g, machine);
+    }
+  }
 }
 
 TEST(Estimates, OfNamedStagesAreWhatRunsTake) {

@@ -125,8 +125,9 @@ constexpr std::array kScale = {kYInOut};
 constexpr std::array kSum = {kX, kY};
 constexpr std::array kAccumulate = {FieldSpec{"x", Access::in, 4, false, true}, kYInOut};
 constexpr std::array kGather = {kX, FieldSpec{"rows"}, kY};
-constexpr std::array kIncrement = {FieldSpec{"counter", Access::inout}};
-constexpr std::array kBelow = {FieldSpec{"counter"}, kFlag};
+/// Counters are costed, so that programs have sets whose costs are left to the run.
+constexpr std::array kIncrement = {FieldSpec{.name = "counter", .access = Access::inout, .costed = true}};
+constexpr std::array kBelow = {FieldSpec{.name = "counter", .costed = true}, kFlag};
 constexpr std::array kOdd = {kX, kFlag};
 constexpr std::array kThrow = {kX};
 constexpr std::array<std::string_view, 1> kValue = {"value"};

@@ -21,10 +21,10 @@ extern const program::Codelet sum_codelet;
 extern const program::Codelet accumulate_codelet;
 /// y(i, :) = x(rows(i) mod rows of x, :). Fields: in x, in rows (u32), out y.
 extern const program::Codelet gather_codelet;
-/// counter += by. Fields: inout counter (u32). Parameter: by. Runs in a dry run.
+/// counter += by. Fields: inout counter (u32, costed). Parameter: by. Runs in a dry run.
 extern const program::Codelet increment_codelet;
-/// flag = counter < limit. Fields: in counter (u32), out flag (u32). Parameter: limit. Runs in a
-/// dry run.
+/// flag = counter < limit. Fields: in counter (u32, costed), out flag (u32). Parameter: limit. Runs in a dry
+/// run.
 extern const program::Codelet below_codelet;
 /// flag = lowest bit of x(0, 0): control that depends on payload. Fields: in x, out flag (u32).
 extern const program::Codelet odd_codelet;

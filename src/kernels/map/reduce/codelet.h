@@ -16,7 +16,7 @@ namespace tessera::kernels {
 /// the order of i; 0 if there is none. Fields "partials" (p × n), "rows" (p × 1, u16 or u32), "out" (rows ×
 /// n).
 #define TESSERA_REDUCE_ROWS_FIELDS(X) \
-  X(partials, .alignment = 8) X(rows) X(out, .access = program::Access::out, .alignment = 8)
+  X(partials, .alignment = 8) X(rows, .costed = true) X(out, .access = program::Access::out, .alignment = 8)
 
 /// Sums of neighbouring rows: out[r] = in[r · g] + … + in[r · g + g − 1], added in this order in FP32 and
 /// rounded once. Fields "in" (g · rows × cols), "out" (rows × cols), each f32, f16 or bf16.

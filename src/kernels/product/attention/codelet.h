@@ -25,12 +25,12 @@ namespace tessera::kernels {
 ///
 /// If there is a "step", a row of u32 as for dropout, probabilities are dropped as by dropout with "keep" of
 /// the matrices queries × keys of "heads" heads of all sequences; "col" is the vertex's first head of k.
-#define TESSERA_ATTENTION_INPUTS(X) \
-  X(q)                              \
-  X(k)                              \
-  X(v)                              \
-  X(query_ids, .optional = true)    \
-  X(key_ids, .optional = true) X(bias, .optional = true) X(step, .optional = true)
+#define TESSERA_ATTENTION_INPUTS(X)              \
+  X(q)                                           \
+  X(k)                                           \
+  X(v)                                           \
+  X(query_ids, .optional = true, .costed = true) \
+  X(key_ids, .optional = true, .costed = true) X(bias, .optional = true) X(step, .optional = true)
 #define TESSERA_ATTENTION_FIELDS(X) \
   TESSERA_ATTENTION_INPUTS(X)       \
   X(lse, .access = program::Access::out) X(y, .access = program::Access::out)

@@ -16,7 +16,7 @@ namespace tessera::kernels {
 // Alignments and over-reads as in sparse_product.
 #define TESSERA_BUCKET_PRODUCT_FIELDS(X) \
   X(values, .alignment = 8)              \
-  X(metadata)                            \
+  X(metadata, .costed = true)            \
   X(x, .alignment = 8, .over_read = 16)  \
   X(y, .access = program::Access::inout, .alignment = 16, .interleaved = true, .over_read = 128)
 #define TESSERA_BUCKET_PRODUCT_PARAMS(X) X(block_size) X(partition) X(is_first) X(transposed)
@@ -27,7 +27,7 @@ namespace tessera::kernels {
 /// if dw is set to 0 before.
 #define TESSERA_BUCKET_SDDMM_FIELDS(X)                                                            \
   X(dw, .access = program::Access::inout, .alignment = 16, .interleaved = true, .over_read = 128) \
-  X(metadata)                                                                                     \
+  X(metadata, .costed = true)                                                                     \
   X(x, .alignment = 8, .over_read = 16)                                                           \
   X(dy, .alignment = 8, .over_read = 16)
 #define TESSERA_BUCKET_SDDMM_PARAMS(X) X(block_size) X(partition) X(is_first)
@@ -41,7 +41,7 @@ namespace tessera::kernels {
 /// Buckets move from partition to partition in a ring: bucket q is at partition q first, then at q − 1, and
 /// so on. Fields "metadata" (one row of u16), "flag" (1 × 1, u32). Parameters: the partition at which the
 /// bucket is; partitions. Integers only.
-#define TESSERA_BUCKET_PENDING_FIELDS(X) X(metadata) X(flag, .access = program::Access::out)
+#define TESSERA_BUCKET_PENDING_FIELDS(X) X(metadata, .costed = true) X(flag, .access = program::Access::out)
 #define TESSERA_BUCKET_PENDING_PARAMS(X) X(partition) X(partitions)
 
 /// any = 1 if any of the flags (count × 1, u32) is not 0, else 0. Fields "flags", "any" (1 × 1, u32).

@@ -18,14 +18,14 @@ namespace tessera::kernels {
 /// - flags: samples × neurons, u8: 2 fired, 1 passes a gradient; on entry, the flags of the previous step
 /// - surrogate, resets (u8: 1 fired), potentials, currents: results that gradients read
 #define TESSERA_SPIKING_TILE_FORWARD_FIELDS(X)                    \
-  X(in_ids)                                                       \
-  X(in_num)                                                       \
-  X(own_ids, .optional = true)                                    \
-  X(own_num, .optional = true)                                    \
+  X(in_ids, .costed = true)                                       \
+  X(in_num, .costed = true)                                       \
+  X(own_ids, .optional = true, .costed = true)                    \
+  X(own_num, .optional = true, .costed = true)                    \
   X(weight, .alignment = 8)                                       \
   X(recurrent, .alignment = 8, .optional = true)                  \
   X(dynamics)                                                     \
-  X(time)                                                         \
+  X(time, .costed = true)                                         \
   X(state, .access = program::Access::inout)                      \
   X(flags, .access = program::Access::inout, .optional = true)    \
   X(surrogate, .access = program::Access::out, .optional = true)  \
@@ -38,9 +38,9 @@ namespace tessera::kernels {
 /// - control: 1 row, u32, as on hosts (spiking_control)
 /// - dropped: samples × 2, u32, added to
 #define TESSERA_SPIKING_TILE_LISTS_FIELDS(X) \
-  X(flags)                                   \
+  X(flags, .costed = true)                   \
   X(control)                                 \
-  X(time)                                    \
+  X(time, .costed = true)                    \
   X(ids, .access = program::Access::out)     \
   X(num, .access = program::Access::out)     \
   X(dropped, .access = program::Access::inout)
@@ -51,11 +51,11 @@ namespace tessera::kernels {
 /// - state: three rows of gradients that the next step passes back
 /// - dx: the gradients of the sums of weights
 #define TESSERA_SPIKING_TILE_BACKWARD_FIELDS(X)                    \
-  X(own_ids, .optional = true)                                     \
-  X(own_num, .optional = true)                                     \
+  X(own_ids, .optional = true, .costed = true)                     \
+  X(own_num, .optional = true, .costed = true)                     \
   X(upstream, .optional = true)                                    \
   X(dynamics)                                                      \
-  X(time)                                                          \
+  X(time, .costed = true)                                          \
   X(surrogate, .optional = true)                                   \
   X(resets, .optional = true)                                      \
   X(potentials, .optional = true)                                  \
@@ -67,11 +67,11 @@ namespace tessera::kernels {
 /// Computes the gradients of the weights of neurons that fired, and the gradients of listed neurons.
 /// - dweight: is added to; din: this tile's part of the gradient of each list entry, 0 beyond the lists
 #define TESSERA_SPIKING_TILE_ROWS_FIELDS(X)                    \
-  X(ids)                                                       \
-  X(num)                                                       \
+  X(ids, .costed = true)                                       \
+  X(num, .costed = true)                                       \
   X(weight, .alignment = 8, .optional = true)                  \
   X(dx)                                                        \
-  X(time)                                                      \
+  X(time, .costed = true)                                      \
   X(dweight, .access = program::Access::inout, .alignment = 8) \
   X(din, .access = program::Access::out, .optional = true)
 

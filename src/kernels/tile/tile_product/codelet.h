@@ -15,7 +15,7 @@ namespace tessera::kernels {
 /// ignored. Parameters: b; transposed: 1 if each block is read as its transpose, for Wᵀ with the values of W.
 #define TESSERA_SPARSE_PRODUCT_FIELDS(X) \
   X(values, .alignment = 8)              \
-  X(lists)                               \
+  X(lists, .costed = true)               \
   X(x, .alignment = 8, .over_read = 16)  \
   X(y, .access = program::Access::out, .alignment = 16, .interleaved = true, .over_read = 128)
 #define TESSERA_SPARSE_PRODUCT_PARAMS(X) X(block_size) X(transposed)
@@ -32,7 +32,7 @@ namespace tessera::kernels {
 /// Parameter: b.
 #define TESSERA_TILE_SDDMM_FIELDS(X)     \
   X(dy, .alignment = 8, .over_read = 16) \
-  X(lists)                               \
+  X(lists, .costed = true)               \
   X(x, .alignment = 8, .over_read = 16)  \
   X(dw, .access = program::Access::out, .alignment = 16, .interleaved = true, .over_read = 128)
 #define TESSERA_TILE_SDDMM_PARAMS(X) X(block_size)
