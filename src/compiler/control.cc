@@ -101,6 +101,25 @@ bool reads_changing_metadata(const Program& program, const program::VertexGroup&
          (variable.role != program::Role::constant || group.fields[field].row);
 }
 
+bool knows_costs(const Program& program, const program::ComputeSet& set, const std::vector<bool>& known) {
+  return std::ranges::any_of(set.groups, [&](const program::VertexGroup& group) {
+    for (size_t f = 0; f < group.fields.size(); ++f) {
+      const program::Field& field = group.fields[f];
+      const bool is_known = known[field.variable] && (!field.row || known[field.row->index]);
+      if (is_known && reads_changing_metadata(program, group, f)) return true;
+    }
+    return false;
+  });
+}
+
+bool has_to_follow(const Executable& e, const std::vector<bool>& known) {
+  if (!e.cycles_vary) return false;
+  if (std::ranges::any_of(e.program->steps(), branches)) return true;
+  for (program::ComputeSetId s = 0; s < e.costed_at_run.size(); ++s)
+    if (e.costed_at_run[s] && knows_costs(*e.program, e.program->compute_sets()[s], known)) return true;
+  return false;
+}
+
 void find_runtime_control(Executable& e) {
   e.costed_at_run.clear();
   for (const program::ComputeSet& set : e.program->compute_sets())

@@ -183,6 +183,14 @@ machine::Machine machine_of_replica(const program::Program& program, const machi
 bool reads_changing_metadata(const program::Program& program, const program::VertexGroup& group,
                              size_t field);
 
+/// Whether a dry run that knows these variables, by VariableId, knows integers that the costs of a set read.
+bool knows_costs(const program::Program& program, const program::ComputeSet& set,
+                 const std::vector<bool>& known);
+
+/// Whether a dry run that knows these variables has to follow the program: control flow or costs depend on
+/// what it knows. Otherwise its cycles are those that the executable has.
+bool has_to_follow(const Executable& executable, const std::vector<bool>& known);
+
 /// By VariableId: whether its contents follow from the program and from the arrays bound to the integer
 /// inputs `given`, so that a dry run with these bindings knows it.
 std::vector<bool> variables_known(const program::Program& program,

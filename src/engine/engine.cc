@@ -65,7 +65,7 @@ void require_fit(const compiler::Executable& executable) {
 
 Profile dry_run(const std::shared_ptr<const compiler::Executable>& executable,
                 std::span<const Binding> bindings, compiler::StepWatch* watch) {
-  if (!executable->cycles_vary) return counted(*executable, bindings, watch);
+  if (!has_to_follow(*executable, bindings)) return counted(*executable, bindings, watch);
   return Engine(executable).run(bindings, {.dry = true, .watch = watch});
 }
 

@@ -227,12 +227,7 @@ class Run {
   /// Whether a superstep's costs read metadata that is available by now.
   bool is_costed(program::ComputeSetId id) const {
     if (!executable_.costed_at_run[id]) return false;
-    if (!options_.dry) return true;
-    return std::ranges::any_of(program_.compute_sets()[id].groups, [&](const program::VertexGroup& group) {
-      for (size_t f = 0; f < group.fields.size(); ++f)
-        if (compiler::reads_changing_metadata(program_, group, f) && is_known(group.fields[f])) return true;
-      return false;
-    });
+    return !options_.dry || compiler::knows_costs(program_, program_.compute_sets()[id], known_);
   }
 
   /// A superstep whose costs read metadata.
@@ -589,7 +584,7 @@ void Runner::run_side_by_side(std::span<RunState* const> states,
 
 Profile Runner::dry_run(std::span<const Binding> bindings, const RunOptions& options,
                         const RunState* present) const {
-  if (!executable_->cycles_vary && options.trace == nullptr)
+  if (options.trace == nullptr && !has_to_follow(*executable_, bindings))
     return counted(*executable_, bindings, options.watch);
   RunState scratch(*executable_, executable_->cycles_vary ? Contents::integers : Contents::none);
   if (present != nullptr)
@@ -597,6 +592,11 @@ Profile Runner::dry_run(std::span<const Binding> bindings, const RunOptions& opt
       if (scratch.memories[r].is_allocated() && present->memories[r].is_allocated())
         scratch.memories[r].copy_integer_state(present->memories[r]);
   return run(scratch, bindings, options);
+}
+
+bool has_to_follow(const compiler::Executable& executable, std::span<const Binding> bindings) {
+  check_bindings(*executable.program, bindings);
+  return executable.cycles_vary && compiler::has_to_follow(executable, known_in_run(executable, bindings));
 }
 
 Profile counted(const compiler::Executable& executable, std::span<const Binding> bindings,

@@ -43,8 +43,8 @@ class Runner {
   /// Runs a program of one thread once with each of several sets of arrays, on one thread per state.
   void run_side_by_side(std::span<RunState* const> states, std::span<const std::vector<Binding>> runs) const;
 
-  /// The profile of a run without its floating-point work: computed once if cycles do not vary and there is
-  /// no trace, otherwise by walking control flow with the integers of `present` as state.
+  /// The profile of a run without its floating-point work: computed once if it need not be followed and there
+  /// is no trace, otherwise by walking control flow with the integers of `present` as state.
   Profile dry_run(std::span<const Binding> bindings, const RunOptions& options,
                   const RunState* present = nullptr) const;
 
@@ -53,7 +53,11 @@ class Runner {
   DispatchTable table_;
 };
 
-/// The profile of a run whose cycles do not vary. Checks the bindings.
+/// Whether a dry run with these bindings has to follow the program, since its control flow or its costs
+/// depend on integers that it knows. Checks the bindings.
+bool has_to_follow(const compiler::Executable& executable, std::span<const Binding> bindings);
+
+/// The profile of a dry run that need not be followed. Checks the bindings.
 Profile counted(const compiler::Executable& executable, std::span<const Binding> bindings,
                 compiler::StepWatch* watch = nullptr);
 

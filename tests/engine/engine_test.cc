@@ -338,6 +338,28 @@ TEST(DryRun, FollowsControlThatBoundIntegersDecide) {
   EXPECT_ERROR("its control flow depends on 'flag'", engine.run({}, {.dry = true}));
 }
 
+/// As long as a dry run does not know what costs read, all passes of a loop cost the same. One that is not
+/// followed takes no time.
+TEST(DryRun, FollowsALoopOnlyForIntegersThatItKnows) {
+  Program p;
+  const auto x = p.add(variable("x", Type::u32, 1, 1, Role::input, 0));
+  const auto flag = p.add(variable("flag", Type::u32, 1, 1, Role::temporary, 0));
+  p.set_main(p.repeat(1000, testing::execute(p, testing::below_codelet, {x, flag}, {int64_t{4}})));
+  const auto executable = compiler::compile(std::move(p), toy_machine(1));
+  EXPECT_TRUE(executable->cycles_vary);
+  const Engine engine(executable);
+  const Profile ahead = engine.run({}, {.dry = true});
+  EXPECT_EQ(ahead.seconds, 0);
+  EXPECT_EQ(ahead.supersteps, 1000U);
+  EXPECT_EQ(dry_run(executable).cycles.at, ahead.cycles.at);
+  uint32_t value = 2;
+  const Binding binding{x, &value, 1, 1};
+  const Profile followed = engine.run({&binding, 1}, {.dry = true});
+  EXPECT_GT(followed.seconds, 0);
+  EXPECT_EQ(followed.supersteps, 1000U);
+  EXPECT_DOUBLE_EQ(followed.cycles.total(), ahead.cycles.total());
+}
+
 TEST(DryRun, CountsTheCyclesOfAFullRun) {
   int followed = 0;
   for (uint64_t seed = 0; seed < 300; ++seed) {
