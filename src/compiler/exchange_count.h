@@ -39,8 +39,10 @@ class ExchangeCount {
     cost.bytes = traffic_.sent_bytes();
     cost.tied = traffic_.tied();
     cost.links = traffic_.link_loads();
-    cost.tiles.least = program::traffic_cycles(c_.machine, traffic_.of(0));
-    for (program::TileId tile = 0; tile < c_.machine.tiles; ++tile) {
+    const auto [first, end] = traffic_.tiles_in_use();
+    const bool all = first == 0 && end == c_.machine.tiles;
+    if (all) cost.tiles.least = program::traffic_cycles(c_.machine, traffic_.of(first));
+    for (program::TileId tile = first; tile < end; ++tile) {
       c_.memory[tile][MemoryUse::exchange_code] += traffic_.code_bytes(tile);
       const double cycles = program::traffic_cycles(c_.machine, traffic_.of(tile));
       cost.tiles.least = std::min(cost.tiles.least, cycles);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <utility>
 
 #include "program/sizes.h"
 
@@ -82,20 +83,61 @@ void Traffic::group(std::span<Move> moves, const KeyOf& key_of) {
 }
 
 void Traffic::count() {
-  std::fill(tiles_.begin(), tiles_.end(), Tile{});
+  std::ranges::fill(counted(), Tile{});
+  counted_ = std::exchange(added_, {});
   sent_bytes_ = 0;
   if (chips_) chips_->clear();
   count_local();
   exchanges_ = !moves_.empty() || !streamed_.empty();
-  if (!moves_.empty()) {
+  if (are_apart()) {
+    count_apart();
+  } else {
     count_sent();
     count_received();
   }
   count_streamed();
   if (chips_)
-    for (uint32_t slot = 0; slot < tiles_.size(); ++slot)
+    for (uint32_t slot = counted_.begin; slot < counted_.end; ++slot)
       chips_->count_tile(chip_of(slot), traffic_cycles(machine_, tiles_[slot].traffic));
   moves_.clear();
+}
+
+/// Whether the order of the moves shows that nothing is sent twice, so that no two tiles receive the same
+/// and moves need not be compared; on several chips, also that all stay on their chips.
+bool Traffic::are_apart() {
+  constexpr size_t kMostVariables = 8;
+  ++exchange_;
+  variables_.clear();
+  size_t position = 0;
+  for (const Move& m : moves_) {
+    if (chips_ && chip_of(m.from) != chip_of(m.to)) return false;
+    if (position == variables_.size() || variables_[position] != m.variable) {
+      position = static_cast<size_t>(std::ranges::find(variables_, m.variable) - variables_.begin());
+      if (position == kMostVariables) return false;
+      if (position == variables_.size()) variables_.push_back(m.variable);
+      if (position == sent_.size()) sent_.emplace_back(tiles_.size());
+    }
+    Sent& sent = sent_[position][m.from];
+    if (std::exchange(sent.exchange, exchange_) != exchange_) sent.boxes = {};
+    if (!sent.boxes.add(m.box)) return false;
+  }
+  return true;
+}
+
+/// Counts moves of which none shares elements with another one.
+void Traffic::count_apart() {
+  for (const Move& m : moves_) {
+    const uint64_t bytes = m.box.elements() * m.element;
+    Tile &from = tiles_[m.from], &to = tiles_[m.to];
+    (m.gathered ? from.traffic.gathered_out : from.traffic.out) += static_cast<double>(bytes);
+    (m.gathered ? to.traffic.gathered_in : to.traffic.in) += static_cast<double>(bytes);
+    for (Tile* tile : {&from, &to}) {
+      ++tile->traffic.transfers;
+      tile->code_bytes += exchange_code_bytes(bytes);
+    }
+    sent_bytes_ += bytes;
+    if (chips_) chips_->exchange_on(chip_of(m.from));
+  }
 }
 
 void Traffic::count_local() {
@@ -237,7 +279,8 @@ PhaseTimes Traffic::cycles() const {
     return slowest;
   }
   double longest = streaming_cycles(machine_, chip_streamed_.front());
-  for (const Tile& tile : tiles_) longest = std::max(longest, traffic_cycles(machine_, tile.traffic));
+  for (uint32_t slot = counted_.begin; slot < counted_.end; ++slot)
+    longest = std::max(longest, traffic_cycles(machine_, tiles_[slot].traffic));
   PhaseTimes cycles;
   cycles[Phase::exchange] = longest + (exchanges_ ? exchange_overhead_cycles(machine_) : 0);
   cycles[Phase::sync] = exchanges_ ? exchange_sync_cycles(machine_) : 0;

@@ -6,8 +6,10 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
+#include "program/boxes_in_order.h"
 #include "program/chip_traffic.h"
 #include "program/cycles.h"
 #include "program/program.h"
@@ -30,17 +32,20 @@ class Traffic {
       chip_of_.push_back(machine.chip_of(std::min(slot, machine.tiles - 1)));
   }
 
-  /// Elements of `box` of a variable move from one tile (or kShared) to another. `gathered`: as scattered
-  /// rows of the variable.
+  /// Elements of `box` of a variable move from one tile (or kShared) to another. No two tiles of a pair
+  /// receive an element from different tiles. `gathered`: as scattered rows of the variable.
   void add(TileId from, TileId to, VariableId variable, const Box& box, uint64_t element_bytes,
            bool gathered = false) {
-    if (!box.empty())
-      moves_.push_back({slot(from), slot(to), variable, box, static_cast<uint8_t>(element_bytes), gathered});
+    if (box.empty()) return;
+    moves_.push_back({slot(from), slot(to), variable, box, static_cast<uint8_t>(element_bytes), gathered});
+    added_.add(slot(from));
+    added_.add(slot(to));
   }
 
   /// Bytes move between the streaming memory of a tile's chip and the tile.
   void add_streamed(TileId tile, uint64_t bytes, bool to_tile) {
     streamed_.push_back({tile, bytes, to_tile});
+    added_.add(slot(tile));
   }
 
   /// Counts the moves added since the last call, and clears them.
@@ -54,6 +59,10 @@ class Traffic {
   /// Chips that the exchange ties to each other, on a machine of several chips.
   std::vector<TiedChips> tied() const { return chips_ ? chips_->tied() : std::vector<TiedChips>(); }
   std::vector<LinkLoad> link_loads() const { return chips_ ? chips_->loads() : std::vector<LinkLoad>(); }
+  /// The first and the last tile that take part, and one more: all others are idle.
+  std::pair<TileId, TileId> tiles_in_use() const {
+    return {counted_.begin, std::min(counted_.end, machine_.tiles)};
+  }
   const TileTraffic& of(TileId tile) const { return tiles_[slot(tile)].traffic; }
   /// Exchange code on a tile: for each end of each transfer, and each copy within the tile.
   uint64_t code_bytes(TileId tile) const { return tiles_[slot(tile)].code_bytes; }
@@ -81,6 +90,22 @@ class Traffic {
   };
   using Iterator = std::span<Move>::iterator;
 
+  /// A range of slots.
+  struct Slots {
+    uint32_t begin = ~0U;
+    uint32_t end = 0;
+
+    void add(uint32_t slot) {
+      begin = std::min(begin, slot);
+      end = std::max(end, slot + 1);
+    }
+  };
+  /// What a tile sends of a variable.
+  struct Sent {
+    uint32_t exchange = 0;  ///< in which it did so last
+    BoxesInOrder boxes;
+  };
+
   /// What the moves have in common whose rows are comparable: variable, columns and target.
   struct Key {
     Key(const Move& move, uint32_t target)
@@ -103,7 +128,13 @@ class Traffic {
   void each_group(Iterator begin, Iterator end, const KeyOf& key_of, const Visit& visit);
   static void sort_rows(Iterator begin, Iterator end);
   uint32_t chip_of(uint32_t slot) const { return chip_of_[slot]; }
+  std::span<Tile> counted() {
+    return counted_.end == 0 ? std::span<Tile>()
+                             : std::span(tiles_).subspan(counted_.begin, counted_.end - counted_.begin);
+  }
   void count_local();
+  bool are_apart();
+  void count_apart();
   void count_streamed();
   void count_sent();
   void count_sent(Iterator begin, Iterator end);
@@ -120,9 +151,15 @@ class Traffic {
   std::vector<uint32_t> begin_;     ///< by group
   std::vector<uint32_t> group_of_;  ///< by move
   std::vector<Move> grouped_;
+  // For finding whether a tile sends anything twice: by variable, then by tile.
+  std::vector<VariableId> variables_;
+  std::vector<std::vector<Sent>> sent_;
+  uint32_t exchange_ = 0;
   std::vector<Streamed> streamed_;
   std::vector<double> chip_streamed_;  ///< bytes by chip
   std::vector<Tile> tiles_;
+  Slots added_;    ///< that take part in the moves since the last count
+  Slots counted_;  ///< of the exchange that was counted last
   std::optional<ChipTraffic> chips_;
   std::vector<uint32_t> chip_of_;  ///< by slot, if there are several chips
   uint64_t sent_bytes_ = 0;

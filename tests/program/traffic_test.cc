@@ -5,8 +5,10 @@
 
 #include <set>
 #include <utility>
+#include <vector>
 
 #include "base/random.h"
+#include "program/boxes_in_order.h"
 #include "program/sizes.h"
 #include "support/toy_machine.h"
 
@@ -154,6 +156,119 @@ TEST(Traffic, CountsAsElementsDo) {
       EXPECT_EQ(t.local, local[tile]);
     }
   }
+}
+
+void expect_equal(const Traffic& a, const Traffic& b, uint32_t tiles) {
+  for (TileId tile = 0; tile < tiles; ++tile) {
+    const TileTraffic &of_a = a.of(tile), &of_b = b.of(tile);
+    EXPECT_EQ(of_a.in, of_b.in);
+    EXPECT_EQ(of_a.paired_in, of_b.paired_in);
+    EXPECT_EQ(of_a.gathered_in, of_b.gathered_in);
+    EXPECT_EQ(of_a.gathered_paired_in, of_b.gathered_paired_in);
+    EXPECT_EQ(of_a.out, of_b.out);
+    EXPECT_EQ(of_a.gathered_out, of_b.gathered_out);
+    EXPECT_EQ(of_a.local, of_b.local);
+    EXPECT_EQ(of_a.transfers, of_b.transfers);
+    EXPECT_EQ(a.code_bytes(tile), b.code_bytes(tile));
+  }
+  EXPECT_EQ(a.sent_bytes(), b.sent_bytes());
+  EXPECT_EQ(a.cycles().at, b.cycles().at);
+  EXPECT_EQ(a.tiles_in_use(), b.tiles_in_use());
+  ASSERT_EQ(a.tied().size(), b.tied().size());
+  for (size_t i = 0; i < a.tied().size(); ++i) {
+    EXPECT_EQ(a.tied()[i].chips, b.tied()[i].chips);
+    EXPECT_EQ(a.tied()[i].cycles.at, b.tied()[i].cycles.at);
+  }
+}
+
+/// Moves from bands of rows to bands of columns, in an order that shows that they are apart, and in one that
+/// does not. Sometimes one of them goes to another tile as well.
+TEST(Traffic, IsTheSameInAnyOrder) {
+  struct Sent {
+    TileId from, to;
+    VariableId variable;
+    Box box;
+    bool gathered;
+  };
+  for (uint64_t seed = 0; seed < 300; ++seed) {
+    SCOPED_TRACE(seed);
+    base::RandomSequence random{base::RandomStream(seed, 8)};
+    const machine::Machine m =
+        seed % 3 == 0 ? testing::toy_chips(2, 4) : toy_machine_with_regions(2 + random.below(9));
+    const uint32_t rows = 1 + random.below(4), cols = 1 + random.below(4), first = random.below(m.tiles);
+    std::vector<Sent> moves;
+    for (const VariableId variable : {kX, kX + 1})
+      for (TileId from = first; from < m.tiles; ++from)
+        for (TileId to = first; to < m.tiles; ++to)
+          if (random.below(4) != 0 && (seed % 6 != 0 || m.chip_of(from) == m.chip_of(to)))
+            moves.push_back({from, to, variable, {from * rows, rows, to * cols, cols}, random.below(5) == 0});
+    if (seed % 4 == 0 && !moves.empty()) {
+      moves.push_back(moves[random.below(static_cast<uint32_t>(moves.size()))]);
+      moves.back().to = (moves.back().to + 1) % m.tiles;
+    }
+    const auto count = [&](Traffic& traffic) {
+      for (const Sent& sent : moves)
+        traffic.add(sent.from, sent.to, sent.variable, sent.box, 4, sent.gathered);
+      traffic.count();
+    };
+    Traffic in_order(m), in_any(m);
+    count(in_order);
+    count(in_any);
+    expect_equal(in_order, in_any, m.tiles);
+    for (size_t i = moves.size(); i > 1; --i)
+      std::swap(moves[i - 1], moves[random.below(static_cast<uint32_t>(i))]);
+    count(in_any);
+    expect_equal(in_order, in_any, m.tiles);
+  }
+}
+
+TEST(Traffic, ForgetsTheExchangeBefore) {
+  const machine::Machine m = toy_machine(6);
+  Traffic traffic(m);
+  traffic.add(0, 5, kX, {0, 4, 0, 8}, 4);
+  traffic.count();
+  EXPECT_EQ(traffic.tiles_in_use(), std::pair(0U, 6U));
+  traffic.add(2, 3, kX, {0, 4, 0, 8}, 4);
+  traffic.count();
+  EXPECT_EQ(traffic.tiles_in_use(), std::pair(2U, 4U));
+  Traffic alone(m);
+  alone.add(2, 3, kX, {0, 4, 0, 8}, 4);
+  alone.count();
+  expect_equal(traffic, alone, m.tiles);
+}
+
+TEST(BoxesInOrder, AreAlongRowsOrColumns) {
+  const auto all_of = [](const std::vector<Box>& boxes) {
+    BoxesInOrder in_order;
+    bool all = true;
+    for (const Box& box : boxes) all = in_order.add(box);
+    return all;
+  };
+  EXPECT_TRUE(all_of({{0, 2, 0, 4}, {0, 2, 4, 1}, {2, 1, 0, 5}, {3, 2, 3, 1}, {3, 2, 0, 3}}));
+  EXPECT_TRUE(all_of({{0, 2, 4, 1}, {2, 3, 4, 1}, {0, 2, 0, 4}, {2, 3, 0, 4}}));
+  EXPECT_TRUE(all_of({{4, 2, 0, 4}, {2, 2, 0, 4}, {0, 2, 0, 4}}));
+  EXPECT_FALSE(all_of({{0, 2, 0, 4}, {0, 2, 0, 4}}));
+  EXPECT_FALSE(all_of({{0, 2, 0, 4}, {1, 2, 3, 4}}));
+  // Apart, but it does not show.
+  EXPECT_FALSE(all_of({{0, 2, 0, 4}, {2, 2, 4, 4}, {0, 2, 4, 4}, {2, 2, 0, 4}}));
+}
+
+/// Boxes in any order: as long as they are said to be apart, they are.
+TEST(BoxesInOrder, DoNotOverlap) {
+  uint32_t found = 0;
+  for (uint64_t seed = 0; seed < 20000; ++seed) {
+    base::RandomSequence random{base::RandomStream(seed, 9)};
+    std::vector<Box> boxes;
+    BoxesInOrder in_order;
+    while (boxes.size() < 5) {
+      const Box box{random.below(4), 1 + random.below(2), random.below(4), 1 + random.below(2)};
+      if (!in_order.add(box)) break;
+      for (const Box& other : boxes) ASSERT_FALSE(overlap(box, other)) << "seed " << seed;
+      boxes.push_back(box);
+    }
+    found += boxes.size() > 3;
+  }
+  EXPECT_GT(found, 20U);
 }
 
 }  // namespace
