@@ -34,6 +34,19 @@ std::shared_ptr<Executable> begin(std::shared_ptr<const program::Program> progra
   return executable;
 }
 
+/// What an estimate compiles of a program that its caller owns.
+std::shared_ptr<Executable> compile_for_estimate(
+    const program::Program& program, const machine::Machine& machine,
+    std::initializer_list<std::pair<const char*, CompilerPass>> passes) {
+  const std::shared_ptr<Executable> executable =
+      begin({std::shared_ptr<const program::Program>(), &program}, machine);
+  find_runtime_control(*executable);
+  Compilation c(program, executable->machine, Kept::none);
+  c.executable = executable;
+  run(c, passes);
+  return executable;
+}
+
 }  // namespace
 
 machine::Machine machine_of_replica(const program::Program& program, const machine::Machine& machine) {
@@ -95,18 +108,20 @@ std::shared_ptr<const Executable> compile_for_costs(std::shared_ptr<const progra
 
 Estimate estimate(const program::Program& program, const machine::Machine& machine,
                   const TripCounts& trip_counts) {
-  const std::shared_ptr<Executable> executable =
-      begin({std::shared_ptr<const program::Program>(), &program}, machine);  // owned by the caller
-  find_runtime_control(*executable);
-  Compilation c(program, executable->machine, Kept::none);
-  c.executable = executable;
-  run(c, {{"exchange", plan_exchange},
-          {"liveness", find_liveness},
-          {"code", count_code},
-          {"placement", place},
-          {"account", account}});
+  const std::shared_ptr<Executable> executable = compile_for_estimate(program, machine,
+                                                                      {{"exchange", plan_exchange},
+                                                                       {"liveness", find_liveness},
+                                                                       {"code", count_code},
+                                                                       {"placement", place},
+                                                                       {"account", account}});
   RunAccount account = cycles_of_run(*executable, trip_counts);
   return {account.cycles, std::move(executable->memory), std::move(account)};
+}
+
+program::PhaseTimes estimate_cycles(const program::Program& program, const machine::Machine& machine) {
+  return cycles_of_run(
+             *compile_for_estimate(program, machine, {{"exchange", plan_exchange}, {"account", account}}))
+      .cycles;
 }
 
 }  // namespace tessera::compiler

@@ -60,6 +60,9 @@ struct Estimate {
 Estimate estimate(const program::Program& program, const machine::Machine& machine,
                   const TripCounts& trip_counts = {});
 
+/// The cycles of an estimate alone, for which nothing gets an address.
+program::PhaseTimes estimate_cycles(const program::Program& program, const machine::Machine& machine);
+
 /// Cycles of one run of an executable. Walks a loop whose passes have equal costs only once. On several
 /// chips, `watch` follows it, unless it is null.
 RunAccount cycles_of_run(const Executable& executable, const TripCounts& trip_counts = {},

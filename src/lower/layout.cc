@@ -39,7 +39,7 @@ double seconds_alone(const machine::Machine& machine,
                      const std::function<program::StepId(const ops::Builder&)>& build) {
   program::Program program;
   program.set_main(build(ops::Builder(program, machine)));
-  return compiler::estimate(program, machine).cycles.total() / machine.clock_hz;
+  return compiler::estimate_cycles(program, machine).total() / machine.clock_hz;
 }
 
 ops::OperandLayout matrix_layout(const TensorType& type, bool transposed) {
