@@ -2,15 +2,10 @@
 
 #include <algorithm>
 #include <set>
-#include <utility>
 
 namespace tessera::compiler {
 AddressesInUse::AddressesInUse(const std::vector<Lifetime>& lifetimes, uint32_t moments)
-    : lifetimes_(lifetimes),
-      beginning_(moments),
-      going_on_(moments),
-      of_(lifetimes.size()),
-      is_met_(lifetimes.size()) {
+    : lifetimes_(lifetimes), beginning_(moments), going_on_(moments), of_(lifetimes.size()) {
   std::vector<std::vector<uint32_t>> ending(moments);
   for (uint32_t id = 0; id < lifetimes.size(); ++id)
     for (const Interval& interval : lifetimes[id]) {
@@ -55,12 +50,12 @@ uint64_t AddressesInUse::lowest_free(uint64_t at, uint64_t room, uint64_t alignm
                                        : look_through_joined(of, at, room, alignment);
 }
 
-uint64_t AddressesInUse::look_through(const OfLifetime& of, uint64_t at, uint64_t room, uint64_t alignment) {
-  if (marked_ != &of) mark(&of);
+uint64_t AddressesInUse::look_through(const OfLifetime& of, uint64_t at, uint64_t room,
+                                      uint64_t alignment) const {
   at = aligned(at, alignment);
   for (const Taken& taken : taken_) {
     if (taken.range.begin >= at + room) break;
-    if (taken.range.end > at && is_met_[taken.lifetime]) at = aligned(taken.range.end, alignment);
+    if (taken.range.end > at && of.is_met[taken.lifetime]) at = aligned(taken.range.end, alignment);
   }
   return at;
 }
@@ -74,26 +69,20 @@ uint64_t AddressesInUse::look_through_joined(OfLifetime& of, uint64_t at, uint64
   return at;
 }
 
-void AddressesInUse::mark(const OfLifetime* of) {
-  if (marked_ != nullptr)
-    for (const Met& met : marked_->meets) is_met_[met.lifetime] = 0;
-  if (of != nullptr)
-    for (const Met& met : of->meets) is_met_[met.lifetime] = 1;
-  marked_ = of;
-}
-
 void AddressesInUse::find_met(OfLifetime& of, uint32_t lifetime) {
-  mark(nullptr);
+  of.is_met.assign(lifetimes_.size(), false);
   const auto add = [&](const std::vector<uint32_t>& ids) {
-    for (const uint32_t id : ids)
-      if (!std::exchange(is_met_[id], uint8_t{1})) of.meets.push_back({id, 0});
+    for (const uint32_t id : ids) {
+      if (of.is_met[id]) continue;
+      of.is_met[id] = true;
+      of.meets.push_back({id, 0});
+    }
   };
   for (const Interval& interval : lifetimes_[lifetime]) {
     add(going_on_[interval.first]);
     for (uint32_t moment = interval.first; moment <= interval.last; ++moment) add(beginning_[moment]);
   }
   std::ranges::sort(of.meets, {}, &Met::lifetime);
-  for (const Met& met : of.meets) is_met_[met.lifetime] = 0;
 }
 
 AddressesInUse::OfLifetime& AddressesInUse::use(uint32_t lifetime) {

@@ -40,13 +40,13 @@ class AddressesInUse {
     std::vector<AddressRange> own;  ///< in the order in which they were taken
     AddressRanges taken;            ///< ranges of this lifetime and of those that it overlaps
     std::vector<Met> meets;         ///< overlapping lifetimes, itself included; found at the first query
+    std::vector<bool> is_met;       ///< by lifetime: whether it is one of these
     bool is_used = false;
   };
 
   OfLifetime& use(uint32_t lifetime);
   void find_met(OfLifetime& of, uint32_t lifetime);
-  void mark(const OfLifetime* of);
-  uint64_t look_through(const OfLifetime& of, uint64_t at, uint64_t room, uint64_t alignment);
+  uint64_t look_through(const OfLifetime& of, uint64_t at, uint64_t room, uint64_t alignment) const;
   uint64_t look_through_joined(OfLifetime& of, uint64_t at, uint64_t room, uint64_t alignment);
 
   const std::vector<Lifetime>& lifetimes_;
@@ -57,8 +57,6 @@ class AddressesInUse {
   std::vector<Taken> taken_;  ///< by first address; used while ranges are few
   size_t ranges_ = 0;         ///< number of ranges of all lifetimes
   std::vector<uint32_t> used_;
-  std::vector<uint8_t> is_met_;  ///< by lifetime: whether the marked one overlaps it
-  const OfLifetime* marked_ = nullptr;
 };
 
 }  // namespace tessera::compiler
