@@ -15,9 +15,11 @@ namespace tessera::program {
 /// time; any other list is searched correctly.
 class BoxIndex {
  public:
-  /// Position of the last query. Queries in row order find their band at once.
+  /// Position of the last query. Queries in the order of rows, and of columns within them, find theirs at
+  /// once.
   struct Cursor {
     size_t band = 0;
+    size_t entry = 0;
   };
 
   BoxIndex() = default;
@@ -31,8 +33,7 @@ class BoxIndex {
     const size_t first = band_of(query.row, cursor);
     for (size_t band = first; band < boundaries_.size() && boundaries_[band] < query.row_end(); ++band) {
       const auto begin = entries_.begin() + band_begin_[band];
-      auto it = std::partition_point(begin, entries_.begin() + band_begin_[band + 1],
-                                     [&](const Entry& e) { return e.box.col < query.col_end(); });
+      auto it = entries_.begin() + static_cast<int64_t>(first_from(band, query.col_end(), cursor));
       while (it != begin && (--it)->furthest_col > query.col) {
         // A box that reaches into several bands of the query counts in the first of them.
         if (band != first && it->box.row < boundaries_[band]) continue;
@@ -87,6 +88,19 @@ class BoxIndex {
     const auto after = std::upper_bound(boundaries_.begin(), boundaries_.end(), row);
     return cursor.band =
                after == boundaries_.begin() ? 0 : static_cast<size_t>(after - boundaries_.begin() - 1);
+  }
+
+  /// The first entry of a band that begins at a column or after it, or the end of the band.
+  size_t first_from(size_t band, uint64_t col, Cursor& cursor) const {
+    const size_t begin = band_begin_[band], end = band_begin_[band + 1];
+    for (const size_t entry : {cursor.entry, cursor.entry + 1})
+      if (begin <= entry && entry <= end && (entry == begin || entries_[entry - 1].box.col < col) &&
+          (entry == end || entries_[entry].box.col >= col))
+        return cursor.entry = entry;
+    const auto first = std::partition_point(entries_.begin() + static_cast<int64_t>(begin),
+                                            entries_.begin() + static_cast<int64_t>(end),
+                                            [&](const Entry& e) { return e.box.col < col; });
+    return cursor.entry = static_cast<size_t>(first - entries_.begin());
   }
 
   std::vector<uint32_t> boundaries_;  ///< first row of each band
