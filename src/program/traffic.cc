@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <map>
 #include <utility>
 
 #include "program/sizes.h"
@@ -103,14 +104,13 @@ void Traffic::count() {
 }
 
 /// Whether the order of the moves shows that nothing is sent twice, so that no two tiles receive the same
-/// and moves need not be compared; on several chips, also that all stay on their chips.
+/// and moves need not be compared.
 bool Traffic::are_apart() {
   constexpr size_t kMostVariables = 8;
   ++exchange_;
   variables_.clear();
   size_t position = 0;
   for (const Move& m : moves_) {
-    if (chips_ && chip_of(m.from) != chip_of(m.to)) return false;
     if (position == variables_.size() || variables_[position] != m.variable) {
       position = static_cast<size_t>(std::ranges::find(variables_, m.variable) - variables_.begin());
       if (position == kMostVariables) return false;
@@ -126,6 +126,7 @@ bool Traffic::are_apart() {
 
 /// Counts moves of which none shares elements with another one.
 void Traffic::count_apart() {
+  std::map<std::pair<uint32_t, uint32_t>, uint64_t> carried;  // bytes by sending and receiving chip
   for (const Move& m : moves_) {
     const uint64_t bytes = m.box.elements() * m.element;
     Tile &from = tiles_[m.from], &to = tiles_[m.to];
@@ -136,7 +137,11 @@ void Traffic::count_apart() {
       tile->code_bytes += exchange_code_bytes(bytes);
     }
     sent_bytes_ += bytes;
-    if (chips_) chips_->exchange_on(chip_of(m.from));
+    if (chips_) carried[{chip_of(m.from), chip_of(m.to)}] += bytes;
+  }
+  for (const auto& [chips, bytes] : carried) {
+    chips_->send(chips.first, chips.second, 0, bytes);
+    chips_->close(1);
   }
 }
 

@@ -179,6 +179,13 @@ void expect_equal(const Traffic& a, const Traffic& b, uint32_t tiles) {
     EXPECT_EQ(a.tied()[i].chips, b.tied()[i].chips);
     EXPECT_EQ(a.tied()[i].cycles.at, b.tied()[i].cycles.at);
   }
+  const std::vector<LinkLoad> of_a = a.link_loads(), of_b = b.link_loads();
+  ASSERT_EQ(of_a.size(), of_b.size());
+  for (size_t i = 0; i < of_a.size(); ++i) {
+    EXPECT_EQ(of_a[i].from, of_b[i].from);
+    EXPECT_EQ(of_a[i].to, of_b[i].to);
+    EXPECT_EQ(of_a[i].bytes, of_b[i].bytes);
+  }
 }
 
 /// Moves from bands of rows to bands of columns, in an order that shows that they are apart, and in one that
@@ -194,7 +201,7 @@ TEST(Traffic, IsTheSameInAnyOrder) {
     SCOPED_TRACE(seed);
     base::RandomSequence random{base::RandomStream(seed, 8)};
     const machine::Machine m =
-        seed % 3 == 0 ? testing::toy_chips(2, 4) : toy_machine_with_regions(2 + random.below(9));
+        seed % 3 == 0 ? testing::toy_chips(4, 2) : toy_machine_with_regions(2 + random.below(9));
     const uint32_t rows = 1 + random.below(4), cols = 1 + random.below(4), first = random.below(m.tiles);
     std::vector<Sent> moves;
     for (const VariableId variable : {kX, kX + 1})
