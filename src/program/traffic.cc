@@ -271,9 +271,15 @@ void Traffic::count_received(Iterator begin, Iterator end) {
   }
 }
 
+/// What a pair of tiles receives is often sorted for each of the two.
 void Traffic::sort_rows(Iterator begin, Iterator end) {
   const auto rows_of = [](const Move& m) { return uint64_t{m.box.row} << 32 | m.box.rows; };
-  if (!std::ranges::is_sorted(begin, end, {}, rows_of)) std::ranges::sort(begin, end, {}, rows_of);
+  const Iterator second = std::ranges::is_sorted_until(begin, end, {}, rows_of);
+  if (second == end) return;
+  if (std::ranges::is_sorted(second, end, {}, rows_of))
+    std::ranges::inplace_merge(begin, second, end, {}, rows_of);
+  else
+    std::ranges::sort(begin, end, {}, rows_of);
 }
 
 PhaseTimes Traffic::cycles() const {
