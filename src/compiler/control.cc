@@ -16,10 +16,10 @@ bool branches(const program::Step& step) {
   return std::holds_alternative<program::While>(step) || std::holds_alternative<program::If>(step);
 }
 
-bool reads_changing_metadata(const Program& program, const program::ComputeSet& set) {
+bool has_changing_costs(const Program& program, const program::ComputeSet& set) {
   for (const program::VertexGroup& group : set.groups)
     for (size_t f = 0; f < group.fields.size(); ++f)
-      if (compiler::reads_changing_metadata(program, group, f)) return true;
+      if (reads_changing_metadata(program, group, f)) return true;
   return false;
 }
 
@@ -124,7 +124,7 @@ void find_runtime_control(Executable& e) {
   e.costed_at_run.clear();
   for (const program::ComputeSet& set : e.program->compute_sets())
     e.costed_at_run.push_back(e.machine.kind == machine::Kind::tiled &&
-                              reads_changing_metadata(*e.program, set));
+                              has_changing_costs(*e.program, set));
   e.cycles_vary = std::ranges::any_of(e.program->steps(), branches) ||
                   std::ranges::find(e.costed_at_run, true) != e.costed_at_run.end();
   e.known_ahead = e.cycles_vary ? variables_known(*e.program, {}) : std::vector<bool>();
