@@ -123,8 +123,7 @@ bool has_to_follow(const Executable& e, const std::vector<bool>& known) {
 void find_runtime_control(Executable& e) {
   e.costed_at_run.clear();
   for (const program::ComputeSet& set : e.program->compute_sets())
-    e.costed_at_run.push_back(e.machine.kind == machine::Kind::tiled &&
-                              has_changing_costs(*e.program, set));
+    e.costed_at_run.push_back(e.machine.kind == machine::Kind::tiled && has_changing_costs(*e.program, set));
   e.cycles_vary = std::ranges::any_of(e.program->steps(), branches) ||
                   std::ranges::find(e.costed_at_run, true) != e.costed_at_run.end();
   e.known_ahead = e.cycles_vary ? variables_known(*e.program, {}) : std::vector<bool>();

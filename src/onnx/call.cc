@@ -156,8 +156,8 @@ void Context::note_copies() {
   for (const auto& [of, weight] : weight_values) {
     LayerChoice& layer = layers[weight.layer];
     multiplied.insert(layer.name);
-    const auto held = constants.find({of.first, weight.value.type().type});
-    if (held != constants.end() && held->second.id != weight.value.id)
+    const auto dense = constants.find({of.first, weight.value.type().type});
+    if (dense != constants.end() && dense->second.id != weight.value.id)
       layer.copy_bytes = layer.is_sparse ? layer.zeros.sparse_bytes : weight.value.type().bytes();
   }
   std::erase_if(layers, [&](const LayerChoice& layer) {
