@@ -56,9 +56,10 @@ class Recipe:
     lesson: Lesson | None = None
 
 
-# Compared elsewhere: random numbers, structured maps, what is an operation already, attention with its masks, and means
-# over the micro-batches of a step.
-ELSEWHERE = {"attention", "matmul", "dropout", "butterfly", "fastfood", "linear_layer", "split", "mean_over_step"}
+# Compared elsewhere: random numbers, structured maps, what is an operation already, attention with its masks, and what
+# micro-batches and replicas have together.
+ELSEWHERE = {"attention", "matmul", "dropout", "butterfly", "fastfood", "linear_layer", "split"}
+ELSEWHERE |= {"mean_over_step", "mean_over_replicas", "sum_over_replicas"}
 
 
 def test_every_operation_takes_part():
