@@ -210,8 +210,8 @@ TEST_F(TrainBertCliTest, ActivationsOfAPipelineMayLieBesideTheChips) {
       file("two.toml", "like = \"m2000\"\nchips = 2\ntiles = 64\ntile_bytes = 8000000");
   const auto estimated = [&](const std::string& options) {
     return run(
-        fmt::format("train bert --json --documents 60 --vocabulary 100 --seed 3 --length 64 --batch 32 "
-                    "--micro-batches 8 --steps 2 --dropout 0 --stages 2 --machine {} --estimate {}",
+        fmt::format("train bert --json --documents 60 --vocabulary 100 --seed 3 --length 64 --batch 24 "
+                    "--micro-batches 6 --steps 2 --dropout 0 --stages 2 --machine {} --estimate {}",
                     machine, options));
   };
   const json near = results_of(estimated("--pipeline grouped"))[0]["phases"][0]["step"],
