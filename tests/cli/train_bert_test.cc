@@ -228,7 +228,8 @@ TEST_F(TrainBertCliTest, PlansHowToDivideAStep) {
       file("chips.toml", "like = \"m2000\"\ntiles = 64\ntile_bytes = 8000000\nchips = 2");
   const std::string options = file("options.toml",
                                    "documents = 60\nvocabulary = 100\nlength = 16\nbatch = 2\nsteps = 1\n"
-                                   "recompute = true\nreplicas = 2\nshard = true\nplan = true\n");
+                                   "recompute = true\nreplicas = 2\nshard = true\nplan = true\n"
+                                   "offload-activations = true\n");
   const std::string plan =
       fmt::format("train bert --config '{}' --machine '{}' --dropout 0 --no-bias-correction", options, chips);
   expect_refused(run(plan + " --estimate"),
