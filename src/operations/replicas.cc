@@ -4,6 +4,8 @@
 #include <tessera/error.h>
 
 #include <set>
+#include <utility>
+#include <vector>
 
 #include "graph/shards.h"
 #include "lower/lowering.h"
@@ -81,13 +83,20 @@ void lower_replicas(Lowering& l, const Node& node) {
   const uint32_t group = combined_replicas(node, l.replicas());
   if (group == 1) return l.alias_output(0, l.input(0));
   std::vector<program::VariableId> sums;
+  program::CopySet passed{"pass means over replicas", {}};
   join(l, node, [&](const Node& other) {
     const ops::Operand in = l.input(0), out = l.output_beside(0, in);
-    scale(l, in, out, factor_of(l, other));
-    sums.push_back(out.variable);
+    // What other passes of a pipeline take is an argument, which no collective reaches.
+    const ops::Builder& builder = l.builder();
+    const bool is_passed = builder.program().variable(out.variable).is_argument();
+    const ops::Operand summed = is_passed ? l.temporary_like("summed", builder.type_of(out), out) : out;
+    scale(l, in, summed, factor_of(l, other));
+    sums.push_back(summed.variable);
+    if (is_passed) passed.groups.push_back(copy_of(summed, out));
   });
   l.run(ops::all_reduce(l.builder().program(), l.builder().whole_machine(), "mean over replicas", sums,
                         group == l.replicas() ? 0 : group));
+  if (!passed.groups.empty()) l.run(l.builder().copy(std::move(passed)));
 }
 
 std::vector<Case> replicas_cases() {

@@ -166,6 +166,35 @@ TEST(Pipelines, GiveTheBitsOfASequentialOne) {
       }
 }
 
+/// Of means over replicas that the backward pass takes too.
+TEST(Pipelines, HandOnMeansOverReplicas) {
+  const auto trained = [](const Pipeline& pipeline) {
+    constexpr uint32_t kRows = 4, kWidth = 8;
+    auto body = std::make_shared<Graph>();
+    const Value x = body->input("x", {kRows, kWidth}), w = body->input("w", {kWidth, kWidth});
+    body->output("y", linear(x, w));
+    Graph g;
+    const auto layer_on = [&](uint32_t stage, Value h) {
+      const std::string name = fmt::format("w{}", stage);
+      return g.call(body, {h, g.parameter(name, {kWidth, kWidth}, Initial::normal(0.5))},
+                    {.stage = stage})[0];
+    };
+    const Value h = layer_on(0, g.input("x", {kRows, kWidth}));
+    const Value loss = mean(square(layer_on(1, h * mean_over_replicas(mean(h, {0})))));
+    g.output("loss", loss);
+    add_training(loss, {.micro_batches = 4, .pipeline = pipeline, .replicas = 2});
+    return g;
+  };
+  const Steps expected = steps_of(trained({}), chips(4));
+  for (const PipelineKind kind : kKinds)
+    for (const std::set<uint32_t>& recomputed : {std::set<uint32_t>{}, {0, 1}}) {
+      SCOPED_TRACE(fmt::format("{}, {} recomputed", name_of(kind), recomputed.size()));
+      const Steps found = steps_of(trained({kind, recomputed}), chips(4));
+      EXPECT_EQ(found.results, expected.results);
+      EXPECT_EQ(found.state, expected.state);
+    }
+}
+
 TEST(Pipelines, ShareChipsAmongStages) {
   // The first and the last stage hold the same table.
   const TrainingOptions options{.micro_batches = 6,
