@@ -609,19 +609,6 @@ struct ParameterGroup {
   std::optional<bool> trust_ratio = {};     ///< for LAMB and LARS, otherwise true
 };
 
-/// How a number that a 16-bit type lacks is rounded: to the nearest one, or to one of its two neighbours so
-/// that the expected result is the number.
-enum class Rounding : uint8_t { nearest, stochastic };
-
-/// Multiplies the loss by a scale before gradients are computed, so that 16-bit gradients do not vanish, and
-/// divides gradients by it in FP32. With `grow_after`, a step with a gradient that is not finite changes no
-/// parameter and no optimizer's state, and halves the scale; after `grow_after` good steps the scale doubles,
-/// up to 2^24. An infinite sum of all gradients' squares counts as an infinite gradient.
-struct LossScale {
-  double initial = 65536;
-  uint32_t grow_after = 2000;  ///< 0: the scale is fixed
-};
-
 struct TrainingOptions {
   Optimizer optimizer = Sgd{};
   /// Gradients are scaled so that their norm, over all parameters, is at most this.
