@@ -127,7 +127,7 @@ class RunCycles {
     if (clocks_.is_one_chip()) return add(cost.cycles, times);
     if (watch_ != nullptr) watch_->enter_collective(clocks_);
     clocks_.run_together(cost.cycles);
-    if (watch_ != nullptr) watch_->leave(clocks_);
+    if (watch_ != nullptr) watch_->leave_collective(clocks_);
   }
   void walk_inside(const program::Repeat& loop, double times) {
     repeat(times, loop.count, [&](double all) { walk(loop.body, all); });

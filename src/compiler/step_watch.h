@@ -35,8 +35,14 @@ class StepWatch {
   void begin(const ChipClocks& clocks);
   bool watches(program::StepId step) const { return executions_.contains(step); }
   void enter(program::StepId step, const ChipClocks& clocks);
-  void enter_collective(const ChipClocks& clocks) { enter({.kind = Kind::collective}, clocks); }
   void leave(const ChipClocks& clocks);
+  /// A collective within a watched step is part of that.
+  void enter_collective(const ChipClocks& clocks) {
+    if (!inside_) enter({.kind = Kind::collective}, clocks);
+  }
+  void leave_collective(const ChipClocks& clocks) {
+    if (inside_ && inside_->kind == Kind::collective) leave(clocks);
+  }
   void wait(size_t chip, double from, double until);
   void end(const ChipClocks& clocks);
 

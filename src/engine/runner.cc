@@ -201,7 +201,7 @@ class Run {
         clocks.wait_until(begin);
         clocks.run_together(cycles);
       }
-      if (watch_ != nullptr) watch_->leave(clocks_.front());
+      if (watch_ != nullptr) watch_->leave_collective(clocks_.front());
       links_.add(cost.links);
     });
   }

@@ -189,9 +189,14 @@ TEST(Pipelines, HandOnMeansOverReplicas) {
   for (const PipelineKind kind : kKinds)
     for (const std::set<uint32_t>& recomputed : {std::set<uint32_t>{}, {0, 1}}) {
       SCOPED_TRACE(fmt::format("{}, {} recomputed", name_of(kind), recomputed.size()));
-      const Steps found = steps_of(trained({kind, recomputed}), chips(4));
+      const Graph graph = trained({kind, recomputed});
+      const Steps found = steps_of(graph, chips(4));
       EXPECT_EQ(found.results, expected.results);
       EXPECT_EQ(found.state, expected.state);
+      // Those within passes are part of them.
+      const RunCost cost = Session(graph, chips(4)).cost();
+      ASSERT_FALSE(cost.lanes.empty());
+      EXPECT_LT(std::ranges::count(cost.lanes[0].spans, ChipSpan::Kind::collective, &ChipSpan::kind), 4);
     }
 }
 
