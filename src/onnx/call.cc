@@ -132,7 +132,7 @@ std::vector<Value> Context::weights_of(const ConstantPointer& stack, uint32_t ro
     Constant matrix{stack->type, {stack->dims[1], stack->dims[2]}};
     const auto begin = values.begin() + static_cast<int64_t>(i * size);
     matrix.values = std::make_shared<const std::vector<float>>(begin, begin + static_cast<int64_t>(size));
-    forms.push_back(&weights->form_of(fmt::format("{}[{}]", layer, i), matrix, true, rows, *options));
+    forms.push_back(&weights->form_of(layer, matrix, true, rows, *options, i));
     if (!forms.back()->pattern) return {};
   }
   std::vector<Value>& made = weights_of_groups[stack.get()];

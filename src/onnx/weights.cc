@@ -81,9 +81,10 @@ std::string WeightForms::name_of_folded(const std::string& name, const std::vect
 }
 
 const WeightForms::Form& WeightForms::form_of(const std::string& layer, const Constant& weight,
-                                              bool transposed, uint32_t rows, const ImportOptions& options) {
+                                              bool transposed, uint32_t rows, const ImportOptions& options,
+                                              std::optional<uint64_t> group) {
   const std::lock_guard lock(mutex_);
-  const auto key = std::tuple(layer, transposed, options.sparse);
+  const auto key = std::tuple(layer, group, transposed, options.sparse);
   const auto known = forms_.find(key);
   if (known != forms_.end()) return known->second;
   auto outputs = static_cast<uint32_t>(weight.dims[0]), inputs = static_cast<uint32_t>(weight.dims[1]);
@@ -99,7 +100,7 @@ const WeightForms::Form& WeightForms::form_of(const std::string& layer, const Co
     zeros = zeros_in(*values, graph_type_of(weight.type), outputs, inputs,
                      {.n = rows, .threads = options.threads});
   Form form;
-  form.choice = {layer, rows, std::move(zeros), false};
+  form.choice = {group ? fmt::format("{}[{}]", layer, *group) : layer, rows, std::move(zeros), false};
   form.initial = {graph::Initial::Kind::values, 0, values};
   if (options.sparse && form.choice.zeros.density < 1 && form.choice.zeros.pays()) {
     SparseMatrix matrix =

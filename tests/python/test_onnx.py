@@ -210,6 +210,19 @@ def test_experts_are_weights_of_their_own_where_that_pays(density: float, shape:
         np.testing.assert_allclose(session.run(None, {"x": x})[0], x @ weight, rtol=0, atol=1e-4 * scale)
 
 
+def test_experts_are_not_taken_for_weights_that_have_their_names() -> None:
+    generator = np.random.default_rng(0)
+    weights = {"w": generator.standard_normal((2, 512, 512), dtype=np.float32)}
+    weights["w[0]"] = generator.standard_normal((512, 512), dtype=np.float32)
+    for weight in weights.values():
+        weight[generator.random(weight.shape) >= 0.1] = 0
+    nodes = [helper.make_node("MatMul", ["x", name], [f"y{i}"]) for i, name in enumerate(weights)]
+    session = tessera.onnx.load(model_of(nodes, {"x": (64, 512)}, ["y0", "y1"], weights))
+    x = generator.standard_normal((64, 512), dtype=np.float32)
+    for weight, found in zip(weights.values(), session.run(None, {"x": x}), strict=True):
+        np.testing.assert_allclose(found, x @ weight, rtol=0, atol=1e-4 * np.abs(x @ weight).max())
+
+
 def test_indices_of_several_dimensions_are_checked_one_by_one() -> None:
     def session_of(operator: str) -> tessera.onnx.InferenceSession:
         nodes = [helper.make_node(operator, ["x", "ids"], ["y"])]
