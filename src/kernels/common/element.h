@@ -74,14 +74,18 @@ inline void set_number(const program::FieldView& field, int64_t row, int64_t col
   store_number(field.type, address_of(field, row, col), value);
 }
 
-inline void clear(const program::FieldView& field) {
-  for (uint32_t r = 0; r < field.rows; ++r)
-    for (uint32_t c = 0; c < field.cols; ++c) set_number(field, r, c, 0);
-}
-
 /// Whether the elements of a row are contiguous.
 inline bool has_contiguous_rows(const program::FieldView& field) {
   return field.col_stride == 1 || field.cols <= 1;
+}
+
+inline void clear(const program::FieldView& field) {
+  if (field.empty()) return;
+  const bool contiguous = has_contiguous_rows(field);
+  for (uint32_t r = 0; r < field.rows; ++r) {
+    if (contiguous) std::memset(address_of(field, r, 0), 0, field.cols * size_of(field.type));
+    for (uint32_t c = 0; !contiguous && c < field.cols; ++c) set_number(field, r, c, 0);
+  }
 }
 
 /// Dot product of a row of `a` and a row of `b`, in FP32; 0 if either is beyond its field.

@@ -7,6 +7,7 @@
 #define TESSERA_BUTTERFLY_GRADIENTS_INL_H_
 #endif
 
+#include "kernels/common/element.h"
 #include "kernels/host/butterfly/forward-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -207,8 +208,7 @@ class ButterflyGradients {
         inputs_(sum_ + (shape.stacks > 1 ? buffer_ : 0)) {}
 
   void run() const {
-    for (uint32_t r = 0; dy_.count == 0 && r < dtwiddle_.rows; ++r)
-      std::fill_n(dtwiddle_.as<float>() + r * dtwiddle_.row_stride, dtwiddle_.cols, 0.0F);
+    if (dy_.count == 0) clear(dtwiddle_);
     for (uint32_t begin = 0; begin < dy_.count; begin += lanes_)
       for (uint32_t stack = 0; stack < s_.stacks; ++stack)
         run({begin, std::min(lanes_, dy_.count - begin), lanes_}, stack);

@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <span>
 
+#include "kernels/common/element.h"
 #include "kernels/host/fastfood/codelet.h"
 #include "kernels/host/fastfood/hadamard-inl.h"
 #include "kernels/host/fastfood/layout.h"
@@ -236,11 +237,6 @@ class FastfoodGradients : FastfoodVertex {
       if (wants_dx) dx_columns(p, place, hn::MulAdd(all(stack.b[p]), v, dx_columns(p, place)));
     });
     if (wants_db) add_totals(v_.fields[db], row, 1);
-  }
-
-  void clear(const FieldView& field) const {
-    for (uint32_t row = 0; row < field.rows && !field.empty(); ++row)
-      for (uint32_t i = 0; i < field.cols; ++i) Row<float>(field, row)[i] = 0;
   }
 
   // Adds the lanes of the second columns.

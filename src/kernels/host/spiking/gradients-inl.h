@@ -14,6 +14,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "kernels/common/element.h"
 #include "kernels/host/spiking/backward_steps-inl.h"
 #include "kernels/host/spiking/sorted-inl.h"
 #include "kernels/host/spiking/strip-inl.h"
@@ -40,10 +41,8 @@ class SpikingGradients : SpikingVertex {
                   !(neuron_.is_late() && neuron_.gates()) && f_[field::ddynamics].empty()) {}
 
   void run() const {
-    const FieldView &dweight = f_[field::dweight], &ddynamics = f_[field::ddynamics];
-    std::fill_n(dweight.as<float>(), dweight.elements(), 0.0F);
-    for (uint32_t r = 0; r < ddynamics.rows; ++r)
-      std::fill_n(ddynamics.as<float>() + r * ddynamics.row_stride, ddynamics.cols, 0.0F);
+    kernels::clear(f_[field::dweight]);
+    kernels::clear(f_[field::ddynamics]);
     for (uint32_t first = 0; first < shape_.batch; first += layout_.samples)
       run_block(first, std::min(layout_.samples, shape_.batch - first));
   }

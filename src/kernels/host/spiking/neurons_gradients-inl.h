@@ -13,6 +13,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "kernels/common/element.h"
 #include "kernels/host/spiking/neurons-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -53,11 +54,6 @@ class NeuronsGradients : NeuronsPass {
   // Number of samples whose gradients pass the recurrent weights at a time, and number of vectors of neurons.
   static constexpr uint32_t kRows = 4;
   static constexpr uint32_t kWide = kLanes >= 16 ? 4 : 2;
-
-  static void clear(const FieldView& field) {
-    for (uint32_t r = 0; r < field.rows; ++r)
-      std::fill_n(field.as<float>() + r * field.row_stride, field.cols, 0.0F);
-  }
 
   HWY_INLINE Lane given(size_t which, uint32_t t, const NeuronVector& n) const {
     return f_[which].empty() ? hn::Zero(Floats()) : load_at(f_[which], t, n);

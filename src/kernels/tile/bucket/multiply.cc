@@ -3,6 +3,7 @@
 
 #include "base/simd.h"
 #include "kernels/common/dispatch.h"
+#include "kernels/common/element.h"
 #include "kernels/tile/bucket/codelet.h"
 #include "kernels/tile/bucket/metadata.h"
 
@@ -65,18 +66,12 @@ void add_row_transposed(const Vertex& v, uint32_t row, uint32_t first, std::span
   }
 }
 
-template <class Out>
-void clear(const FieldView& out) {
-  for (uint32_t r = 0; r < out.rows; ++r)
-    std::fill_n(reinterpret_cast<Out*>(address_of(out, r, 0)), out.cols, Out{});
-}
-
 template <class In, class Out>
 void add_bucket(const Vertex& v) {
   using namespace bucket_product_field;
   const auto b = static_cast<uint32_t>(v.params[bucket_product_param::block_size]);
   const FieldView& out = v.fields[y];
-  if (v.params[bucket_product_param::is_first] != 0) clear<Out>(out);
+  if (v.params[bucket_product_param::is_first] != 0) clear(out);
   const bool transposed = v.params[bucket_product_param::transposed] != 0;
   RowSums sums(out.cols);
   each_row_of(v.fields[metadata], static_cast<uint32_t>(v.params[bucket_product_param::partition]), b,
@@ -92,7 +87,7 @@ template <class In, class Out>
 void sample_bucket(const Vertex& v) {
   using namespace bucket_sddmm_field;
   const auto b = static_cast<uint32_t>(v.params[bucket_sddmm_param::block_size]);
-  if (v.params[bucket_sddmm_param::is_first] != 0) clear<Out>(v.fields[dw]);
+  if (v.params[bucket_sddmm_param::is_first] != 0) clear(v.fields[dw]);
   each_row_of(v.fields[metadata], static_cast<uint32_t>(v.params[bucket_sddmm_param::partition]), b,
               [&](uint32_t row, uint32_t first, std::span<const uint16_t> columns) {
                 for (uint32_t column : columns)
