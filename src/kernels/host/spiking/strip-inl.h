@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include "kernels/common/some-inl.h"
 #include "kernels/host/spiking/layout.h"
 #include "kernels/host/spiking/surrogate-inl.h"
 
@@ -73,22 +74,6 @@ HWY_INLINE uint64_t load_bits(const uint8_t* from, uint32_t count) {
 }
 HWY_INLINE void store_bits(uint64_t bits, uint8_t* to, uint32_t count) {
   std::memcpy(to, &bits, (count + 7) / 8);
-}
-
-// The first `count` elements of a vector, in place.
-HWY_INLINE Lane load_some(const float* from, uint32_t count) {
-  const Floats d;
-  if (count >= kLanes) return hn::LoadU(d, from);
-  HWY_ALIGN float some[kLanes] = {};
-  std::copy_n(from, count, some);
-  return hn::Load(d, some);
-}
-HWY_INLINE void store_some(Lane v, float* to, uint32_t count) {
-  const Floats d;
-  if (count >= kLanes) return hn::StoreU(v, d, to);
-  HWY_ALIGN float some[kLanes];
-  hn::Store(v, d, some);
-  std::copy_n(some, count, to);
 }
 
 }  // namespace tessera::kernels::HWY_NAMESPACE::spiking
