@@ -14,6 +14,7 @@
 #include <cstdint>
 
 #include "kernels/common/element.h"
+#include "kernels/common/panels-inl.h"
 #include "kernels/host/spiking/neurons-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -161,15 +162,11 @@ class NeuronsGradients : NeuronsPass {
 
   // Transposes the recurrent weights to a row per target neuron, whole strips long.
   void transpose_recurrent() const {
-    constexpr uint32_t kBlock = 16;
     const FieldView& recurrent = f_[field::recurrent];
-    const uint32_t neurons = shape_.neurons;
     float* to = at(layout_.transposed);
-    std::fill_n(to, size_t{neurons} * layout_.columns, 0.0F);
-    for (uint32_t from = 0; from < neurons; from += kBlock)
-      for (uint32_t n = 0; n < neurons; ++n)
-        for (uint32_t m = from; m < std::min(from + kBlock, neurons); ++m)
-          to[size_t{n} * layout_.columns + m] = recurrent.as<const float>()[m * recurrent.row_stride + n];
+    std::fill_n(to, size_t{shape_.neurons} * layout_.columns, 0.0F);
+    transpose(recurrent.as<const float>(), static_cast<size_t>(recurrent.row_stride), shape_.neurons,
+              shape_.neurons, to, layout_.columns);
   }
 
   // Computes gradients of spikes: the gradients of the next step's currents times the recurrent weights.
