@@ -39,7 +39,7 @@ class BackwardSteps {
     Lane beta[vectors], g[vectors];
 #pragma GCC unroll 4
     for (uint32_t j = 0; j < vectors; ++j) {
-      beta[j] = dynamic<0>(strip, j);
+      beta[j] = dynamic<0>(strip.vector(j, 0, 0));
       g[j] = hn::Zero(d);
     }
     const bool gates = neuron_.gates();
@@ -63,8 +63,10 @@ class BackwardSteps {
     const bool reads_spikes = !f_[field::resets].empty();
     const uint64_t fired = reads_spikes ? fired_at(strip, b, t) : 0;
     const uint64_t fired_before = reads_spikes && t > 0 ? fired_at(strip, b, t - 1) : 0;
+    const size_t column = size_t{b} * shape_.neurons;
     for (uint32_t j = 0; j < vectors; ++j)
-      dx[j] = step_vector(strip, j, b, t, ds[j], of[j], mask_of(fired, j), mask_of(fired_before, j));
+      dx[j] = step_vector(strip.vector(j, column, 0), t, ds[j], of[j], mask_of(fired, j),
+                          mask_of(fired_before, j));
   }
 
  private:
@@ -72,11 +74,11 @@ class BackwardSteps {
     enum : size_t { TESSERA_SPIKING_GRADIENTS_FIELDS(TESSERA_POSITION) count };
   };
 
-  HWY_INLINE Lane step_vector(const Strip& strip, uint32_t j, uint32_t b, uint32_t t, Lane ds, Lane of,
-                              LaneMask fired, LaneMask fired_before) const {
+  HWY_INLINE Lane step_vector(const NeuronVector& n, uint32_t t, Lane ds, Lane of, LaneMask fired,
+                              LaneMask fired_before) const {
     const Floats d;
-    float* carried = carried_ + strip.begin + j * kLanes;
-    const Lane beta = dynamic<0>(strip, j), threshold = dynamic<2>(strip, j);
+    float* carried = carried_ + n.place;
+    const Lane beta = dynamic<0>(n), threshold = dynamic<2>(n);
     const Lane next_u = hn::Load(d, carried);
     const bool gates = neuron_.gates(), attaches = neuron_.attaches();
     const Reset reset = neuron_.reset;
@@ -85,16 +87,15 @@ class BackwardSteps {
     if (gates) du = hn::IfThenZeroElse(fired, dv);
     if (!neuron_.spikes) du = hn::Add(du, ds);
     if (neuron_.adaptive) ds = hn::Add(ds, hn::Load(d, carried + 2 * columns_));
-    if (attaches && reset == Reset::zero)
-      ds = hn::NegMulAdd(value(f_[field::potentials], strip, j, b, t), dv, ds);
+    if (attaches && reset == Reset::zero) ds = hn::NegMulAdd(load_at(f_[field::potentials], t, n), dv, ds);
     if (attaches && reset == Reset::subtract) ds = hn::NegMulAdd(threshold, dv, ds);
     if (attaches && reset == Reset::late_subtract) ds = hn::NegMulAdd(threshold, next_u, ds);
-    if (reset == Reset::subtract) add_dynamic(2, strip, j, hn::IfThenElseZero(fired, hn::Neg(dv)));
-    if (reset == Reset::late_subtract) add_dynamic(2, strip, j, hn::IfThenElseZero(fired, hn::Neg(next_u)));
+    if (reset == Reset::subtract) add_dynamic(2, n, hn::IfThenElseZero(fired, hn::Neg(dv)));
+    if (reset == Reset::late_subtract) add_dynamic(2, n, hn::IfThenElseZero(fired, hn::Neg(next_u)));
     if (neuron_.spikes) {
       const Lane delta = hn::Mul(of, ds);
       du = hn::Add(du, delta);
-      add_dynamic(2, strip, j, hn::Neg(delta));
+      add_dynamic(2, n, hn::Neg(delta));
       if (neuron_.adaptive) {
         const Lane next = hn::Load(d, carried + 2 * columns_);
         hn::Store(
@@ -104,12 +105,12 @@ class BackwardSteps {
     }
     const Lane dbase = gates && reset == Reset::late_zero ? hn::IfThenZeroElse(fired_before, du) : du;
     if (t > 0 && !f_[field::ddynamics].empty())
-      add_dynamic(0, strip, j, hn::Mul(dbase, potential_after(strip, j, b, t - 1, fired_before)));
+      add_dynamic(0, n, hn::Mul(dbase, potential_after(n, t - 1, fired_before)));
     Lane dx = hn::Mul(set(neuron_.gain), dbase);
     if (neuron_.synaptic) {
-      dx = hn::MulAdd(dynamic<1>(strip, j), hn::Load(d, carried + columns_), dx);
+      dx = hn::MulAdd(dynamic<1>(n), hn::Load(d, carried + columns_), dx);
       if (t > 0 && !f_[field::ddynamics].empty())
-        add_dynamic(1, strip, j, hn::Mul(dx, value(f_[field::currents], strip, j, b, t - 1)));
+        add_dynamic(1, n, hn::Mul(dx, load_at(f_[field::currents], t - 1, n)));
       hn::Store(dx, d, carried + columns_);
     }
     hn::Store(du, d, carried);
@@ -118,32 +119,17 @@ class BackwardSteps {
 
   // Decays, decays of currents, thresholds.
   template <uint32_t row>
-  HWY_INLINE Lane dynamic(const Strip& strip, uint32_t j) const {
-    const FieldView& dynamics = f_[field::dynamics];
-    return load_some(dynamics.as<const float>() + row * dynamics.row_stride + strip.begin + j * kLanes,
-                     strip.count - j * static_cast<uint32_t>(kLanes));
+  HWY_INLINE Lane dynamic(const NeuronVector& n) const {
+    return parameters_at(f_[field::dynamics], row, n);
+  }
+  HWY_INLINE void add_dynamic(uint32_t row, const NeuronVector& n, Lane x) const {
+    add_parameters(x, f_[field::ddynamics], row, n);
   }
 
-  HWY_INLINE void add_dynamic(uint32_t row, const Strip& strip, uint32_t j, Lane x) const {
-    const FieldView& to = f_[field::ddynamics];
-    if (to.empty()) return;
-    const uint32_t count = strip.count - j * static_cast<uint32_t>(kLanes);
-    float* at = to.as<float>() + row * to.row_stride + strip.begin + j * kLanes;
-    store_some(hn::Add(load_some(at, count), x), at, count);
-  }
-
-  HWY_INLINE Lane value(const FieldView& field, const Strip& strip, uint32_t j, uint32_t b,
-                        uint32_t t) const {
-    return load_some(field.as<const float>() + t * field.row_stride + size_t{b} * shape_.neurons +
-                         strip.begin + j * kLanes,
-                     strip.count - j * static_cast<uint32_t>(kLanes));
-  }
-
-  HWY_INLINE Lane potential_after(const Strip& strip, uint32_t j, uint32_t b, uint32_t t,
-                                  LaneMask fired) const {
-    const Lane u = value(f_[field::potentials], strip, j, b, t);
+  HWY_INLINE Lane potential_after(const NeuronVector& n, uint32_t t, LaneMask fired) const {
+    const Lane u = load_at(f_[field::potentials], t, n);
     if (neuron_.reset == Reset::zero) return hn::IfThenZeroElse(fired, u);
-    if (neuron_.reset == Reset::subtract) return hn::Sub(u, hn::IfThenElseZero(fired, dynamic<2>(strip, j)));
+    if (neuron_.reset == Reset::subtract) return hn::Sub(u, hn::IfThenElseZero(fired, dynamic<2>(n)));
     return u;
   }
 

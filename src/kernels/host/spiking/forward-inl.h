@@ -116,15 +116,15 @@ class SpikingForward : SpikingVertex {
     const FieldView& dynamics = f_[field::dynamics];
     Lane beta[vectors], threshold[vectors], v[vectors];
     hn::Mask<Floats> valid[vectors];
-    const size_t state = size_t{s} * layout_.columns + strip.begin;
-    float* potential = at<float>(layout_.potential) + state;
+    const size_t column = size_t{b} * shape_.neurons, place = size_t{s} * layout_.columns;
+    float* potential = at<float>(layout_.potential);
 #pragma GCC unroll 4
     for (uint32_t j = 0; j < vectors; ++j) {
-      const uint32_t from = strip.begin + j * kLanes, rest = strip.count - j * kLanes;
-      beta[j] = load_some(dynamics.as<const float>() + from, rest);
-      threshold[j] = load_some(dynamics.as<const float>() + 2 * dynamics.row_stride + from, rest);
-      valid[j] = hn::FirstN(d, rest);
-      v[j] = hn::Load(d, potential + j * kLanes);
+      const NeuronVector n = strip.vector(j, column, place);
+      beta[j] = parameters_at(dynamics, 0, n);
+      threshold[j] = parameters_at(dynamics, 2, n);
+      valid[j] = hn::FirstN(d, n.rest);
+      v[j] = hn::Load(d, potential + n.place);
     }
     const Lane gain = set(neuron_.gain), bar = set(gradient_threshold_);
     const auto reset = neuron_.reset;
@@ -151,26 +151,28 @@ class SpikingForward : SpikingVertex {
         add_rows<vectors>(weights + size_t{shape_.inputs} * width_, own,
                           own + at<uint32_t>(layout_.own_counts)[s], x);
       }
-      if (!plain && neuron_.synaptic) add_currents<vectors>(strip, state, b, t + i, x);
+      if (!plain && neuron_.synaptic)
+        for (uint32_t j = 0; j < vectors; ++j)
+          x[j] = add_current(strip.vector(j, column, place), t + i, x[j]);
       uint64_t fired = 0;
       uint32_t found_before = 0;
 #pragma GCC unroll 4
       for (uint32_t j = 0; j < vectors; ++j) {
+        const NeuronVector n = strip.vector(j, column, place);
         Lane u = hn::MulAdd(beta[j], v[j], hn::Mul(gain, x[j]));
         if (!plain) {
           const hn::Mask<Floats> before = mask_of(spiked, j);
           if (reset == Reset::late_zero) u = hn::IfThenZeroElse(before, u);
           if (reset == Reset::late_subtract) u = hn::Sub(u, hn::IfThenElseZero(before, threshold[j]));
         }
-        if (!potentials.empty())
-          store_some(u, row_of(potentials, t + i, b) + strip.begin + j * kLanes, strip.count - j * kLanes);
+        store_at(u, potentials, t + i, n);
         if (!spikes) {
           v[j] = u;
           continue;
         }
         Lane y = u;
         if (!plain && neuron_.adaptive)
-          y = hn::NegMulAdd(set(neuron_.adaptation_strength), adapt(state, j, spiked), u);
+          y = hn::NegMulAdd(set(neuron_.adaptation_strength), adapt(n.place, mask_of(spiked, j)), u);
         const auto fires =
             hn::And(valid[j], at_threshold ? hn::Ge(y, threshold[j]) : hn::Gt(y, threshold[j]));
         const Lane distance = hn::Sub(y, threshold[j]);
@@ -179,7 +181,7 @@ class SpikingForward : SpikingVertex {
         v[j] = reset == Reset::zero       ? hn::IfThenZeroElse(fires, u)
                : reset == Reset::subtract ? hn::Sub(u, hn::IfThenElseZero(fires, threshold[j]))
                                           : u;
-        const auto ids = hn::Iota(di, static_cast<int32_t>(strip.begin + j * kLanes));
+        const auto ids = hn::Iota(di, static_cast<int32_t>(n.neuron));
         hn::StoreU(hn::Compress(distance, listed), d, found_distances + found_before);
         const auto found_here = hn::Compress(ids, hn::RebindMask(di, listed));
         hn::StoreU(hn::DemoteTo(d16, found_here), d16, found_ids + found_before);
@@ -198,36 +200,28 @@ class SpikingForward : SpikingVertex {
                    strip.count);
     }
 #pragma GCC unroll 4
-    for (uint32_t j = 0; j < vectors; ++j) hn::Store(v[j], d, potential + j * kLanes);
+    for (uint32_t j = 0; j < vectors; ++j)
+      hn::Store(v[j], d, potential + strip.vector(j, column, place).place);
   }
 
-  // i ← α·i + x, in place of x.
-  template <uint32_t vectors>
-  HWY_INLINE void add_currents(const Strip& strip, size_t state, uint32_t b, uint32_t t, Lane* x) const {
+  // i ← α·i + x.
+  HWY_INLINE Lane add_current(const NeuronVector& n, uint32_t t, Lane x) const {
     const Floats d;
-    const FieldView &dynamics = f_[field::dynamics], &currents = f_[field::currents];
-    float* current = at<float>(layout_.current) + state;
-    const float* alpha = dynamics.as<const float>() + dynamics.row_stride + strip.begin;
-    for (uint32_t j = 0; j < vectors; ++j) {
-      const uint32_t from = j * kLanes, rest = strip.count - from;
-      x[j] = hn::MulAdd(load_some(alpha + from, rest), hn::Load(d, current + from), x[j]);
-      hn::Store(x[j], d, current + from);
-      if (!currents.empty()) store_some(x[j], row_of(currents, t, b) + strip.begin + from, rest);
-    }
+    float* current = at<float>(layout_.current) + n.place;
+    const Lane i = hn::MulAdd(parameters_at(f_[field::dynamics], 1, n), hn::Load(d, current), x);
+    hn::Store(i, d, current);
+    store_at(i, f_[field::currents], t, n);
+    return i;
   }
 
   // a ← ρ·a + s.
-  HWY_INLINE Lane adapt(size_t state, uint32_t j, uint64_t spiked) const {
+  HWY_INLINE Lane adapt(size_t place, LaneMask spiked) const {
     const Floats d;
-    float* adaptation = at<float>(layout_.adaptation) + state + j * kLanes;
+    float* adaptation = at<float>(layout_.adaptation) + place;
     const Lane a = hn::MulAdd(set(neuron_.adaptation_decay), hn::Load(d, adaptation),
-                              hn::IfThenElseZero(mask_of(spiked, j), set(1)));
+                              hn::IfThenElseZero(spiked, set(1)));
     hn::Store(a, d, adaptation);
     return a;
-  }
-
-  float* row_of(const FieldView& field, uint32_t t, uint32_t b) const {
-    return field.as<float>() + t * field.row_stride + size_t{b} * shape_.neurons;
   }
 
   size_t own_room() const { return size_t{layout_.columns} + kSpikingSlack; }

@@ -21,14 +21,6 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 using program::FieldView;
 
-// A vector of a sample's neurons.
-struct NeuronVector {
-  uint32_t neuron;  // first neuron
-  size_t column;    // its column in fields with a row per step
-  size_t place;     // its place in states
-  uint32_t rest;    // number of neurons from it on
-};
-
 class NeuronsPass {
  public:
   NeuronsPass(const program::Vertex& v, const FieldView& rows, const FieldView& dynamics,
@@ -66,7 +58,7 @@ class NeuronsPass {
   // Decays, decays of currents, thresholds.
   template <uint32_t row>
   HWY_INLINE Lane dynamic(const NeuronVector& n) const {
-    return load_some(dynamics_.as<const float>() + row * dynamics_.row_stride + n.neuron, n.rest);
+    return parameters_at(dynamics_, row, n);
   }
 
   HWY_INLINE LaneMask fires(Lane u, Lane threshold) const {
@@ -84,13 +76,6 @@ class NeuronsPass {
   HWY_INLINE Lane first_potential(Lane given, Lane threshold) const {
     if (!neuron_.spikes || neuron_.after_reset) return given;
     return after(given, fires(given, threshold), threshold);
-  }
-
-  HWY_INLINE Lane load_at(const FieldView& field, uint32_t row, const NeuronVector& n) const {
-    return load_some(field.as<const float>() + row * field.row_stride + n.column, n.rest);
-  }
-  HWY_INLINE void store_at(Lane x, const FieldView& field, uint32_t row, const NeuronVector& n) const {
-    if (!field.empty()) store_some(x, field.as<float>() + row * field.row_stride + n.column, n.rest);
   }
 
   // Appends the neurons that fired to `ids`.

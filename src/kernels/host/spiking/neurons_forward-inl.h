@@ -63,8 +63,8 @@ class NeuronsForward : NeuronsPass {
     each_vector(first, count, b, s, [&](const NeuronVector& n) HWY_ATTR {
       Lane x = shape_.all_to_all ? hn::Load(d, at(layout_.sum) + n.neuron) : load_at(f_[field::in], t, n);
       if (shape_.one_to_one)
-        x = hn::MulAdd(load_some(f_[field::recurrent].as<const float>() + n.neuron, n.rest),
-                       hn::Load(d, at(layout_.spiked) + n.place), x);
+        x = hn::MulAdd(parameters_at(f_[field::recurrent], 0, n), hn::Load(d, at(layout_.spiked) + n.place),
+                       x);
       const LaneMask fired = step_vector(t, n, x);
       if (shape_.one_to_one) hn::Store(hn::IfThenElseZero(fired, set(1)), d, at(layout_.spiked) + n.place);
       if (own != nullptr) fired_count += append(fired, n, own + fired_count);

@@ -76,8 +76,7 @@ class NeuronsGradients : NeuronsPass {
       du = gates && neuron_.reset == Reset::zero ? hn::IfThenZeroElse(fired, dv) : dv;
       Lane ds = given(field::dspikes, t, n);
       if (shape_.all_to_all) ds = hn::Add(ds, hn::Load(d, at(layout_.sum) + n.place));
-      if (shape_.one_to_one)
-        ds = hn::MulAdd(load_some(f_[field::recurrent].as<const float>() + n.neuron, n.rest), next_i, ds);
+      if (shape_.one_to_one) ds = hn::MulAdd(parameters_at(f_[field::recurrent], 0, n), next_i, ds);
       if (attaches && neuron_.reset == Reset::zero) ds = hn::NegMulAdd(u, dv, ds);
       const Lane lowered = neuron_.reset == Reset::late_subtract ? next_u : dv;
       const bool subtracts = neuron_.reset == Reset::subtract || neuron_.reset == Reset::late_subtract;
@@ -125,7 +124,8 @@ class NeuronsGradients : NeuronsPass {
       if (learns && t == 0 && !f_[field::initial].empty())
         add_dynamic(1, n, hn::Mul(di, load_at(f_[field::initial], 1, n)));
     }
-    if (reads_spikes && t > 0) add_to(f_[field::drecurrent], 0, n, hn::IfThenElseZero(fired_before, di));
+    if (reads_spikes && t > 0)
+      add_parameters(hn::IfThenElseZero(fired_before, di), f_[field::drecurrent], 0, n);
     hn::Store(di, d, at(layout_.current) + n.place);
     store_at(di, f_[field::din], t, n);
   }
@@ -153,11 +153,7 @@ class NeuronsGradients : NeuronsPass {
   }
 
   HWY_INLINE void add_dynamic(uint32_t row, const NeuronVector& n, Lane x) const {
-    if (!f_[field::ddynamics].empty()) add_to(f_[field::ddynamics], row, n, x);
-  }
-  HWY_INLINE void add_to(const FieldView& field, uint32_t row, const NeuronVector& n, Lane x) const {
-    float* to = field.as<float>() + row * field.row_stride + n.neuron;
-    store_some(hn::Add(load_some(to, n.rest), x), to, n.rest);
+    add_parameters(x, f_[field::ddynamics], row, n);
   }
 
   // Transposes the recurrent weights to a row per target neuron, whole strips long.

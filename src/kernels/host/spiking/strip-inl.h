@@ -1,4 +1,4 @@
-// Strips: a few vectors of neurons, which go through the steps of a sample together.
+// Vectors of neurons, and strips: a few of them, which go through the steps of a sample together.
 #if defined(TESSERA_SPIKING_STRIP_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef TESSERA_SPIKING_STRIP_INL_H_
 #undef TESSERA_SPIKING_STRIP_INL_H_
@@ -9,6 +9,7 @@
 #include <hwy/highway.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
 
@@ -24,6 +25,32 @@ inline constexpr uint32_t kVectors = 4;
 inline constexpr uint32_t kStrip = static_cast<uint32_t>(kVectors * kLanes);
 static_assert(kSpikingPanel % kStrip == 0);
 
+// A vector of a sample's neurons.
+struct NeuronVector {
+  uint32_t neuron;  // first neuron
+  size_t column;    // its column in fields with a row per step
+  size_t place;     // its place in states
+  uint32_t rest;    // number of neurons from it on
+};
+
+// Its part of a row with a column per neuron: of parameters, or of their gradients, which may be empty.
+HWY_INLINE Lane parameters_at(const program::FieldView& field, uint32_t row, const NeuronVector& n) {
+  return load_some(field.as<const float>() + row * field.row_stride + n.neuron, n.rest);
+}
+HWY_INLINE void add_parameters(Lane x, const program::FieldView& field, uint32_t row, const NeuronVector& n) {
+  if (field.empty()) return;
+  float* to = field.as<float>() + row * field.row_stride + n.neuron;
+  store_some(hn::Add(load_some(to, n.rest), x), to, n.rest);
+}
+
+// Its part of a row with a column per sample and neuron; results may be empty.
+HWY_INLINE Lane load_at(const program::FieldView& field, uint32_t row, const NeuronVector& n) {
+  return load_some(field.as<const float>() + row * field.row_stride + n.column, n.rest);
+}
+HWY_INLINE void store_at(Lane x, const program::FieldView& field, uint32_t row, const NeuronVector& n) {
+  if (!field.empty()) store_some(x, field.as<float>() + row * field.row_stride + n.column, n.rest);
+}
+
 struct Strip {
   uint32_t begin;  // first neuron
   uint32_t count;  // number of neurons
@@ -37,6 +64,12 @@ struct Strip {
         column(begin % width) {}
 
   uint32_t vectors() const { return static_cast<uint32_t>((count + kLanes - 1) / kLanes); }
+  // Vector j of a sample whose neurons begin at these places in fields and in states.
+  HWY_INLINE NeuronVector vector(uint32_t j, size_t first_column, size_t first_place) const {
+    const auto before = static_cast<uint32_t>(j * kLanes);
+    const uint32_t neuron = begin + before;
+    return {neuron, first_column + neuron, first_place + neuron, count - before};
+  }
 };
 
 HWY_INLINE uint32_t strips_of(uint32_t neurons) { return (neurons + kStrip - 1) / kStrip; }
