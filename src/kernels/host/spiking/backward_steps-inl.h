@@ -105,7 +105,9 @@ class BackwardSteps {
     }
     const Lane dbase = gates && reset == Reset::late_zero ? hn::IfThenZeroElse(fired_before, du) : du;
     if (t > 0 && !f_[field::ddynamics].empty())
-      add_dynamic(0, n, hn::Mul(dbase, potential_after(n, t - 1, fired_before)));
+      add_dynamic(0, n,
+                  hn::Mul(dbase, reset_at_once(reset, load_at(f_[field::potentials], t - 1, n), fired_before,
+                                               threshold)));
     Lane dx = hn::Mul(set(neuron_.gain), dbase);
     if (neuron_.synaptic) {
       dx = hn::MulAdd(dynamic<1>(n), hn::Load(d, carried + columns_), dx);
@@ -124,13 +126,6 @@ class BackwardSteps {
   }
   HWY_INLINE void add_dynamic(uint32_t row, const NeuronVector& n, Lane x) const {
     add_parameters(x, f_[field::ddynamics], row, n);
-  }
-
-  HWY_INLINE Lane potential_after(const NeuronVector& n, uint32_t t, LaneMask fired) const {
-    const Lane u = load_at(f_[field::potentials], t, n);
-    if (neuron_.reset == Reset::zero) return hn::IfThenZeroElse(fired, u);
-    if (neuron_.reset == Reset::subtract) return hn::Sub(u, hn::IfThenElseZero(fired, dynamic<2>(n)));
-    return u;
   }
 
   HWY_INLINE uint64_t fired_at(const Strip& strip, uint32_t b, uint32_t t) const {

@@ -160,11 +160,7 @@ class SpikingForward : SpikingVertex {
       for (uint32_t j = 0; j < vectors; ++j) {
         const NeuronVector n = strip.vector(j, column, place);
         Lane u = hn::MulAdd(beta[j], v[j], hn::Mul(gain, x[j]));
-        if (!plain) {
-          const hn::Mask<Floats> before = mask_of(spiked, j);
-          if (reset == Reset::late_zero) u = hn::IfThenZeroElse(before, u);
-          if (reset == Reset::late_subtract) u = hn::Sub(u, hn::IfThenElseZero(before, threshold[j]));
-        }
+        if (!plain) u = reset_late(reset, u, mask_of(spiked, j), threshold[j]);
         store_at(u, potentials, t + i, n);
         if (!spikes) {
           v[j] = u;
@@ -173,14 +169,11 @@ class SpikingForward : SpikingVertex {
         Lane y = u;
         if (!plain && neuron_.adaptive)
           y = hn::NegMulAdd(set(neuron_.adaptation_strength), adapt(n.place, mask_of(spiked, j)), u);
-        const auto fires =
-            hn::And(valid[j], at_threshold ? hn::Ge(y, threshold[j]) : hn::Gt(y, threshold[j]));
+        const auto fires = hn::And(valid[j], reaches(y, threshold[j], at_threshold));
         const Lane distance = hn::Sub(y, threshold[j]);
         const auto passes = window ? hn::Lt(hn::Abs(distance), hn::Sub(threshold[j], bar)) : hn::Gt(y, bar);
         const auto listed = hn::Or(fires, hn::And(valid[j], passes));
-        v[j] = reset == Reset::zero       ? hn::IfThenZeroElse(fires, u)
-               : reset == Reset::subtract ? hn::Sub(u, hn::IfThenElseZero(fires, threshold[j]))
-                                          : u;
+        v[j] = reset_at_once(reset, u, fires, threshold[j]);
         const auto ids = hn::Iota(di, static_cast<int32_t>(n.neuron));
         hn::StoreU(hn::Compress(distance, listed), d, found_distances + found_before);
         const auto found_here = hn::Compress(ids, hn::RebindMask(di, listed));

@@ -71,7 +71,7 @@ class ListWriter {
       const Lane x = hn::LoadU(d, distances + i);
       const auto id = hn::PromoteTo(du, hn::LoadU(d16, ids + i));
       const auto valid = hn::FirstN(d, count - i);
-      const auto fired = neuron_.fires_at_threshold ? hn::Ge(x, zero) : hn::Gt(x, zero);
+      const auto fired = reaches(x, zero, neuron_.fires_at_threshold);
       const auto fires = hn::And(valid, fired), rest = hn::AndNot(fired, valid);
       hn::StoreU(hn::Compress(x, fires), d, lists.listed_distances + spikes);
       hn::StoreU(hn::Compress(id, hn::RebindMask(du, fires)), du, lists.listed_ids + spikes);

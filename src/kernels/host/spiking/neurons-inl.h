@@ -62,20 +62,13 @@ class NeuronsPass {
   }
 
   HWY_INLINE LaneMask fires(Lane u, Lane threshold) const {
-    return neuron_.fires_at_threshold ? hn::Ge(u, threshold) : hn::Gt(u, threshold);
-  }
-
-  // The potential after its reset.
-  HWY_INLINE Lane after(Lane u, LaneMask fired, Lane threshold) const {
-    if (neuron_.reset == Reset::zero) return hn::IfThenZeroElse(fired, u);
-    if (neuron_.reset == Reset::subtract) return hn::Sub(u, hn::IfThenElseZero(fired, threshold));
-    return u;
+    return reaches(u, threshold, neuron_.fires_at_threshold);
   }
 
   // The potential before the first step, after its reset.
   HWY_INLINE Lane first_potential(Lane given, Lane threshold) const {
     if (!neuron_.spikes || neuron_.after_reset) return given;
-    return after(given, fires(given, threshold), threshold);
+    return reset_at_once(neuron_.reset, given, fires(given, threshold), threshold);
   }
 
   // Appends the neurons that fired to `ids`.

@@ -81,15 +81,13 @@ class NeuronsForward : NeuronsPass {
     }
     const Lane v = hn::Load(d, at(layout_.potential) + n.place), threshold = dynamic<2>(n);
     Lane u = hn::MulAdd(dynamic<0>(n), v, hn::Mul(set(neuron_.gain), x));
-    if (neuron_.reset == Reset::late_zero) u = hn::IfThenZeroElse(fires(v, threshold), u);
-    if (neuron_.reset == Reset::late_subtract)
-      u = hn::Sub(u, hn::IfThenElseZero(fires(v, threshold), threshold));
+    if (neuron_.is_late()) u = reset_late(neuron_.reset, u, fires(v, threshold), threshold);
     store_at(u, f_[field::potentials], t, n);
     LaneMask fired = hn::FirstN(d, 0);
     Lane next = u;
     if (neuron_.spikes) {
       fired = fires(u, threshold);
-      next = after(u, fired, threshold);
+      next = reset_at_once(neuron_.reset, u, fired, threshold);
       store_at(hn::IfThenElseZero(fired, set(1)), f_[field::spikes], t, n);
     }
     store_at(next, f_[field::membranes], t, n);

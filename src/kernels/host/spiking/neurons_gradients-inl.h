@@ -108,7 +108,7 @@ class NeuronsGradients : NeuronsPass {
       if (t > 0) {
         before = load_at(f_[field::potentials], t - 1, n);
         if (neuron_.spikes) fired_before = fires(before, threshold);
-        v = neuron_.spikes ? after(before, fired_before, threshold) : before;
+        v = reset_at_once(neuron_.reset, before, fired_before, threshold);
       } else {
         if (!f_[field::initial].empty()) before = load_at(f_[field::initial], 0, n);
         v = f_[field::initial].empty() ? before : first_potential(before, threshold);

@@ -15,7 +15,7 @@
 
 #include "kernels/common/some-inl.h"
 #include "kernels/host/spiking/layout.h"
-#include "kernels/host/spiking/surrogate-inl.h"
+#include "kernels/host/spiking/step-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace tessera::kernels::HWY_NAMESPACE::spiking {

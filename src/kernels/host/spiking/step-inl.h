@@ -1,9 +1,9 @@
-// Surrogate derivatives of vectors of distances from the threshold.
-#if defined(TESSERA_SPIKING_SURROGATE_INL_H_) == defined(HWY_TARGET_TOGGLE)
-#ifdef TESSERA_SPIKING_SURROGATE_INL_H_
-#undef TESSERA_SPIKING_SURROGATE_INL_H_
+// What vectors of neurons do in a step: spikes, resets, and surrogate derivatives.
+#if defined(TESSERA_SPIKING_STEP_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef TESSERA_SPIKING_STEP_INL_H_
+#undef TESSERA_SPIKING_STEP_INL_H_
 #else
-#define TESSERA_SPIKING_SURROGATE_INL_H_
+#define TESSERA_SPIKING_STEP_INL_H_
 #endif
 
 #include <hwy/highway.h>
@@ -20,6 +20,22 @@ using Lane = hn::Vec<Floats>;
 using LaneMask = hn::Mask<Floats>;
 
 HWY_INLINE Lane set(float x) { return hn::Set(Floats(), x); }
+
+HWY_INLINE LaneMask reaches(Lane u, Lane threshold, bool fires_at_threshold) {
+  return fires_at_threshold ? hn::Ge(u, threshold) : hn::Gt(u, threshold);
+}
+
+// A potential after the reset by a spike of the same step, and of the step before.
+HWY_INLINE Lane reset_at_once(Reset reset, Lane u, LaneMask fired, Lane threshold) {
+  if (reset == Reset::zero) return hn::IfThenZeroElse(fired, u);
+  if (reset == Reset::subtract) return hn::Sub(u, hn::IfThenElseZero(fired, threshold));
+  return u;
+}
+HWY_INLINE Lane reset_late(Reset reset, Lane u, LaneMask fired_before, Lane threshold) {
+  if (reset == Reset::late_zero) return hn::IfThenZeroElse(fired_before, u);
+  if (reset == Reset::late_subtract) return hn::Sub(u, hn::IfThenElseZero(fired_before, threshold));
+  return u;
+}
 
 HWY_INLINE Lane surrogate_derivative(const Surrogate& of, Lane x) {
   constexpr float kHalfPi = 1.57079632679F;
