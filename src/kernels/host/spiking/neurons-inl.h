@@ -65,12 +65,6 @@ class NeuronsPass {
     return reaches(u, threshold, neuron_.fires_at_threshold);
   }
 
-  // The potential before the first step, after its reset.
-  HWY_INLINE Lane first_potential(Lane given, Lane threshold) const {
-    if (!neuron_.spikes || neuron_.after_reset) return given;
-    return reset_at_once(neuron_.reset, given, fires(given, threshold), threshold);
-  }
-
   // Appends the neurons that fired to `ids`.
   HWY_INLINE uint32_t append(LaneMask fired, const NeuronVector& n, uint32_t* ids) const {
     const Floats d;

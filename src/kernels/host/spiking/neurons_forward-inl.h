@@ -45,7 +45,9 @@ class NeuronsForward : NeuronsPass {
     if (shape_.all_to_all) at<uint32_t>(layout_.own_counts)[s] = 0;
     each_vector(first, count, b, s, [&](const NeuronVector& n) HWY_ATTR {
       const bool given = !initial.empty();
-      const Lane v = given ? first_potential(load_at(initial, 0, n), dynamic<2>(n)) : hn::Zero(d);
+      const Lane threshold = dynamic<2>(n);
+      Lane v = given ? load_at(initial, 0, n) : hn::Zero(d);
+      if (given && !neuron_.after_reset) v = reset_at_once(neuron_.reset, v, fires(v, threshold), threshold);
       hn::Store(v, d, at(layout_.potential) + n.place);
       hn::Store(given ? load_at(initial, 1, n) : hn::Zero(d), d, at(layout_.current) + n.place);
       if (shape_.one_to_one) hn::Store(hn::Zero(d), d, at(layout_.spiked) + n.place);

@@ -60,6 +60,9 @@ class NeuronsGradients : NeuronsPass {
     return f_[which].empty() ? hn::Zero(Floats()) : load_at(f_[which], t, n);
   }
 
+  // Whether potentials before the first step are given, and are reset before they decay.
+  bool resets_initial() const { return !neuron_.after_reset && !f_[field::initial].empty(); }
+
   HWY_INLINE void step(uint32_t t, const NeuronVector& n) const {
     const Floats d;
     float* next_u_at = at(layout_.potential) + n.place;
@@ -104,16 +107,10 @@ class NeuronsGradients : NeuronsPass {
     LaneMask fired_before = hn::FirstN(d, 0);
     if (gates || learns || reads_spikes) {
       const Lane threshold = dynamic<2>(n);
-      Lane before = hn::Zero(d), v = before;
-      if (t > 0) {
-        before = load_at(f_[field::potentials], t - 1, n);
-        if (neuron_.spikes) fired_before = fires(before, threshold);
-        v = reset_at_once(neuron_.reset, before, fired_before, threshold);
-      } else {
-        if (!f_[field::initial].empty()) before = load_at(f_[field::initial], 0, n);
-        v = f_[field::initial].empty() ? before : first_potential(before, threshold);
-        if (neuron_.spikes) fired_before = fires(before, threshold);
-      }
+      const Lane before = t > 0 ? load_at(f_[field::potentials], t - 1, n) : given(field::initial, 0, n);
+      if (neuron_.spikes) fired_before = fires(before, threshold);
+      const Lane v =
+          t > 0 || resets_initial() ? reset_at_once(neuron_.reset, before, fired_before, threshold) : before;
       if (gates) dbase = hn::IfThenZeroElse(fired_before, du);
       add_dynamic(0, n, hn::Mul(dbase, v));
     }
@@ -136,9 +133,8 @@ class NeuronsGradients : NeuronsPass {
     const Lane next_u = hn::Load(d, at(layout_.potential) + n.place), threshold = dynamic<2>(n);
     Lane dv = hn::Mul(dynamic<0>(n), next_u);
     if (neuron_.spikes) {
-      const Lane before = f_[field::initial].empty() ? hn::Zero(d) : load_at(f_[field::initial], 0, n);
-      const LaneMask fired = fires(before, threshold);
-      const bool resets = !neuron_.after_reset && !f_[field::initial].empty();
+      const LaneMask fired = fires(given(field::initial, 0, n), threshold);
+      const bool resets = resets_initial();
       if (neuron_.gates() && neuron_.reset == Reset::late_zero) dv = hn::IfThenZeroElse(fired, dv);
       if (resets && neuron_.reset == Reset::subtract)
         add_dynamic(2, n, hn::Neg(hn::IfThenElseZero(fired, dv)));
