@@ -11,7 +11,9 @@
 
 namespace tessera::kernels {
 
-/// The parameters "kinds" to "adaptation_strength" of a codelet.
+/// The parameters of a codelet that describe a neuron, as spiking_params() returns them.
+#define TESSERA_NEURON_PARAMS(X) X(kinds) X(slope) X(scale) X(gain) X(adaptation_decay) X(adaptation_strength)
+
 inline constexpr size_t spiking_neuron_params = 6;
 struct SpikingNeuronParams {
   int64_t values[spiking_neuron_params];

@@ -72,12 +72,7 @@ namespace tessera::kernels {
   X(in_capacity)                  \
   X(capacity)                     \
   X(delay)                        \
-  X(kinds)                        \
-  X(slope)                        \
-  X(scale)                        \
-  X(gain)                         \
-  X(adaptation_decay)             \
-  X(adaptation_strength)          \
+  TESSERA_NEURON_PARAMS(X)        \
   X(operation)                    \
   X(first_sample)                 \
   X(expected_in)                  \

@@ -48,15 +48,8 @@ namespace tessera::kernels {
   X(dinitial, .access = program::Access::out, .optional = true)   \
   X(scratch, .access = program::Access::inout, .alignment = 64, .scratch = true)
 
-/// The parameters of spiking_params(), and whether initial potentials are v, after a reset.
-#define TESSERA_NEURONS_PARAMS(X) \
-  X(kinds)                        \
-  X(slope)                        \
-  X(scale)                        \
-  X(gain)                         \
-  X(adaptation_decay)             \
-  X(adaptation_strength)          \
-  X(after_reset)
+/// A Neuron (spiking_params()), and whether initial potentials are v, after a reset.
+#define TESSERA_NEURONS_PARAMS(X) TESSERA_NEURON_PARAMS(X) X(after_reset)
 
 #define TESSERA_NEURONS_CODELETS(X)                                                                       \
   X(neurons_forward, TESSERA_NEURONS_FORWARD_FIELDS, TESSERA_NEURONS_PARAMS, neurons_forward_simd, 16384) \

@@ -7,6 +7,7 @@
 #pragma once
 
 #include "kernels/common/codelet_list.h"
+#include "kernels/common/spiking_neuron.h"
 
 namespace tessera::kernels {
 
@@ -81,12 +82,7 @@ namespace tessera::kernels {
   X(in_capacity)                       \
   X(capacity)                          \
   X(first)                             \
-  X(kinds)                             \
-  X(slope)                             \
-  X(scale)                             \
-  X(gain)                              \
-  X(adaptation_decay)                  \
-  X(adaptation_strength)               \
+  TESSERA_NEURON_PARAMS(X)             \
   X(expected_in)                       \
   X(expected)
 /// The capacity of the lists, the random stream's operation, the number of the first sample, and the expected
