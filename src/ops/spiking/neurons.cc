@@ -18,43 +18,6 @@ using machine::Machine;
 using program::FieldView;
 using program::StepId;
 
-/// A field of the codelet: what its vertices take of an operand.
-struct Slot {
-  enum Split : uint8_t { samples, whole, summed };
-
-  std::string_view name;
-  std::optional<Operand> operand;
-  Split split = samples;
-  uint32_t rows = 0;  // of the operand
-};
-
-/// The fields in the order of the codelet, without its scratch memory.
-std::vector<Slot> slots_of(const NeuronsProblem& p, const NeuronsOperands& o) {
-  const uint32_t rows = p.recurrence == Recurrence::one_to_one ? 1 : p.neurons;
-  if (!p.gradients)
-    return {{"in", o.in, Slot::samples, p.steps},
-            {"recurrent", o.recurrent, Slot::whole, rows},
-            {"dynamics", o.dynamics, Slot::whole, 3},
-            {"initial", o.initial, Slot::samples, 2},
-            {"spikes", o.spikes, Slot::samples, p.steps},
-            {"currents", o.currents, Slot::samples, p.steps},
-            {"potentials", o.potentials, Slot::samples, p.steps},
-            {"membranes", o.membranes, Slot::samples, p.steps}};
-  return {{"potentials", o.potentials, Slot::samples, p.steps},
-          {"currents", o.currents, Slot::samples, p.steps},
-          {"recurrent", o.recurrent, Slot::whole, rows},
-          {"dynamics", o.dynamics, Slot::whole, 3},
-          {"initial", o.initial, Slot::samples, 2},
-          {"dspikes", o.dspikes, Slot::samples, p.steps},
-          {"dcurrents", o.dcurrents, Slot::samples, p.steps},
-          {"dpotentials", o.dpotentials, Slot::samples, p.steps},
-          {"dmembranes", o.dmembranes, Slot::samples, p.steps},
-          {"din", o.din, Slot::samples, p.steps},
-          {"drecurrent", o.drecurrent, Slot::summed, rows},
-          {"ddynamics", o.ddynamics, Slot::summed, 3},
-          {"dinitial", o.dinitial, Slot::samples, 2}};
-}
-
 const program::Codelet& codelet_of(const NeuronsProblem& p) {
   return p.gradients ? kernels::neurons_gradients_codelet : kernels::neurons_forward_codelet;
 }
@@ -89,6 +52,8 @@ void check(const NeuronsProblem& p) {
 }
 
 void check_operands(const Builder& builder, const NeuronsProblem& p, const NeuronsOperands& o) {
+  if (!o.dynamics || !(p.gradients ? o.din : o.in))
+    throw UsageError("neurons need operands for their dynamics, and for currents or their gradient");
   if (o.recurrent.has_value() != (p.recurrence != Recurrence::none))
     throw UsageError("recurrent neurons need their weights, and others take none");
   const bool learns = o.ddynamics.has_value();
@@ -99,10 +64,9 @@ void check_operands(const Builder& builder, const NeuronsProblem& p, const Neuro
     throw UsageError("neurons without a synaptic current take no operand for one");
   if (!p.neuron.spikes && (o.spikes || o.dspikes))
     throw UsageError("neurons without spikes take no operand for them");
-  for (const Slot& slot : slots_of(p, o))
-    if (slot.operand)
-      builder.require(*slot.operand, slot.name, Type::f32, slot.rows,
-                      slot.split == Slot::samples ? p.batch * p.neurons : p.neurons);
+  for (const NeuronsOperand& of : neurons_operands(p.gradients))
+    if (const std::optional<Operand>& operand = o.*of.operand)
+      builder.require(*operand, of.name, Type::f32, of.rows(p), of.cols(p, p.batch));
 }
 
 PlanCandidate evaluate(const NeuronsProblem& p, const NeuronsOperands& o, const BatchPartition& partition,
@@ -110,10 +74,9 @@ PlanCandidate evaluate(const NeuronsProblem& p, const NeuronsOperands& o, const 
   const uint32_t samples = partition.most_samples();
   std::vector<FieldView> fields;
   double summed = 0;
-  for (const Slot& slot : slots_of(p, o)) {
-    const uint32_t cols = slot.split == Slot::samples ? samples * p.neurons : p.neurons;
-    fields.push_back(slot.operand ? field_of(slot.rows, cols) : FieldView{});
-    if (slot.operand && slot.split == Slot::summed) summed += double{1} * slot.rows * cols;
+  for (const NeuronsOperand& of : neurons_operands(p.gradients)) {
+    fields.push_back(o.*of.operand ? field_of(of.rows(p), of.cols(p, samples)) : FieldView{});
+    if (of.is_result && !of.has_samples()) summed += static_cast<double>(fields.back().elements());
   }
   fields.push_back(field_of(1, 1));
   const std::vector<int64_t> params = params_of(p);
@@ -129,6 +92,48 @@ PlanCandidate evaluate(const NeuronsProblem& p, const NeuronsOperands& o, const 
 }
 
 }  // namespace
+
+uint32_t NeuronsOperand::rows(const NeuronsProblem& problem) const {
+  switch (kind) {
+    case Kind::sequence: return problem.steps;
+    case Kind::dynamics: return 3;
+    case Kind::initial: return 2;
+    case Kind::recurrent: break;
+  }
+  return problem.recurrence == Recurrence::one_to_one ? 1 : problem.neurons;
+}
+
+std::span<const NeuronsOperand> neurons_operands(bool gradients) {
+  using O = NeuronsOperands;
+  using enum NeuronsOperand::Kind;
+  static constexpr NeuronsOperand kForward[] = {
+      {"in", &O::in, sequence},
+      {"recurrent", &O::recurrent, recurrent},
+      {"dynamics", &O::dynamics, dynamics},
+      {"initial", &O::initial, initial},
+      {"spikes", &O::spikes, sequence, true},
+      {"currents", &O::currents, sequence, true},
+      {"potentials", &O::potentials, sequence, true},
+      {"membranes", &O::membranes, sequence, true},
+  };
+  static constexpr NeuronsOperand kBackward[] = {
+      {"potentials", &O::potentials, sequence},
+      {"currents", &O::currents, sequence},
+      {"recurrent", &O::recurrent, recurrent},
+      {"dynamics", &O::dynamics, dynamics},
+      {"initial", &O::initial, initial},
+      {"dspikes", &O::dspikes, sequence},
+      {"dcurrents", &O::dcurrents, sequence},
+      {"dpotentials", &O::dpotentials, sequence},
+      {"dmembranes", &O::dmembranes, sequence},
+      {"din", &O::din, sequence, true},
+      {"drecurrent", &O::drecurrent, recurrent, true},
+      {"ddynamics", &O::ddynamics, dynamics, true},
+      {"dinitial", &O::dinitial, initial, true},
+  };
+  if (gradients) return kBackward;
+  return kForward;
+}
 
 SpikingPlan plan_neurons(const NeuronsProblem& problem, const NeuronsOperands& operands,
                          const Machine& machine) {
@@ -146,13 +151,14 @@ StepId build_neurons(const Builder& builder, const NeuronsProblem& problem, cons
   check_operands(builder, problem, operands);
   BatchFields batch(builder, plan.partition, scratch_floats(problem, plan.partition.most_samples()));
   std::vector<program::Field> fields;
-  for (const Slot& slot : slots_of(problem, operands)) {
-    if (!slot.operand || slot.split == Slot::samples)
-      fields.push_back(batch.columns(slot.operand));
-    else if (slot.split == Slot::whole)
-      fields.push_back(BatchFields::whole(*slot.operand));
+  for (const NeuronsOperand& of : neurons_operands(problem.gradients)) {
+    const std::optional<Operand>& operand = operands.*of.operand;
+    if (!operand || of.has_samples())
+      fields.push_back(batch.columns(operand));
+    else if (of.is_result)
+      fields.push_back(batch.summed(std::string(of.name), *operand));
     else
-      fields.push_back(batch.summed(std::string(slot.name), *slot.operand));
+      fields.push_back(BatchFields::whole(*operand));
   }
   fields.push_back(batch.scratch());
   std::vector<StepId> steps = {
