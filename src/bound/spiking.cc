@@ -17,31 +17,17 @@
 namespace tessera {
 namespace {
 
+using ops::kSpikingResults;
 using ops::Operand;
 using ops::SpikingLayerOperands;
 using ops::SpikingMatrix;
+using ops::SpikingResult;
 using ops::SpikingResults;
 using program::Role;
 
 constexpr uint64_t kLine = 64;
 
-/// What a layer leaves behind a forward pass.
-struct Result {
-  const char* name;
-  SpikingMatrix SpikingResults::*matrix;
-  std::optional<Operand> SpikingLayerOperands::*operand;
-};
-constexpr std::array kResults = {
-    Result{"ids", &SpikingResults::ids, &SpikingLayerOperands::ids},
-    Result{"num", &SpikingResults::num, &SpikingLayerOperands::num},
-    Result{"surrogate", &SpikingResults::surrogate, &SpikingLayerOperands::surrogate},
-    Result{"resets", &SpikingResults::resets, &SpikingLayerOperands::resets},
-    Result{"potentials", &SpikingResults::potentials, &SpikingLayerOperands::potentials},
-    Result{"currents", &SpikingResults::currents, &SpikingLayerOperands::currents},
-    Result{"dropped", &SpikingResults::dropped, &SpikingLayerOperands::dropped},
-};
-
-bool gradients_read(const Result& result, const ops::SpikingProblem& problem) {
+bool gradients_read(const SpikingResult& result, const ops::SpikingProblem& problem) {
   if (result.matrix == &SpikingResults::potentials)
     return problem.layer.neuron.spikes || problem.learns_dynamics;
   return result.matrix != &SpikingResults::dropped;
@@ -50,19 +36,19 @@ bool gradients_read(const Result& result, const ops::SpikingProblem& problem) {
 /// The results of a layer, and their places in the state of a network.
 struct LayerResults : SpikingResults {
   LayerResults(const ops::SpikingProblem& problem, uint64_t& end) : SpikingResults(ops::results_of(problem)) {
-    for (size_t i = 0; i < kResults.size(); ++i) {
+    for (size_t i = 0; i < kSpikingResults.size(); ++i) {
       offsets[i] = end;
-      end += ((this->*kResults[i].matrix).bytes() + kLine - 1) / kLine * kLine;
+      end += ((this->*kSpikingResults[i].matrix).bytes() + kLine - 1) / kLine * kLine;
     }
   }
 
   template <class T>
   const T* in(const std::byte* state, SpikingMatrix SpikingResults::*matrix) const {
-    const auto result = std::ranges::find(kResults, matrix, &Result::matrix);
-    return reinterpret_cast<const T*>(state + offsets[static_cast<size_t>(result - kResults.begin())]);
+    const auto result = std::ranges::find(kSpikingResults, matrix, &SpikingResult::matrix);
+    return reinterpret_cast<const T*>(state + offsets[static_cast<size_t>(result - kSpikingResults.begin())]);
   }
 
-  std::array<uint64_t, kResults.size()> offsets;
+  std::array<uint64_t, kSpikingResults.size()> offsets;
 };
 
 /// A pass over all layers. It takes its caller's arrays, and after them those in a state.
@@ -150,12 +136,13 @@ struct SpikingNetwork::Compiled {
   /// The results of layer i, which lie in the state: a forward pass writes them, gradients read some.
   void add_results(const ops::Builder& builder, size_t i, bool gradients, SpikingLayerOperands& operands,
                    std::vector<uint64_t>& offsets) const {
-    for (size_t r = 0; r < kResults.size(); ++r) {
-      const SpikingMatrix& matrix = results[i].*kResults[r].matrix;
-      if (matrix.empty() || (gradients && !gradients_read(kResults[r], problems[i]))) continue;
+    for (size_t r = 0; r < kSpikingResults.size(); ++r) {
+      const SpikingMatrix& matrix = results[i].*kSpikingResults[r].matrix;
+      if (matrix.empty() || (gradients && !gradients_read(kSpikingResults[r], problems[i]))) continue;
       offsets.push_back(results[i].offsets[r]);
-      operands.*kResults[r].operand = external(builder, fmt::format("{}{}", kResults[r].name, i),
-                                               gradients ? Role::input : Role::output, matrix);
+      operands.*kSpikingResults[r].operand =
+          external(builder, fmt::format("{}{}", kSpikingResults[r].name, i),
+                   gradients ? Role::input : Role::output, matrix);
     }
   }
 
@@ -306,10 +293,10 @@ SpikingStateSize spiking_state_size(const std::vector<SpikingLayer>& layers,
   SpikingStateSize size;
   for (const ops::SpikingProblem& problem : ops::spiking_problems(layers, 1, 1, options)) {
     const SpikingResults of_layer = ops::results_of(problem);
-    for (const Result& result : kResults)
+    for (const SpikingResult& result : kSpikingResults)
       (result.matrix == &SpikingResults::dropped ? size.per_sample : size.per_step_and_sample) +=
           (of_layer.*result.matrix).bytes();
-    size.fixed += kResults.size() * kLine;
+    size.fixed += kSpikingResults.size() * kLine;
   }
   return size;
 }
@@ -317,7 +304,7 @@ SpikingStateSize spiking_state_size(const std::vector<SpikingLayer>& layers,
 uint64_t SpikingNetwork::stash_bytes() const {
   uint64_t bytes = 0;
   for (size_t i = 0; i < compiled_->results.size(); ++i)
-    for (const Result& result : kResults)
+    for (const SpikingResult& result : kSpikingResults)
       if (gradients_read(result, compiled_->problems[i]))
         bytes += (compiled_->results[i].*result.matrix).bytes();
   return bytes;

@@ -282,8 +282,8 @@ void lower_spiking(Lowering& l, const Node& node) {
   if (!l.on_host()) return lower_on_tiles(l, node, built, std::move(o));
   size_t position = 0;
   each_result(problems, [&](size_t layer, size_t member, const ops::SpikingMatrix&) {
-    const bool is_built = !(ops::results_of(built[layer]).*kSpikingMembers[member].matrix).empty();
-    if (is_built) o.layers[layer].*kSpikingMembers[member].operand = l.output(position);
+    const bool is_built = !(ops::results_of(built[layer]).*ops::kSpikingResults[member].matrix).empty();
+    if (is_built) o.layers[layer].*ops::kSpikingResults[member].operand = l.output(position);
     ++position;
   });
   l.run(ops::build_spiking_stack(l.builder(), built, o).step);
@@ -332,7 +332,8 @@ void lower_spiking_gradients(Lowering& l, const Node& node) {
   if (!l.on_host() && forward == nullptr)
     throw UsageError("gradients of spiking layers on tiles follow their forward pass in the same graph");
   each_result(problems, [&](size_t layer, size_t member, const ops::SpikingMatrix&) {
-    if (l.on_host() && member != kDropped) o.layers[layer].*kSpikingMembers[member].operand = l.input(next);
+    if (l.on_host() && member != kDropped)
+      o.layers[layer].*ops::kSpikingResults[member].operand = l.input(next);
     ++next;
   });
   for (size_t layer = 0; layer < problems.size(); ++layer)

@@ -29,19 +29,7 @@ std::vector<ops::SpikingProblem> spiking_problems_of(const Node& node, const Ten
 std::vector<SpikingParameter> all_parameters(const std::vector<ops::SpikingProblem>& problems);
 std::vector<size_t> learned_positions(const std::vector<ops::SpikingProblem>& problems);
 
-/// A kind of result, which some layers have.
-struct SpikingMember {
-  ops::SpikingMatrix ops::SpikingResults::*matrix;
-  std::optional<ops::Operand> ops::SpikingLayerOperands::*operand;
-};
-inline constexpr SpikingMember kSpikingMembers[] = {
-    {&ops::SpikingResults::ids, &ops::SpikingLayerOperands::ids},
-    {&ops::SpikingResults::num, &ops::SpikingLayerOperands::num},
-    {&ops::SpikingResults::potentials, &ops::SpikingLayerOperands::potentials},
-    {&ops::SpikingResults::surrogate, &ops::SpikingLayerOperands::surrogate},
-    {&ops::SpikingResults::resets, &ops::SpikingLayerOperands::resets},
-    {&ops::SpikingResults::currents, &ops::SpikingLayerOperands::currents},
-    {&ops::SpikingResults::dropped, &ops::SpikingLayerOperands::dropped}};
+/// Positions among ops::kSpikingResults.
 enum : size_t { kIds, kNum, kPotentials, kSurrogate, kResets, kCurrents, kDropped };
 
 /// Calls visit(layer, member, matrix) for each result, in the order of the outputs.
@@ -49,8 +37,8 @@ template <class Visit>
 void each_result(const std::vector<ops::SpikingProblem>& problems, const Visit& visit) {
   for (size_t layer = 0; layer < problems.size(); ++layer) {
     const ops::SpikingResults results = ops::results_of(problems[layer]);
-    for (size_t member = 0; member < std::size(kSpikingMembers); ++member)
-      if (const ops::SpikingMatrix& matrix = results.*kSpikingMembers[member].matrix; !matrix.empty())
+    for (size_t member = 0; member < ops::kSpikingResults.size(); ++member)
+      if (const ops::SpikingMatrix& matrix = results.*ops::kSpikingResults[member].matrix; !matrix.empty())
         visit(layer, member, matrix);
   }
 }

@@ -3,7 +3,9 @@
 
 #include <tessera/spiking.h>
 
+#include <array>
 #include <optional>
+#include <string_view>
 #include <vector>
 
 #include "ops/spiking/spiking.h"
@@ -24,6 +26,22 @@ struct SpikingLayerOperands {
                          dropped = {};
   /// For gradients: the gradient of the layer's result, if the loss depends on it directly.
   std::optional<Operand> upstream = {};
+};
+
+/// A kind of result, which some layers have.
+struct SpikingResult {
+  std::string_view name;
+  SpikingMatrix SpikingResults::*matrix;
+  std::optional<Operand> SpikingLayerOperands::*operand;
+};
+inline constexpr std::array kSpikingResults = {
+    SpikingResult{"ids", &SpikingResults::ids, &SpikingLayerOperands::ids},
+    SpikingResult{"num", &SpikingResults::num, &SpikingLayerOperands::num},
+    SpikingResult{"potentials", &SpikingResults::potentials, &SpikingLayerOperands::potentials},
+    SpikingResult{"surrogate", &SpikingResults::surrogate, &SpikingLayerOperands::surrogate},
+    SpikingResult{"resets", &SpikingResults::resets, &SpikingLayerOperands::resets},
+    SpikingResult{"currents", &SpikingResults::currents, &SpikingLayerOperands::currents},
+    SpikingResult{"dropped", &SpikingResults::dropped, &SpikingLayerOperands::dropped},
 };
 
 struct SpikingStackOperands {
