@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "kernels/common/element.h"
+#include "kernels/common/spike_lists.h"
 #include "kernels/common/spiking_overflow.h"
 #include "kernels/host/spiking/codelet.h"
 
@@ -17,26 +17,6 @@ inline constexpr uint32_t kSpikingSamples = 16;
 inline constexpr uint32_t kSpikingSteps = 128;
 /// Entries behind a list, so that whole vectors can be stored at its end.
 inline constexpr uint32_t kSpikingSlack = 32;
-
-/// Lists in a pair of fields, whose rows are steps.
-struct SpikeLists {
-  const program::FieldView& ids;
-  const program::FieldView& num;
-  uint32_t capacity;
-
-  uint32_t spikes(uint32_t t, uint32_t b) const { return count(t, 2 * b); }
-  uint32_t listed(uint32_t t, uint32_t b) const { return count(t, 2 * b + 1); }
-  uint32_t id(uint32_t t, uint32_t b, uint32_t i) const {
-    return load<uint16_t>(address_of(ids, t, int64_t{b} * capacity + i));
-  }
-  /// The list of a step and sample, in a field with contiguous rows.
-  const uint16_t* row(uint32_t t, uint32_t b) const {
-    return ids.as<const uint16_t>() + t * ids.row_stride + int64_t{b} * capacity;
-  }
-
- private:
-  uint32_t count(uint32_t t, uint32_t col) const { return load<uint32_t>(address_of(num, t, col)); }
-};
 
 /// The shape of a vertex of either codelet.
 inline SpikingShape spiking_shape(const program::Vertex& v, const program::FieldView& in_num,

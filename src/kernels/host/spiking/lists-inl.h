@@ -37,11 +37,7 @@ class ListWriter {
         std::all_of(threshold, threshold + shape.neurons, [&](float of) { return of > gradient_threshold_; });
   }
 
-  void clear_dropped() const {
-    const program::FieldView& dropped = f_[spiking_forward_field::dropped];
-    for (uint32_t b = 0; b < dropped.rows; ++b)
-      for (uint32_t i = 0; i < dropped.cols; ++i) store<uint32_t>(address_of(dropped, b, i), 0);
-  }
+  void clear_dropped() const { clear(f_[spiking_forward_field::dropped]); }
 
   // Writes the list of step t of sample b, and returns the number of its spikes, which come first.
   uint32_t add(const uint16_t* ids, const float* distances, uint32_t count, uint32_t t, uint32_t b,

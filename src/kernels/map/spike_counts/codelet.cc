@@ -4,6 +4,7 @@
 
 #include "kernels/common/cost.h"
 #include "kernels/common/element.h"
+#include "kernels/common/spike_lists.h"
 
 namespace tessera::kernels {
 namespace {
@@ -19,60 +20,45 @@ constexpr double kTileEntry = 4;
 constexpr double kHostList = 8;
 constexpr double kHostEntry = 2;
 
-/// The lists of a vertex.
-struct Lists {
-  explicit Lists(const Vertex& v)
-      : ids(v.fields[spike_counts_field::ids]),
-        num(v.fields[spike_counts_field::num]),
-        capacity(static_cast<uint32_t>(v.params[spike_counts_param::capacity])) {}
-
-  uint32_t samples() const { return num.cols / 2; }
-  uint32_t fired(uint32_t t, uint32_t b) const { return load<uint32_t>(address_of(num, t, 2 * b)); }
-  uint32_t listed(uint32_t t, uint32_t b) const { return load<uint32_t>(address_of(num, t, 2 * b + 1)); }
-  uint32_t id(uint32_t t, uint32_t b, uint32_t i) const {
-    return load<uint16_t>(address_of(ids, t, int64_t{b} * capacity + i));
-  }
-
-  const FieldView& ids;
-  const FieldView& num;
-  uint32_t capacity;
-};
+SpikeLists lists_of(const Vertex& v) {
+  return {v.fields[spike_counts_field::ids], v.fields[spike_counts_field::num],
+          v.params[spike_counts_param::capacity]};
+}
 
 void spike_counts_reference(const Vertex& v) {
-  const Lists lists(v);
+  const SpikeLists lists = lists_of(v);
   const FieldView& counts = v.fields[spike_counts_field::counts];
-  for (uint32_t b = 0; b < counts.rows; ++b) {
-    for (uint32_t n = 0; n < counts.cols; ++n) store(address_of(counts, b, n), 0.0F);
+  clear(counts);
+  for (uint32_t b = 0; b < counts.rows; ++b)
     for (uint32_t t = 0; t < lists.num.rows; ++t)
-      for (uint32_t i = 0; i < lists.fired(t, b); ++i) {
+      for (uint32_t i = 0; i < lists.spikes(t, b); ++i) {
         const uint32_t id = lists.id(t, b, i);
         if (id >= counts.cols) continue;  // of a layer with more neurons
         std::byte* at = address_of(counts, b, id);
         store(at, load<float>(at) + 1);
       }
-  }
 }
 
 void spike_counts_gradient_reference(const Vertex& v) {
-  const Lists lists(v);
+  const SpikeLists lists = lists_of(v);
   const FieldView &dcounts = v.fields[spike_counts_gradient_field::dcounts],
                   &dids = v.fields[spike_counts_gradient_field::dids];
   for (uint32_t t = 0; t < dids.rows; ++t)
     for (uint32_t b = 0; b < dcounts.rows; ++b)
       for (uint32_t i = 0; i < lists.capacity; ++i) {
         const bool is_counted = i < lists.listed(t, b) && lists.id(t, b, i) < dcounts.cols;
-        store(address_of(dids, t, int64_t{b} * lists.capacity + i),
+        store(address_of(dids, t, lists.place(b, i)),
               is_counted ? load<float>(address_of(dcounts, b, lists.id(t, b, i))) : 0.0F);
       }
 }
 
 /// Entries of a sample's lists: those that it has, if they are known.
 double entries_of(const Vertex& v, uint32_t b, bool fired) {
-  const Lists lists(v);
+  const SpikeLists lists = lists_of(v);
   if (lists.num.data == nullptr)
     return double{1} * lists.num.rows * static_cast<double>(v.params[spike_counts_param::expected]);
   double entries = 0;
-  for (uint32_t t = 0; t < lists.num.rows; ++t) entries += fired ? lists.fired(t, b) : lists.listed(t, b);
+  for (uint32_t t = 0; t < lists.num.rows; ++t) entries += fired ? lists.spikes(t, b) : lists.listed(t, b);
   return entries;
 }
 

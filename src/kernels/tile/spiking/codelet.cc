@@ -5,9 +5,9 @@
 #include <vector>
 
 #include "kernels/common/element.h"
+#include "kernels/common/spike_lists.h"
 #include "kernels/common/spiking_overflow.h"
 #include "kernels/common/spiking_step.h"
-#include "kernels/tile/spiking/lists.h"
 
 namespace tessera::kernels {
 namespace {
@@ -20,9 +20,9 @@ uint32_t word(const FieldView& field, int64_t row, int64_t col) {
 }
 
 /// Adds rows of weights, of f32 or f16.
-void add_rows(const FieldView& weight, const TileLists& lists, uint32_t b, std::vector<float>& sums) {
-  for (uint32_t i = 0, count = lists.fired(b); i < count; ++i) {
-    const uint32_t row = lists.id(b, i);
+void add_rows(const FieldView& weight, const SpikeLists& lists, uint32_t b, std::vector<float>& sums) {
+  for (uint32_t i = 0, count = lists.spikes(0, b); i < count; ++i) {
+    const uint32_t row = lists.id(0, b, i);
     for (uint32_t n = 0; n < sums.size(); ++n)
       sums[n] += weight.type == Type::f32 ? at(weight, row, n) : f32_at(weight, row, n);
   }
@@ -36,8 +36,8 @@ void spiking_tile_forward_reference(const Vertex& v) {
   if (f[time].empty() || word(f[time], 0, 0) == 0) return;
   const SpikingNeuron neuron(v.params, spiking_tile_param::kinds);
   const uint32_t neurons = f[dynamics].cols, samples = f[in_num].cols / 2;
-  const TileLists in(f[in_ids], f[in_num], v.params[spiking_tile_param::in_capacity]);
-  const TileLists own(f[own_ids], f[own_num], v.params[spiking_tile_param::capacity]);
+  const SpikeLists in(f[in_ids], f[in_num], v.params[spiking_tile_param::in_capacity]);
+  const SpikeLists own(f[own_ids], f[own_num], v.params[spiking_tile_param::capacity]);
   std::vector<float> sums(neurons);
   for (uint32_t b = 0; b < samples; ++b) {
     sums.assign(neurons, 0);
@@ -99,14 +99,14 @@ void spiking_tile_backward_reference(const Vertex& v) {
   const SpikingNeuron neuron(v.params, spiking_tile_param::kinds);
   const uint32_t neurons = f[dynamics].cols, samples = neurons == 0 ? 0 : f[dx].cols / neurons;
   const auto first = static_cast<uint32_t>(v.params[spiking_tile_param::first]);
-  const TileLists own(f[own_ids], f[own_num], v.params[spiking_tile_param::capacity]);
+  const SpikeLists own(f[own_ids], f[own_num], v.params[spiking_tile_param::capacity]);
   std::vector<float> ds(neurons);
   std::vector<char> is_listed(neurons);
   for (uint32_t b = 0; b < samples; ++b) {
     ds.assign(neurons, 0);
     is_listed.assign(neurons, 0);
-    for (uint32_t i = 0; step > 0 && neuron.spikes && i < own.listed(b); ++i) {
-      const uint32_t n = own.id(b, i) - first;
+    for (uint32_t i = 0; step > 0 && neuron.spikes && i < own.listed(0, b); ++i) {
+      const uint32_t n = own.id(0, b, i) - first;
       if (n >= neurons) continue;
       is_listed[n] = 1;
       if (!f[upstream].empty()) ds[n] = at(f[upstream], 0, own.place(b, i));
@@ -146,19 +146,19 @@ void spiking_tile_rows_reference(const Vertex& v) {
   const bool is_none = f[time].empty() || word(f[time], 0, 0) == 0;
   const uint32_t neurons = f[dweight].cols, samples = f[num].cols / 2;
   const auto room = static_cast<uint32_t>(v.params[spiking_tile_rows_param::capacity]);
-  const TileLists lists(f[ids], f[num], room);
+  const SpikeLists lists(f[ids], f[num], room);
   for (uint32_t b = 0; b < samples; ++b) {
-    const uint32_t fired = is_none ? 0 : lists.fired(b), listed = is_none ? 0 : lists.listed(b);
+    const uint32_t fired = is_none ? 0 : lists.spikes(0, b), listed = is_none ? 0 : lists.listed(0, b);
     for (uint32_t i = 0; i < fired; ++i)
       for (uint32_t n = 0; n < neurons; ++n) {
-        const uint32_t row = lists.id(b, i);
+        const uint32_t row = lists.id(0, b, i);
         add(f[dweight], row, n, at(f[dx], 0, b * neurons + n));
       }
     if (f[din].empty()) continue;
     for (uint32_t i = 0; i < room; ++i) {
       float sum = 0;
       for (uint32_t n = 0; i < listed && n < neurons; ++n)
-        sum += f32_at(f[weight], lists.id(b, i), n) * at(f[dx], 0, b * neurons + n);
+        sum += f32_at(f[weight], lists.id(0, b, i), n) * at(f[dx], 0, b * neurons + n);
       set_number(f[din], 0, lists.place(b, i), sum);
     }
   }

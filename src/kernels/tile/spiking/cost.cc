@@ -6,9 +6,9 @@
 #include <cmath>
 #include <vector>
 
+#include "kernels/common/spike_lists.h"
 #include "kernels/common/spiking_neuron.h"
 #include "kernels/tile/spiking/codelet.h"
-#include "kernels/tile/spiking/lists.h"
 
 // No public cycle formulas exist for these: they are counts of the instructions that their loops take, with
 // the rates of the other tile codelets. A worker issues one instruction per 6 cycles of the tile; a load may
@@ -78,17 +78,17 @@ double dealt(const machine::Machine& m, uint32_t samples, const OfSample& of_sam
   return workers * *std::ranges::max_element(cycles);
 }
 
-double fired_of(const TileLists& lists, uint32_t b, int64_t expected) {
-  return lists.is_known() ? lists.fired(b) : static_cast<double>(expected) / 2;
+double fired_of(const SpikeLists& lists, uint32_t b, int64_t expected) {
+  return lists.are_known() ? lists.spikes(0, b) : static_cast<double>(expected) / 2;
 }
-double listed_of(const TileLists& lists, uint32_t b, int64_t expected) {
-  return lists.is_known() ? lists.listed(b) : static_cast<double>(expected);
+double listed_of(const SpikeLists& lists, uint32_t b, int64_t expected) {
+  return lists.are_known() ? lists.listed(0, b) : static_cast<double>(expected);
 }
 
 /// The entries of the first part of a list, up to `end`, whose numbers are in [low, high).
-uint32_t entries_in(const TileLists& lists, uint32_t b, uint32_t end, uint32_t low, uint32_t high) {
+uint32_t entries_in(const SpikeLists& lists, uint32_t b, uint32_t end, uint32_t low, uint32_t high) {
   uint32_t count = 0;
-  for (uint32_t i = 0; i < end; ++i) count += lists.id(b, i) >= low && lists.id(b, i) < high ? 1 : 0;
+  for (uint32_t i = 0; i < end; ++i) count += lists.id(0, b, i) >= low && lists.id(0, b, i) < high ? 1 : 0;
   return count;
 }
 
@@ -102,8 +102,8 @@ PhaseTimes spiking_tile_forward_cost(const Vertex& v, const machine::Machine& m)
   if (is_none(f[time])) return computing(0);
   const SpikingNeuron neuron(v.params, spiking_tile_param::kinds);
   const uint32_t neurons = f[dynamics].cols, samples = f[in_num].cols / 2;
-  const TileLists in(f[in_ids], f[in_num], v.params[spiking_tile_param::in_capacity]);
-  const TileLists own(f[own_ids], f[own_num], v.params[spiking_tile_param::capacity]);
+  const SpikeLists in(f[in_ids], f[in_num], v.params[spiking_tile_param::in_capacity]);
+  const SpikeLists own(f[own_ids], f[own_num], v.params[spiking_tile_param::capacity]);
   const double row = vectors(neurons, f[weight].type),
                event = kEvent * register_blocks(row) + kRowVector * row;
   const double states = vectors(neurons, Type::f32);
@@ -146,7 +146,7 @@ PhaseTimes spiking_tile_backward_cost(const Vertex& v, const machine::Machine& m
   const SpikingNeuron neuron(v.params, spiking_tile_param::kinds);
   const uint32_t neurons = f[dynamics].cols, samples = neurons == 0 ? 0 : f[dx].cols / neurons;
   const auto low = static_cast<uint32_t>(v.params[spiking_tile_param::first]);
-  const TileLists own(f[own_ids], f[own_num], v.params[spiking_tile_param::capacity]);
+  const SpikeLists own(f[own_ids], f[own_num], v.params[spiking_tile_param::capacity]);
   const int64_t expected = v.params[spiking_tile_param::expected];
   double update = kBack + (neuron.synaptic ? kCurrent : 0) + (neuron.adaptive ? kAdaptation : 0);
   if (!f[ddynamics].empty()) update += kLearned;
@@ -156,7 +156,7 @@ PhaseTimes spiking_tile_backward_cost(const Vertex& v, const machine::Machine& m
     const double fired = fired_of(own, b, expected), listed = listed_of(own, b, expected);
     // Only a few of a layer's expected entries are this tile's.
     const double found =
-        own.is_known() ? entries_in(own, b, own.listed(b), low, low + neurons) : std::min(listed, 1.0);
+        own.are_known() ? entries_in(own, b, own.listed(0, b), low, low + neurons) : std::min(listed, 1.0);
     return cycles + search_cycles(fired) + search_cycles(listed - fired) + kFound * found;
   }));
 }
@@ -166,7 +166,7 @@ PhaseTimes spiking_tile_rows_cost(const Vertex& v, const machine::Machine& m) {
   const auto& f = v.fields;
   const uint32_t neurons = f[dweight].cols, samples = f[num].cols / 2, workers = m.workers_per_tile;
   const int64_t room = v.params[spiking_tile_rows_param::capacity];
-  const TileLists lists(f[ids], f[num], room);
+  const SpikeLists lists(f[ids], f[num], room);
   const int64_t expected = v.params[spiking_tile_rows_param::expected];
   const double filled =
       f[din].empty() ? 0 : static_cast<double>(f[din].elements()) / tile_vector_width(f[din].type);
@@ -179,8 +179,9 @@ PhaseTimes spiking_tile_rows_cost(const Vertex& v, const machine::Machine& m) {
     double cycles = kWorkerStart;
     for (uint32_t b = 0; b < samples; ++b) {
       const double fired = fired_of(lists, b, expected);
-      const double own =
-          lists.is_known() ? entries_in(lists, b, lists.fired(b), w * rows, (w + 1) * rows) : fired / workers;
+      const double own = lists.are_known()
+                             ? entries_in(lists, b, lists.spikes(0, b), w * rows, (w + 1) * rows)
+                             : fired / workers;
       cycles += kList + search_cycles(fired) + own * add;
     }
     slowest = std::max(slowest, cycles);
