@@ -21,11 +21,6 @@ using program::Vertex;
 
 uint32_t row_at(const FieldView& rows, uint32_t i) { return static_cast<uint32_t>(number_at(rows, i, 0)); }
 
-void move_element(const FieldView& from, uint32_t from_row, const FieldView& to, uint32_t to_row,
-                  uint32_t col) {
-  std::memcpy(address_of(to, to_row, col), address_of(from, from_row, col), size_of(to.type));
-}
-
 /// Numbers from 2^31 are negative ones in lists that were signed.
 [[noreturn]] void refuse_row(uint32_t i, uint32_t row, int64_t rows, uint32_t list, uint32_t matrix) {
   throw program::MissingRow({i, static_cast<int32_t>(row), static_cast<uint64_t>(rows), list, matrix});
@@ -143,11 +138,13 @@ void gather_elements_simd(const Vertex& v) {
     gather_elements_reference(v);
 }
 
-void copy_reference(const Vertex& v) {
-  const FieldView& out = v.fields[copy_field::out];
+void copy_elements(const FieldView& in, const FieldView& out) {
   for (uint32_t r = 0; r < out.rows; ++r)
-    for (uint32_t c = 0; c < out.cols; ++c) move_element(v.fields[copy_field::in], r, out, r, c);
+    for (uint32_t c = 0; c < out.cols; ++c)
+      std::memcpy(address_of(out, r, c), address_of(in, r, c), size_of(out.type));
 }
+
+void copy_reference(const Vertex& v) { copy_elements(v.fields[copy_field::in], v.fields[copy_field::out]); }
 
 bool is_transposition(const FieldView& in, const FieldView& out) {
   return (in.col_stride == 1) != (out.col_stride == 1) && out.rows > 1 && out.cols > 1;
@@ -178,11 +175,7 @@ void copy(const FieldView& in, const FieldView& out) {
 void copy_simd(const Vertex& v) { copy(v.fields[copy_field::in], v.fields[copy_field::out]); }
 
 void transpose_reference(const Vertex& v) {
-  const FieldView& in = v.fields[copy_field::in];
-  const FieldView& out = v.fields[copy_field::out];
-  for (uint32_t r = 0; r < out.rows; ++r)
-    for (uint32_t c = 0; c < out.cols; ++c)
-      std::memcpy(address_of(out, r, c), address_of(in, c, r), size_of(out.type));
+  copy_elements(transposed(v.fields[copy_field::in]), v.fields[copy_field::out]);
 }
 
 void transpose_simd(const Vertex& v) {
@@ -256,26 +249,24 @@ program::PhaseTimes gather_elements_cost(const Vertex& v, const machine::Machine
   return in_phase(Phase::rearrange, host_cycles(m, streams) + kHostElementCycles * elements);
 }
 
-program::PhaseTimes copy_cost(const Vertex& v, const machine::Machine& m) {
-  const FieldView& out = v.fields[copy_field::out];
+program::PhaseTimes cost_of_copy(const FieldView& in, const FieldView& out, double tile_accesses,
+                                 double strided_operations, const machine::Machine& m) {
   if (m.kind != machine::Kind::host)
-    return in_phase(Phase::rearrange, kTileCopyCycles + std::ceil(bytes_of(out) / m.load_bytes_per_cycle));
-  const bool strided = v.fields[copy_field::in].col_stride != 1 || out.col_stride != 1;
+    return in_phase(Phase::rearrange,
+                    kTileCopyCycles + std::ceil(tile_accesses * bytes_of(out) / m.load_bytes_per_cycle));
+  const bool strided = in.col_stride != 1 || out.col_stride != 1;
   const HostWork work{bytes_of(out), bytes_of(out),
-                      strided ? kStridedOperations * static_cast<double>(out.elements()) : 0};
+                      strided ? strided_operations * static_cast<double>(out.elements()) : 0};
   return in_phase(Phase::rearrange, host_cycles(m, work));
 }
 
+program::PhaseTimes copy_cost(const Vertex& v, const machine::Machine& m) {
+  return cost_of_copy(v.fields[copy_field::in], v.fields[copy_field::out], 1, kStridedOperations, m);
+}
+
 program::PhaseTimes transpose_cost(const Vertex& v, const machine::Machine& m) {
-  const FieldView& in = v.fields[copy_field::in];
-  const FieldView& out = v.fields[copy_field::out];
-  if (m.kind != machine::Kind::host)
-    return in_phase(Phase::rearrange, kTileCopyCycles + std::ceil(kTileTransposeAccesses * bytes_of(out) /
-                                                                  m.load_bytes_per_cycle));
-  const bool strided = in.row_stride != 1 || out.col_stride != 1;
-  const HostWork work{bytes_of(out), bytes_of(out),
-                      strided ? kTransposeOperations * static_cast<double>(out.elements()) : 0};
-  return in_phase(Phase::rearrange, host_cycles(m, work));
+  return cost_of_copy(transposed(v.fields[copy_field::in]), v.fields[copy_field::out], kTileTransposeAccesses,
+                      kTransposeOperations, m);
 }
 
 }  // namespace
