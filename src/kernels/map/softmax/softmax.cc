@@ -16,13 +16,12 @@
 
 #include "kernels/common/convert-inl.h"
 #include "kernels/common/math-inl.h"
+#include "kernels/common/some-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace tessera::kernels::HWY_NAMESPACE {
 namespace {
 
-using Floats = hn::ScalableTag<float>;
-using Vector = hn::Vec<Floats>;
 using program::FieldView;
 
 /// Columns [first, first + count) of matrices with contiguous rows, each in a lane.
@@ -32,13 +31,10 @@ struct Columns {
   size_t count;
 
   HWY_INLINE Vector load(const FieldView& field, uint32_t row) const {
-    const T* from = field.as<const T>() + row * field.row_stride + first;
-    return count == hn::Lanes(Floats()) ? load_f32(Floats(), from) : load_first(Floats(), from, count);
+    return load_some(field.as<const T>() + row * field.row_stride + first, count);
   }
   HWY_INLINE void store(Vector value, const FieldView& field, uint32_t row) const {
-    T* to = field.as<T>() + row * field.row_stride + first;
-    if (count == hn::Lanes(Floats())) return store_rounded(Floats(), value, to);
-    store_first(Floats(), value, to, count);
+    store_some(value, field.as<T>() + row * field.row_stride + first, count);
   }
 };
 
