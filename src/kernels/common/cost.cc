@@ -66,6 +66,13 @@ double bytes_of(const program::FieldView& field) {
   return static_cast<double>(field.elements() * size_of(field.type));
 }
 
+HostWork traffic_of(std::span<const program::FieldView> fields, size_t first_written) {
+  HostWork work;
+  for (size_t f = 0; f < fields.size(); ++f)
+    (f < first_written ? work.read_bytes : work.written_bytes) += bytes_of(fields[f]);
+  return work;
+}
+
 double tile_vector_width(Type type) { return 8.0 / static_cast<double>(size_of(type)); }
 
 double worker_slice(const machine::Machine& m, double elements) {

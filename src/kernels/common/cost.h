@@ -1,6 +1,9 @@
 // Common parts of codelet costs.
 #pragma once
 
+#include <cstddef>
+#include <span>
+
 #include "machine/model/figures.h"
 #include "machine/model/machine.h"
 #include "program/codelet.h"
@@ -31,6 +34,9 @@ double streaming_rate(double bytes, const machine::HostFigures& f);
 /// Bytes per cycle at which a host's core repeatedly reads and writes a working set while other data streams
 /// through the cache: all of it stays in the L2 cache up to a size of `stays` L2 caches, none from `lost` on.
 double resident_rate(double bytes, double stays, double lost, const machine::HostFigures& f);
+
+/// The bytes of a vertex that reads its fields before `first_written` and writes the others.
+HostWork traffic_of(std::span<const program::FieldView> fields, size_t first_written);
 
 /// Cycles to copy a cache line, besides fetching it.
 inline constexpr double kLineBytes = 64;

@@ -20,12 +20,6 @@ constexpr double kActivity = 0.05;
 constexpr uint32_t kColumns = 4096;
 constexpr uint32_t kSamples = 16;
 
-double bytes_from(std::span<const FieldView> fields, size_t first, size_t end) {
-  double bytes = 0;
-  for (size_t i = first; i < end; ++i) bytes += bytes_of(fields[i]);
-  return bytes;
-}
-
 double updates(const NeuronsShape& shape) { return double{1} * shape.steps * shape.samples * shape.neurons; }
 
 }  // namespace
@@ -63,9 +57,8 @@ NeuronsScratch::NeuronsScratch(const NeuronsShape& s, bool gradients)
 program::PhaseTimes neurons_forward_cost(const program::Vertex& v, const machine::Machine& m) {
   using namespace neurons_forward_field;
   const NeuronsShape shape = neurons_shape(v.fields[in], v.fields[dynamics], v.fields[recurrent]);
-  const HostWork work{.read_bytes = bytes_from(v.fields, in, initial + 1),
-                      .written_bytes = bytes_from(v.fields, spikes, membranes + 1),
-                      .vector_operations = updates(shape) * kForwardOperations};
+  HostWork work = traffic_of(v.fields.first(scratch), spikes);
+  work.vector_operations = updates(shape) * kForwardOperations;
   double cycles = host_cycles(m, work);
   if (shape.all_to_all) {
     const double row_bytes = double{1} * shape.neurons * sizeof(float);
@@ -78,9 +71,8 @@ program::PhaseTimes neurons_gradients_cost(const program::Vertex& v, const machi
   using namespace neurons_gradients_field;
   const NeuronsShape shape = neurons_shape(v.fields[din], v.fields[dynamics], v.fields[recurrent]);
   const double products = shape.all_to_all ? updates(shape) * shape.neurons * (1 + kActivity) : 0;
-  const HostWork work{.read_bytes = bytes_from(v.fields, potentials, dmembranes + 1),
-                      .written_bytes = bytes_from(v.fields, din, dinitial + 1),
-                      .vector_operations = updates(shape) * kBackwardOperations + products};
+  HostWork work = traffic_of(v.fields.first(scratch), din);
+  work.vector_operations = updates(shape) * kBackwardOperations + products;
   return in_phase(program::Phase::compute, host_cycles(m, work));
 }
 

@@ -137,12 +137,8 @@ void simd(const Vertex& v) {
 program::PhaseTimes host_cost(const Vertex& v, const machine::Machine& m, double operations) {
   const size_t inputs = v.fields.size() - 1;
   const Type type = v.fields[inputs].type;
-  HostWork work;
-  for (size_t f = 0; f < inputs; ++f) {
-    work.read_bytes += bytes_of(v.fields[f]);
-    operations += widen_operations(v.fields[f].type);
-  }
-  work.written_bytes = bytes_of(v.fields[inputs]);
+  HostWork work = traffic_of(v.fields, inputs);
+  for (size_t f = 0; f < inputs; ++f) operations += widen_operations(v.fields[f].type);
   operations += round_operations(type);
   work.vector_operations = operations * static_cast<double>(v.fields[inputs].elements());
   return in_phase(Phase::compute, host_cycles(m, work));

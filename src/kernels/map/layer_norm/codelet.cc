@@ -104,9 +104,7 @@ constexpr double kSampleOperations = 400;
 program::PhaseTimes cost(const Vertex& v, const machine::Machine& m, double operations, double loads,
                          size_t first_written) {
   const FieldView x = as_columns(v, 0);
-  HostWork work;
-  for (size_t f = 0; f < v.fields.size(); ++f)
-    (f < first_written ? work.read_bytes : work.written_bytes) += bytes_of(v.fields[f]);
+  HostWork work = traffic_of(v.fields, first_written);
   const double of_element = operations + loads * widen_operations(x.type) + round_operations(x.type);
   work.vector_operations = of_element * static_cast<double>(x.elements()) + kSampleOperations * x.cols;
   return in_phase(Phase::compute, host_cycles(m, work));

@@ -143,9 +143,7 @@ program::PhaseTimes cost(const Vertex& v, const machine::Machine& m, bool over_r
                          const SoftmaxCost& of) {
   const FieldView logits = as_columns(v.fields[0], over_rows);
   if (m.kind == machine::Kind::host) {
-    HostWork work;
-    for (size_t f = 0; f < v.fields.size(); ++f)
-      (f < inputs ? work.read_bytes : work.written_bytes) += bytes_of(v.fields[f]);
+    HostWork work = traffic_of(v.fields, inputs);
     const double of_element =
         of.host_operations + widen_operations(logits.type) + round_operations(logits.type);
     const double of_column = of.host_column_operations + (over_rows ? 0 : kHostLineOperations);
