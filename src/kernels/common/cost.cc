@@ -79,6 +79,15 @@ double worker_slice(const machine::Machine& m, double elements) {
   return std::ceil(elements / m.workers_per_tile);
 }
 
+double tile_elementwise_cycles(const machine::Machine& m, Type type, double elements, double vector_cycles,
+                               double worker_cycles) {
+  constexpr double kSupervisorCycles = 11, kWorkerCyclesHalf = 26, kWorkerCyclesFloat = 29;
+  const double vectors = std::ceil(worker_slice(m, elements) / tile_vector_width(type));
+  const double worker = (size_of(type) == size_of(Type::f32) ? kWorkerCyclesFloat : kWorkerCyclesHalf) +
+                        vector_cycles * vectors + worker_cycles;
+  return kSupervisorCycles + m.workers_per_tile * worker;
+}
+
 program::PhaseTimes in_phase(program::Phase phase, double cycles) {
   program::PhaseTimes times;
   times[phase] = cycles;

@@ -144,25 +144,18 @@ program::PhaseTimes host_cost(const Vertex& v, const machine::Machine& m, double
   return in_phase(Phase::compute, host_cycles(m, work));
 }
 
-// Cycles on a tile, W = workers: 11 + W(26 half | 29 float + those of each vector) (PopLibs, binary
-// operations; assumed equal for unary ones, and with a conversion of each vector for half values that are
-// added to float ones).
-constexpr double kTileSupervisorCycles = 11;
-constexpr double kTileWorkerCyclesHalf = 26;
-constexpr double kTileWorkerCyclesFloat = 29;
+/// Assumed: with a conversion of each vector for half values that are added to float ones.
 constexpr double kTileConversionCycles = 1;
 
 program::PhaseTimes tile_cost(const Vertex& v, const machine::Machine& m, const VectorCycles& vector_cycles) {
   const Type type = v.fields.back().type;
   const bool is_float = size_of(type) == size_of(Type::f32);
-  const double elements = static_cast<double>(v.fields.back().elements());
-  const double vectors = std::ceil(worker_slice(m, elements) / tile_vector_width(type));
   const auto is_narrow = [&](const FieldView& field) { return size_of(field.type) < size_of(type); };
   const double conversions = std::ranges::any_of(v.fields, is_narrow) ? kTileConversionCycles : 0;
-  const double worker =
-      (is_float ? kTileWorkerCyclesFloat : kTileWorkerCyclesHalf) +
-      ((is_float ? vector_cycles.of_float2 : vector_cycles.of_half4) + conversions) * vectors;
-  return in_phase(Phase::compute, kTileSupervisorCycles + m.workers_per_tile * worker);
+  return in_phase(
+      Phase::compute,
+      tile_elementwise_cycles(m, type, static_cast<double>(v.fields.back().elements()),
+                              (is_float ? vector_cycles.of_float2 : vector_cycles.of_half4) + conversions));
 }
 
 template <auto op>

@@ -1,7 +1,5 @@
 #include "kernels/tile/row_epilogue/codelet.h"
 
-#include <cmath>
-
 #include "kernels/common/activation.h"
 #include "kernels/common/cost.h"
 #include "kernels/common/element.h"
@@ -27,11 +25,7 @@ void row_epilogue_reference(const Vertex& v) {
     }
 }
 
-// Derived from PopLibs' elementwise operations: 11 + W(26 half | 29 float + 3 per vector), 24 per vector for
-// GELU; and per row of a bias a load and a branch of its worker.
-constexpr double kSupervisorCycles = 11;
-constexpr double kWorkerCyclesHalf = 26;
-constexpr double kWorkerCyclesFloat = 29;
+// As elementwise operations; and per row of a bias a load and a branch of its worker.
 constexpr double kVectorCycles = 3;
 constexpr double kGeluVectorCycles = 24;
 constexpr double kRowCycles = 4;
@@ -42,12 +36,9 @@ program::PhaseTimes row_epilogue_cost(const Vertex& v, const machine::Machine& m
   using enum Activation;
   const auto activation = static_cast<Activation>(v.params[row_epilogue_param::activation]);
   const bool has_exponential = activation == gelu || activation == gelu_tanh || activation == silu;
-  const double vectors =
-      std::ceil(worker_slice(m, static_cast<double>(y.elements())) / tile_vector_width(y.type));
-  const double worker = (y.type == Type::f32 ? kWorkerCyclesFloat : kWorkerCyclesHalf) +
-                        vectors * (has_exponential ? kGeluVectorCycles : kVectorCycles) +
-                        kRowCycles * worker_slice(m, bias.rows);
-  return in_phase(Phase::compute, kSupervisorCycles + m.workers_per_tile * worker);
+  return in_phase(Phase::compute, tile_elementwise_cycles(m, y.type, static_cast<double>(y.elements()),
+                                                          has_exponential ? kGeluVectorCycles : kVectorCycles,
+                                                          kRowCycles * worker_slice(m, bias.rows)));
 }
 
 }  // namespace
