@@ -27,13 +27,13 @@ HWY_INLINE uint32_t entry(const FieldView& lists, uint32_t i) {
   return lists.type == Type::u16 ? load<uint16_t>(at) : load<uint32_t>(at);
 }
 
-template <class In, class Out>
-void sparse_rows(const Vertex& v) {
+// Blocks that are numbered in the order of the lists, or whose number stands before their column.
+template <bool numbered, class In, class Out>
+void multiply_block_rows(const Vertex& v, uint32_t b, bool transposed) {
   using namespace sparse_product_field;
-  const auto b = static_cast<uint32_t>(v.params[sparse_product_param::block_size]);
   const FieldView& in = v.fields[x];
   const FieldView& out = v.fields[y];
-  const bool transposed = v.params[sparse_product_param::transposed] != 0;
+  constexpr uint32_t kWords = numbered ? 2 : 1;
   const uint32_t row_step = transposed ? 1 : b;
   const uint32_t col_step = transposed ? b : 1;
   RowSums sums(out.cols);
@@ -43,9 +43,10 @@ void sparse_rows(const Vertex& v) {
     for (uint32_t r = 0; r < std::min(b, out.rows - row); ++r) {
       sums.clear();
       for (uint32_t i = 0; i < blocks; ++i) {
-        const uint32_t first = entry(v.fields[lists], at + i) * b;
+        const uint32_t value = numbered ? entry(v.fields[lists], at + kWords * i) : block + i;
+        const uint32_t first = entry(v.fields[lists], at + kWords * (i + 1) - 1) * b;
         const auto* w =
-            reinterpret_cast<const In*>(address_of(v.fields[values], block + i, int64_t{r} * row_step));
+            reinterpret_cast<const In*>(address_of(v.fields[values], value, int64_t{r} * row_step));
         for (uint32_t c = 0; c < std::min(b, in.rows - first); ++c)
           sums.add(base::to_float(w[c * col_step]),
                    reinterpret_cast<const In*>(address_of(in, first + c, 0)));
@@ -53,32 +54,20 @@ void sparse_rows(const Vertex& v) {
       sums.store(reinterpret_cast<Out*>(address_of(out, row + r, 0)));
     }
     block += blocks;
-    at += blocks;
+    at += kWords * blocks;
   }
 }
 
 template <class In, class Out>
+void sparse_rows(const Vertex& v) {
+  multiply_block_rows<false, In, Out>(v, static_cast<uint32_t>(v.params[sparse_product_param::block_size]),
+                                      v.params[sparse_product_param::transposed] != 0);
+}
+
+template <class In, class Out>
 void sparse_transposed_rows(const Vertex& v) {
-  using namespace sparse_transposed_product_field;
-  const auto b = static_cast<uint32_t>(v.params[sparse_transposed_product_param::block_size]);
-  const FieldView& in = v.fields[x];
-  const FieldView& out = v.fields[y];
-  RowSums sums(out.cols);
-  for (uint32_t at = 0, row = 0; row < out.rows; row += b) {
-    const uint32_t blocks = entry(v.fields[lists], at++);
-    for (uint32_t r = 0; r < std::min(b, out.rows - row); ++r) {
-      sums.clear();
-      for (uint32_t i = 0; i < blocks; ++i) {
-        const uint32_t first = entry(v.fields[lists], at + 2 * i + 1) * b;
-        const auto* w =
-            reinterpret_cast<const In*>(address_of(v.fields[values], entry(v.fields[lists], at + 2 * i), r));
-        for (uint32_t c = 0; c < std::min(b, in.rows - first); ++c)
-          sums.add(base::to_float(w[c * b]), reinterpret_cast<const In*>(address_of(in, first + c, 0)));
-      }
-      sums.store(reinterpret_cast<Out*>(address_of(out, row + r, 0)));
-    }
-    at += 2 * blocks;
-  }
+  multiply_block_rows<true, In, Out>(
+      v, static_cast<uint32_t>(v.params[sparse_transposed_product_param::block_size]), true);
 }
 
 template <class In, class Out>
