@@ -79,17 +79,23 @@ struct SpikingPrepared {
   Operand dynamics;
 };
 
+/// The results of a layer.
+struct SpikingLayerOperands {
+  std::optional<Operand> ids = {}, num = {}, surrogate = {}, resets = {}, potentials = {}, currents = {};
+  std::optional<Operand> dropped = {};  ///< forward
+  /// For gradients: the gradient of the layer's result; in a stack, if the loss depends on it directly.
+  std::optional<Operand> upstream = {};
+};
+
 /// Operands of a program; operands that a problem does not have are absent.
-struct SpikingOperands {
-  Operand in_ids, in_num;
+struct SpikingOperands : SpikingLayerOperands {
+  Operand in_ids = {}, in_num = {};
   std::vector<Operand> parameters = {};                          ///< as parameters_of() lists them
   std::optional<Operand> control = {}, gradient_threshold = {};  ///< forward
-  std::optional<Operand> ids = {}, num = {}, surrogate = {}, resets = {}, potentials = {}, currents = {};
-  std::optional<Operand> dropped = {};             ///< forward
-  std::optional<Operand> upstream = {}, din = {};  ///< gradients
-  std::vector<Operand> parameter_gradients = {};   ///< for gradients; without decays and thresholds if these
-                                                   ///< are not learned
-  std::optional<SpikingPrepared> prepared = {};    ///< prepared form of `parameters`, if it was made before
+  std::optional<Operand> din = {};                               ///< gradients
+  std::vector<Operand> parameter_gradients = {};  ///< for gradients; without decays and thresholds if these
+                                                  ///< are not learned
+  std::optional<SpikingPrepared> prepared = {};   ///< prepared form of `parameters`, if it was made before
 };
 
 /// Adds steps that convert parameters to the form that kernels read.

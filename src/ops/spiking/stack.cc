@@ -31,20 +31,13 @@ std::vector<SpikingOperands> operands_of(const std::vector<SpikingProblem>& prob
   std::vector<SpikingOperands> all;
   auto parameter = o.parameters.begin();
   for (size_t i = 0; i < problems.size(); ++i) {
-    const SpikingLayerOperands& of = o.layers[i];
     const auto end = parameter + static_cast<std::ptrdiff_t>(parameters_of(problems[i].layer).size());
-    SpikingOperands layer{.in_ids = i == 0 ? o.in_ids : *all[i - 1].ids,
-                          .in_num = i == 0 ? o.in_num : *all[i - 1].num,
-                          .parameters = {parameter, end},
-                          .control = o.control,
-                          .gradient_threshold = o.gradient_threshold,
-                          .ids = of.ids,
-                          .num = of.num,
-                          .surrogate = of.surrogate,
-                          .resets = of.resets,
-                          .potentials = of.potentials,
-                          .currents = of.currents,
-                          .dropped = of.dropped};
+    SpikingOperands layer{o.layers[i]};
+    layer.in_ids = i == 0 ? o.in_ids : *all[i - 1].ids;
+    layer.in_num = i == 0 ? o.in_num : *all[i - 1].num;
+    layer.parameters.assign(parameter, end);
+    layer.control = o.control;
+    layer.gradient_threshold = o.gradient_threshold;
     all.push_back(std::move(layer));
     parameter = end;
   }

@@ -20,14 +20,6 @@ std::vector<SpikingProblem> spiking_problems(const std::vector<SpikingLayer>& la
 /// The parameters of a layer that have gradients.
 std::vector<SpikingParameter> learned_parameters(const SpikingProblem& problem);
 
-/// The results of a layer, as in SpikingOperands.
-struct SpikingLayerOperands {
-  std::optional<Operand> ids = {}, num = {}, surrogate = {}, resets = {}, potentials = {}, currents = {},
-                         dropped = {};
-  /// For gradients: the gradient of the layer's result, if the loss depends on it directly.
-  std::optional<Operand> upstream = {};
-};
-
 /// A kind of result, which some layers have.
 struct SpikingResult {
   std::string_view name;
