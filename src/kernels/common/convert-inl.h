@@ -131,6 +131,12 @@ HWY_INLINE void map_elements(const Op& op, size_t count, Out* out, const In*... 
   if (i < count) store_first(d, op(d, load_first(d, in + i, count - i)...), out + i, count - i);
 }
 
+// out[i] = in[i].
+template <class Out, class In>
+HWY_INLINE void convert_elements(size_t count, Out* out, const In* in) {
+  map_elements([](auto, auto x) HWY_ATTR { return x; }, count, out, in);
+}
+
 }  // namespace tessera::kernels::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 #endif

@@ -27,7 +27,7 @@ class RowSums {
   // sums = y
   template <class T>
   HWY_INLINE void load(const T* y) {
-    map_elements([](auto, auto value) HWY_ATTR { return value; }, n_, sums_.data(), y);
+    convert_elements(n_, sums_.data(), y);
   }
 
   // sums += w · x
@@ -45,7 +45,7 @@ class RowSums {
 
   template <class T>
   HWY_INLINE void store(T* y) const {
-    map_elements([](auto, auto sum) HWY_ATTR { return sum; }, n_, y, sums_.data());
+    convert_elements(n_, y, sums_.data());
   }
 
  private:

@@ -15,13 +15,6 @@ HWY_BEFORE_NAMESPACE();
 namespace tessera::kernels::HWY_NAMESPACE {
 namespace {
 
-struct Identity {
-  template <class D, class V>
-  HWY_INLINE V operator()(D, V x) const {
-    return x;
-  }
-};
-
 void cast_integers(Type from, Type to, const std::byte* in, size_t count, std::byte* out) {
   for (size_t i = 0; i < count; ++i) {
     const double number = load_number(from, in + i * size_of(from));
@@ -35,7 +28,7 @@ void cast(Type from, Type to, const std::byte* in, size_t count, std::byte* out)
   if (is_integer(from) || is_integer(to)) return cast_integers(from, to, in, count, out);
   with_float_type(from, [&]<class From>(From) HWY_ATTR {
     with_float_type(to, [&]<class To>(To) HWY_ATTR {
-      map_elements(Identity{}, count, reinterpret_cast<To*>(out), reinterpret_cast<const From*>(in));
+      convert_elements(count, reinterpret_cast<To*>(out), reinterpret_cast<const From*>(in));
     });
   });
 }

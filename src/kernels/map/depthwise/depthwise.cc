@@ -170,7 +170,7 @@ class AlongRows {
     const uint32_t places = (pitch_ - kMaxLanes) * stride_;
     const uint32_t cols = places > w_.left ? std::min(w_.width, places - w_.left) : 0;
     if (stride_ == 1)
-      map_elements([](auto, auto x) HWY_ATTR { return x; }, cols, to + w_.left, from);
+      convert_elements(cols, to + w_.left, from);
     else
       copy_in_phases(from, cols, to);
   }

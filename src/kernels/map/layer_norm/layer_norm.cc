@@ -43,7 +43,7 @@ std::vector<float> widened(const FieldView& field) {
     return all;
   }
   with_float_type(field.type, [&]<class T>(T) HWY_ATTR {
-    map_elements([](auto, auto x) HWY_ATTR { return x; }, field.elements(), all.data(), field.as<const T>());
+    convert_elements(field.elements(), all.data(), field.as<const T>());
   });
   return all;
 }

@@ -24,11 +24,6 @@ HWY_INLINE void add_to(float* sums, const T* from, size_t count) {
 }
 
 template <class T>
-HWY_INLINE void round_to(const float* sums, T* to, size_t count) {
-  map_elements([](auto, auto x) HWY_ATTR { return x; }, count, to, sums);
-}
-
-template <class T>
 T* at(const program::FieldView& field, int64_t row, int64_t col) {
   return reinterpret_cast<T*>(address_of(field, row, col));
 }
@@ -59,7 +54,7 @@ class Fold {
                    count);
         }
       }
-      round_to(sums, at<T>(p_.out, i, 0), count);
+      convert_elements(count, at<T>(p_.out, i, 0), sums);
     }
   }
 
@@ -76,7 +71,7 @@ class Fold {
           for (uint32_t tap_col = 0; tap_col < w_.kernel_width; ++tap_col)
             add_row(sums, place(r / w_.height, out_row), tap_row * w_.kernel_width + tap_col, tap_col, c);
         }
-        round_to(sums, at<T>(p_.out, int64_t{r} * w_.width, c), w_.width);
+        convert_elements(w_.width, at<T>(p_.out, int64_t{r} * w_.width, c), sums);
       }
   }
 

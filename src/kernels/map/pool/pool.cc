@@ -139,8 +139,7 @@ void load_row(const FieldView& field, int64_t pixel, uint32_t channel, size_t co
     return;
   }
   with_float_type(field.type, [&]<class T>(T) HWY_ATTR {
-    map_elements([](auto, auto x) HWY_ATTR { return x; }, count, to,
-                 reinterpret_cast<const T*>(address_of(field, pixel, channel)));
+    convert_elements(count, to, reinterpret_cast<const T*>(address_of(field, pixel, channel)));
   });
 }
 
@@ -150,8 +149,7 @@ void store_row(const FieldView& field, int64_t pixel, uint32_t channel, size_t c
     return;
   }
   with_float_type(field.type, [&]<class T>(T) HWY_ATTR {
-    map_elements([](auto, auto x) HWY_ATTR { return x; }, count,
-                 reinterpret_cast<T*>(address_of(field, pixel, channel)), from);
+    convert_elements(count, reinterpret_cast<T*>(address_of(field, pixel, channel)), from);
   });
 }
 

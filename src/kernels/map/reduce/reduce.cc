@@ -94,7 +94,6 @@ void reduce_rows(const program::FieldView& partials, const program::FieldView& r
                  const program::FieldView& out) {
   std::vector<float> sums(out.elements());
   const auto add = [](auto d, auto a, auto b) HWY_ATTR { return (void)d, hn::Add(a, b); };
-  const auto copy = [](auto d, auto a) HWY_ATTR { return (void)d, a; };
   with_float_type(partials.type, [&]<class In>(In) HWY_ATTR {
     for (uint32_t i = 0; i < partials.rows; ++i) {
       float* sum = sums.data() + static_cast<size_t>(number_at(rows, i, 0)) * out.cols;
@@ -104,8 +103,8 @@ void reduce_rows(const program::FieldView& partials, const program::FieldView& r
   });
   with_float_type(out.type, [&]<class Out>(Out) HWY_ATTR {
     for (uint32_t r = 0; r < out.rows; ++r)
-      map_elements(copy, out.cols, reinterpret_cast<Out*>(address_of(out, r, 0)),
-                   static_cast<const float*>(sums.data()) + size_t{r} * out.cols);
+      convert_elements(out.cols, reinterpret_cast<Out*>(address_of(out, r, 0)),
+                       sums.data() + size_t{r} * out.cols);
   });
 }
 
