@@ -9,7 +9,6 @@
 #include "base/integer_types.h"
 #include "kernels/common/cost.h"
 #include "kernels/common/element.h"
-#include "kernels/map/reduce/reduce.h"
 #include "program/box.h"
 
 namespace tessera::kernels {
@@ -19,21 +18,11 @@ using program::FieldView;
 using program::Phase;
 using program::Vertex;
 
-void reduce_sum_reference(const Vertex& v) {
-  const FieldView& partials = v.fields[reduce_sum_field::partials];
-  const FieldView& out = v.fields[reduce_sum_field::out];
-  for (uint32_t r = 0; r < out.rows; ++r)
-    for (uint32_t c = 0; c < out.cols; ++c) {
-      float sum = 0;
-      for (uint32_t row = r; row < partials.rows; row += out.rows) sum += f32_at(partials, row, c);
-      set_number(out, r, c, float_of(v.params[reduce_sum_param::scale]) * sum);
-    }
-}
+uint32_t target_of(const FieldView& rows, uint32_t i) { return static_cast<uint32_t>(number_at(rows, i, 0)); }
 
-void reduce_sum_simd(const Vertex& v) {
-  if (!apply_reduce_sum(v.fields[reduce_sum_field::partials], float_of(v.params[reduce_sum_param::scale]),
-                        v.fields[reduce_sum_field::out]))
-    reduce_sum_reference(v);
+uint32_t neighbours(const Vertex& v) {
+  const FieldView& out = v.fields[reduce_neighbours_field::out];
+  return out.rows == 0 ? 0 : v.fields[reduce_neighbours_field::in].rows / out.rows;
 }
 
 // Cycles on a tile, W = workers: W(16 + ⌈⌈out/W⌉/vacc⌉(c + 6 + p − 1)), c = 8 half→half,
@@ -53,6 +42,19 @@ double tile_cycles(const machine::Machine& m, Type from, Type to, double partial
   return m.workers_per_tile * (kTileWorkerCycles + vectors * per_vector);
 }
 
+}  // namespace
+
+void reduce_sum_reference(const Vertex& v) {
+  const FieldView& partials = v.fields[reduce_sum_field::partials];
+  const FieldView& out = v.fields[reduce_sum_field::out];
+  for (uint32_t r = 0; r < out.rows; ++r)
+    for (uint32_t c = 0; c < out.cols; ++c) {
+      float sum = 0;
+      for (uint32_t row = r; row < partials.rows; row += out.rows) sum += f32_at(partials, row, c);
+      set_number(out, r, c, float_of(v.params[reduce_sum_param::scale]) * sum);
+    }
+}
+
 program::PhaseTimes reduce_sum_cost(const Vertex& v, const machine::Machine& m) {
   if (m.kind != machine::Kind::host)
     return in_phase(
@@ -70,8 +72,6 @@ program::PhaseTimes reduce_sum_cost(const Vertex& v, const machine::Machine& m) 
 
 // Sums of rows that are assigned by a list.
 
-uint32_t target_of(const FieldView& rows, uint32_t i) { return static_cast<uint32_t>(number_at(rows, i, 0)); }
-
 void reduce_rows_reference(const Vertex& v) {
   const FieldView& partials = v.fields[reduce_rows_field::partials];
   const FieldView& out = v.fields[reduce_rows_field::out];
@@ -82,12 +82,6 @@ void reduce_rows_reference(const Vertex& v) {
   }
   for (uint32_t r = 0; r < out.rows; ++r)
     for (uint32_t c = 0; c < out.cols; ++c) set_number(out, r, c, sums[uint64_t{r} * out.cols + c]);
-}
-
-void reduce_rows_simd(const Vertex& v) {
-  if (!apply_reduce_rows(v.fields[reduce_rows_field::partials], v.fields[reduce_rows_field::rows],
-                         v.fields[reduce_rows_field::out]))
-    reduce_rows_reference(v);
 }
 
 /// Rows with equal numbers of partials form one reduction.
@@ -107,11 +101,6 @@ program::PhaseTimes reduce_rows_cost(const Vertex& v, const machine::Machine& m)
 
 // Sums of neighbouring rows.
 
-uint32_t neighbours(const Vertex& v) {
-  const FieldView& out = v.fields[reduce_neighbours_field::out];
-  return out.rows == 0 ? 0 : v.fields[reduce_neighbours_field::in].rows / out.rows;
-}
-
 void reduce_neighbours_reference(const Vertex& v) {
   const FieldView& in = v.fields[reduce_neighbours_field::in];
   const FieldView& out = v.fields[reduce_neighbours_field::out];
@@ -122,11 +111,6 @@ void reduce_neighbours_reference(const Vertex& v) {
       for (uint32_t i = 0; i < count; ++i) sum += f32_at(in, r * count + i, c);
       set_number(out, r, c, sum);
     }
-}
-
-void reduce_neighbours_simd(const Vertex& v) {
-  if (!apply_reduce_neighbours(v.fields[reduce_neighbours_field::in], v.fields[reduce_neighbours_field::out]))
-    reduce_neighbours_reference(v);
 }
 
 /// On a tile as many reductions of partials; on a host they are short, and each begins and ends.
@@ -143,6 +127,8 @@ program::PhaseTimes reduce_neighbours_cost(const Vertex& v, const machine::Machi
 }
 
 // Reductions over an axis, or all elements.
+
+namespace {
 
 constexpr program::FieldSpec kAxisFields[] = {TESSERA_AXIS_REDUCTION_FIELDS(TESSERA_FIELD)};
 constexpr std::string_view kAxisParams[] = {TESSERA_AXIS_REDUCTION_PARAMS(TESSERA_NAME)};

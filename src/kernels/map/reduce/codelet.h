@@ -28,6 +28,7 @@ namespace tessera::kernels {
     .runs_on = program::RunsOn::tiles)                                                      \
   X(reduce_neighbours, TESSERA_REDUCE_NEIGHBOURS_FIELDS, TESSERA_NONE, reduce_neighbours_simd, 384)
 TESSERA_DECLARE_FAMILY(reduce, TESSERA_REDUCE_CODELETS)
+TESSERA_REDUCE_CODELETS(TESSERA_DECLARE_FUNCTIONS)
 TESSERA_POSITIONS(reduce_sum_param, TESSERA_REDUCE_SUM_PARAMS)
 
 #define TESSERA_AXIS_REDUCTION_FIELDS(X) X(in) X(out, .access = program::Access::out)

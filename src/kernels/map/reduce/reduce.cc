@@ -1,9 +1,10 @@
-#include "kernels/map/reduce/reduce.h"
-
+// SIMD forms of sums of partial results.
 #include <vector>
 
 #include "base/simd.h"
+#include "kernels/common/dispatch.h"
 #include "kernels/common/element.h"
+#include "kernels/map/reduce/codelet.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/map/reduce/reduce.cc"
@@ -15,6 +16,9 @@
 HWY_BEFORE_NAMESPACE();
 namespace tessera::kernels::HWY_NAMESPACE {
 namespace {
+
+using program::FieldView;
+using program::Vertex;
 
 template <class In, class Out>
 struct ColumnSums {
@@ -73,30 +77,49 @@ struct ColumnSums {
   }
 };
 
-}  // namespace
-
 // Contiguous matrices are added as one row each.
-void reduce_sum(const program::FieldView& partials, float scale, const program::FieldView& out) {
+template <class In, class Out>
+void sum_matrices(const Vertex& v) {
+  const FieldView& partials = v.fields[reduce_sum_field::partials];
+  const FieldView& out = v.fields[reduce_sum_field::out];
+  if (out.empty()) return;
   const bool gaps = partials.row_stride != partials.cols || out.row_stride != out.cols;
   const uint32_t rows = gaps ? out.rows : 1;
   const size_t elements = gaps ? out.cols : out.elements();
-  with_float_type(partials.type, [&]<class In>(In) HWY_ATTR {
-    with_float_type(out.type, [&]<class Out>(Out) HWY_ATTR {
-      for (uint32_t r = 0; r < rows; ++r)
-        ColumnSums<In, Out>{partials.as<const In>() + r * partials.row_stride, partials.row_stride * out.rows,
-                            partials.rows / out.rows, scale, out.as<Out>() + r * out.row_stride}
-            .run(elements);
-    });
-  });
+  for (uint32_t r = 0; r < rows; ++r)
+    ColumnSums<In, Out>{partials.as<const In>() + r * partials.row_stride, partials.row_stride * out.rows,
+                        partials.rows / out.rows, float_of(v.params[reduce_sum_param::scale]),
+                        out.as<Out>() + r * out.row_stride}
+        .run(elements);
 }
 
-void reduce_rows(const program::FieldView& partials, const program::FieldView& rows,
-                 const program::FieldView& out) {
+template <class In, class Out>
+void sum_neighbours(const Vertex& v) {
+  const FieldView& in = v.fields[reduce_neighbours_field::in];
+  const FieldView& out = v.fields[reduce_neighbours_field::out];
+  if (out.empty()) return;
+  const uint32_t count = in.rows / out.rows;
+  for (uint32_t r = 0; r < out.rows; ++r)
+    ColumnSums<In, Out>{in.as<const In>() + r * count * in.row_stride, in.row_stride, count, 1,
+                        out.as<Out>() + r * out.row_stride}
+        .run(out.cols);
+}
+
+}  // namespace
+
+TESSERA_RUN_FLOATS(reduce_sum, partials, out, sum_matrices)
+TESSERA_RUN_FLOATS(reduce_neighbours, in, out, sum_neighbours)
+
+void run_reduce_rows(const Vertex& v) {
+  const FieldView& partials = v.fields[reduce_rows_field::partials];
+  const FieldView& out = v.fields[reduce_rows_field::out];
+  if (out.empty()) return;
   std::vector<float> sums(out.elements());
   const auto add = [](auto d, auto a, auto b) HWY_ATTR { return (void)d, hn::Add(a, b); };
   with_float_type(partials.type, [&]<class In>(In) HWY_ATTR {
     for (uint32_t i = 0; i < partials.rows; ++i) {
-      float* sum = sums.data() + static_cast<size_t>(number_at(rows, i, 0)) * out.cols;
+      const auto row = static_cast<size_t>(number_at(v.fields[reduce_rows_field::rows], i, 0));
+      float* sum = sums.data() + row * out.cols;
       const auto* from = reinterpret_cast<const In*>(address_of(partials, i, 0));
       map_elements(add, out.cols, sum, static_cast<const float*>(sum), from);
     }
@@ -108,46 +131,13 @@ void reduce_rows(const program::FieldView& partials, const program::FieldView& r
   });
 }
 
-void reduce_neighbours(const program::FieldView& in, const program::FieldView& out) {
-  const uint32_t count = in.rows / out.rows;
-  with_float_type(in.type, [&]<class In>(In) HWY_ATTR {
-    with_float_type(out.type, [&]<class Out>(Out) HWY_ATTR {
-      for (uint32_t r = 0; r < out.rows; ++r)
-        ColumnSums<In, Out>{in.as<const In>() + r * count * in.row_stride, in.row_stride, count, 1,
-                            out.as<Out>() + r * out.row_stride}
-            .run(out.cols);
-    });
-  });
-}
-
 }  // namespace tessera::kernels::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace tessera::kernels {
 
-HWY_EXPORT(reduce_sum);
-HWY_EXPORT(reduce_rows);
-HWY_EXPORT(reduce_neighbours);
-
-bool apply_reduce_sum(const program::FieldView& partials, float scale, const program::FieldView& out) {
-  if (out.cols > 1 && (out.col_stride != 1 || (partials.rows > 0 && partials.col_stride != 1))) return false;
-  if (!out.empty()) HWY_DYNAMIC_DISPATCH(reduce_sum)(partials, scale, out);
-  return true;
-}
-
-bool apply_reduce_rows(const program::FieldView& partials, const program::FieldView& rows,
-                       const program::FieldView& out) {
-  if (out.cols > 1 && (out.col_stride != 1 || (partials.rows > 0 && partials.col_stride != 1))) return false;
-  if (!out.empty()) HWY_DYNAMIC_DISPATCH(reduce_rows)(partials, rows, out);
-  return true;
-}
-
-bool apply_reduce_neighbours(const program::FieldView& in, const program::FieldView& out) {
-  if (out.cols > 1 && (out.col_stride != 1 || (in.rows > 0 && in.col_stride != 1))) return false;
-  if (!out.empty()) HWY_DYNAMIC_DISPATCH(reduce_neighbours)(in, out);
-  return true;
-}
+TESSERA_REDUCE_CODELETS(TESSERA_DISPATCH_RUN)
 
 }  // namespace tessera::kernels
 #endif
