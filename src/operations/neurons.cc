@@ -5,6 +5,7 @@
 #include <tessera/error.h>
 
 #include <cmath>
+#include <cstddef>
 #include <functional>
 
 #include "kernels/common/spiking_neuron.h"
@@ -39,11 +40,13 @@ NeuronsProblem neurons_problem_of(const Node& node, const TensorType& currents, 
           .gradients = gradients};
 }
 
+bool recurs(const NeuronsProblem& p) { return p.recurrence != Recurrence::none; }
+size_t inputs_of(const NeuronsProblem& p) { return recurs(p) ? 3 : 2; }
 size_t outputs_of(const NeuronsProblem& p) {
   return 1U + (p.neuron.spikes ? 1 : 0) + (p.neuron.synaptic ? 1 : 0);
 }
 
-Types check_neurons_inputs(const Signature& s) {
+NeuronsProblem check_neurons_inputs(const Signature& s) {
   const TensorType& currents = s.inputs[kNeuronCurrents];
   const uint32_t batch = spiking_size(s.attributes, "batch");
   if (currents.type != Type::f32 || currents.shape.size() != 2 || currents.cols() % batch != 0)
@@ -51,36 +54,31 @@ Types check_neurons_inputs(const Signature& s) {
                                  to_string(currents), batch));
   const NeuronsProblem p = neurons_problem_of(s.attributes, currents, false);
   require_type(s, s.inputs[kNeuronDynamics], "dynamics", {Type::f32, {3, p.neurons}, {}, {}});
-  const bool recurs = p.recurrence != Recurrence::none;
-  if (recurs && s.inputs.size() > kNeuronRecurrent)
+  if (recurs(p) && s.inputs.size() > kNeuronRecurrent)
     require_type(s, s.inputs[kNeuronRecurrent], "recurrent", {Type::f32, {p.neurons, p.neurons}, {}, {}});
-  return Types(outputs_of(p), currents);
+  return p;
 }
 
 Types infer_neurons(const Signature& s) {
-  const Types outputs = check_neurons_inputs(s);
-  const bool recurs =
-      neurons_problem_of(s.attributes, s.inputs[kNeuronCurrents], false).recurrence != Recurrence::none;
-  if (s.inputs.size() != (recurs ? 3U : 2U))
+  const NeuronsProblem p = check_neurons_inputs(s);
+  if (s.inputs.size() != inputs_of(p))
     throw UsageError(fmt::format("{}: {} inputs; these neurons take currents, dynamics{}", s.operation,
-                                 s.inputs.size(), recurs ? " and recurrent weights" : ""));
-  return outputs;
+                                 s.inputs.size(), recurs(p) ? " and recurrent weights" : ""));
+  return Types(outputs_of(p), s.inputs[kNeuronCurrents]);
 }
 
 /// Inputs: those of the forward pass, its outputs, and gradients of its outputs as far as "upstream" has a 1.
 Types infer_neurons_gradients(const Signature& s) {
-  const Types outputs = check_neurons_inputs(s);
-  const bool recurs =
-      neurons_problem_of(s.attributes, s.inputs[kNeuronCurrents], false).recurrence != Recurrence::none;
+  const NeuronsProblem p = check_neurons_inputs(s);
   const std::vector<int64_t>& upstream = s.attributes.list("upstream");
-  if (upstream.size() != outputs.size())
+  if (upstream.size() != outputs_of(p))
     throw UsageError(
-        fmt::format("{}: {} of {} outputs may have gradients", s.operation, upstream.size(), outputs.size()));
-  size_t given = (recurs ? 3 : 2) + outputs.size();
+        fmt::format("{}: {} of {} outputs may have gradients", s.operation, upstream.size(), outputs_of(p)));
+  size_t given = inputs_of(p) + outputs_of(p);
   for (const int64_t flag : upstream) given += flag != 0 ? 1 : 0;
   if (s.inputs.size() != given)
     throw UsageError(fmt::format("{}: {} inputs; it takes {}", s.operation, s.inputs.size(), given));
-  return {s.inputs.begin(), s.inputs.begin() + (recurs ? 3 : 2)};
+  return {s.inputs.begin(), s.inputs.begin() + static_cast<std::ptrdiff_t>(inputs_of(p))};
 }
 
 Gradients neurons_gradient(const Differentiation& d) {
@@ -101,10 +99,7 @@ Gradients neurons_gradient(const Differentiation& d) {
 // Reference: a layer each of whose neurons has an input of its own.
 
 SpikingLayer layer_of(const NeuronsProblem& p) {
-  return {.inputs = p.neurons,
-          .neurons = p.neurons,
-          .neuron = p.neuron,
-          .recurrent = p.recurrence != Recurrence::none};
+  return {.inputs = p.neurons, .neurons = p.neurons, .neuron = p.neuron, .recurrent = recurs(p)};
 }
 
 ops::SpikingValues values_of(const NeuronsProblem& p, const Evaluation& e) {
@@ -119,7 +114,7 @@ ops::SpikingValues values_of(const NeuronsProblem& p, const Evaluation& e) {
   values.decay = row(0);
   values.current_decay = row(1);
   values.threshold = row(2);
-  if (p.recurrence != Recurrence::none) values.recurrent = *e.inputs[kNeuronRecurrent];
+  if (recurs(p)) values.recurrent = *e.inputs[kNeuronRecurrent];
   return values;
 }
 
@@ -145,7 +140,7 @@ std::vector<Array> gradients_reference(const Evaluation& e) {
   const ops::SpikingValues values = values_of(p, e);
   const ops::Sequence in = sequence_of(p, *e.inputs[kNeuronCurrents]);
   const std::vector<int64_t>& upstream = e.node.list("upstream");
-  size_t next = (layer.recurrent ? 3 : 2) + outputs_of(p);
+  size_t next = inputs_of(p) + outputs_of(p);
   ops::SpikingUpstream dense;
   if (upstream[0] != 0) dense.before = sequence_of(p, *e.inputs[next++]);
   if (p.neuron.spikes && upstream[1] != 0) dense.spikes = sequence_of(p, *e.inputs[next++]);
@@ -172,7 +167,7 @@ void add_results(const NeuronsProblem& p, const std::function<Operand()>& next, 
 void lower_neurons(Lowering& l, const Node& node) {
   const NeuronsProblem p = neurons_problem_of(node, l.graph().type(node.inputs[kNeuronCurrents]), false);
   ops::NeuronsOperands o{.in = l.input(kNeuronCurrents), .dynamics = l.input(kNeuronDynamics)};
-  if (p.recurrence != Recurrence::none) o.recurrent = l.input(kNeuronRecurrent);
+  if (recurs(p)) o.recurrent = l.input(kNeuronRecurrent);
   size_t output = 0;
   add_results(
       p, [&] { return l.output(output++); }, o);
@@ -186,7 +181,7 @@ void lower_neurons_gradients(Lowering& l, const Node& node) {
   o.din = l.output(0);
   const Operand ddynamics = l.output(output++);
   if (l.is_used(node.outputs[kNeuronDynamics])) o.ddynamics = ddynamics;
-  if (p.recurrence != Recurrence::none) {
+  if (recurs(p)) {
     o.recurrent = l.input(input++);
     o.drecurrent = l.output(output);
   }
