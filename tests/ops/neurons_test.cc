@@ -3,8 +3,10 @@
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <tessera/error.h>
 
 #include <algorithm>
+#include <span>
 
 #include "kernels/host/spiking/neurons.h"
 #include "ops/builder.h"
@@ -57,6 +59,29 @@ void expect_scratch(const NeuronsProblem& p) {
   }
   const uint32_t given = view(program, group.fields.back(), 0).cols;
   EXPECT_GE(given, most);
+}
+
+TEST(Neurons, ListTheirOperandsAsTheCodeletDoesItsFields) {
+  for (const bool gradients : {false, true}) {
+    const program::Codelet& codelet =
+        gradients ? kernels::neurons_gradients_codelet : kernels::neurons_forward_codelet;
+    const std::span<const NeuronsOperand> operands = neurons_operands(gradients);
+    ASSERT_EQ(operands.size() + 1, codelet.fields.size());  // but for scratch memory
+    for (size_t i = 0; i < operands.size(); ++i) {
+      EXPECT_EQ(operands[i].name, codelet.fields[i].name);
+      EXPECT_EQ(operands[i].is_result, codelet.fields[i].access == program::Access::out) << operands[i].name;
+    }
+  }
+}
+
+TEST(Neurons, NeedDynamicsAndCurrents) {
+  program::Program program;
+  const machine::Machine host = machine::host(2);
+  const Builder b(program, host);
+  const NeuronsProblem p{.neuron = {.spikes = false}, .neurons = 3, .steps = 2, .batch = 1};
+  const NeuronsOperands dynamics{.dynamics = b.external("dynamics", Role::input, Type::f32, 3, 3)};
+  for (const NeuronsOperands& o : {NeuronsOperands{}, dynamics})
+    EXPECT_THROW(build_neurons(b, p, plan_neurons(p, o, host), o), UsageError);
 }
 
 TEST(Neurons, GetTheScratchThatTheirShapeNeeds) {
