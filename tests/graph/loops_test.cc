@@ -92,11 +92,11 @@ TEST(Loops, SumValuesOf16BitsInFP32WhereTheyAreToldTo) {
   const Value x = body->input("x", {4, 8}, Type::f16);
   body->output("in f16", x * 2);
   body->output("in f32", x + x);
-  const Loop loop{.count = kPasses,
-                  .indexed = {"x"},
-                  .summed = {"in f16", "in f32"},
-                  .scale = 0.5,
-                  .summed_in_f32 = {"in f32"}};
+  Loop loop{.count = kPasses};
+  loop.indexed = {"x"};
+  loop.summed = {"in f16", "in f32"};
+  loop.scale = 0.5;
+  loop.summed_in_f32 = {"in f32"};
   Graph g;
   const std::vector<Value> sums = g.loop(body, {g.input("x", {4 * kPasses, 8}, Type::f16)}, loop);
   EXPECT_EQ(sums[0].type().type, Type::f16);

@@ -198,8 +198,9 @@ TEST_F(SessionExecutable, OfAnEvaluationReadsParametersOfItsTraining) {
     const Arrays inputs = narrowed(evaluation.inputs(2));
     EXPECT_EQ(other.run(inputs), compiled.run(inputs));
     // On a host it reads the parameters in place.
-    if (machine.is_host())
+    if (machine.is_host()) {
       EXPECT_TRUE(test::says(error_of(evaluation.graph, machine), "the executable of another program"));
+    }
   }
 }
 
