@@ -14,7 +14,6 @@ from tessera.graph import _values as ops
 from tessera.graph._aten import (
     Call,
     Constant,
-    Parameter,
     Split,
     Transposed,
     handles,
@@ -24,6 +23,7 @@ from tessera.graph._aten import (
     together,
     value_of,
 )
+from tessera.graph._parameters import Parameter
 from tessera.graph._values import Value
 
 
