@@ -418,8 +418,9 @@ class CompiledModel:
             session = graph.session(share=self._first)
         graph.native.drop_initial_values()
         self._sessions[key] = prepared = Prepared(session, graph, next(self._numbers))
-        if len(self._sessions) > self._most_shapes:
-            others = [each for each, of in self._sessions.items() if of.session is not self._first]
+        # The first holds the weights of all. The new one, which is called next, stays too.
+        others = [each for each, of in self._sessions.items() if each != key and of.session is not self._first]
+        if others and len(self._sessions) > self._most_shapes:
             del self._sessions[min(others, key=lambda each: self._sessions[each].call)]
             self._forget_calls()
         return prepared

@@ -450,6 +450,22 @@ TEST_F(TrainBertCliTest, TilesTrainAsTheHost) {
   EXPECT_GT(tiles["cycles"], 0);
 }
 
+/// In 16 bits, with dropout off and rounding to the nearest, as draws of FP16 sums differ by machine.
+TEST_F(TrainBertCliTest, TilesTrainAsTheHostIn16Bits) {
+  const std::string options =
+      "--steps 2 --evaluate-every 1 --batch 1 --length 16 --dropout 0 --rounding nearest --numbers ";
+  for (const char* numbers : {"mlperf-v1", "mlperf-v2", "mlperf-slides"}) {
+    const json host = train(options + numbers);
+    const json tiles = results_of(
+        run(fmt::format("train bert --documents 60 --vocabulary 100 --seed 3 --machine gc200 --json {}{}",
+                        options, numbers)))[0];
+    for (size_t i = 0; i < 2; ++i)
+      EXPECT_NEAR(tiles["evaluations"][i]["held_out_loss"].get<double>(),
+                  host["evaluations"][i]["held_out_loss"].get<double>(), 2e-2)
+          << numbers;
+  }
+}
+
 /// With all tokens of BERT, whose embeddings fill most of the memory, and with the optimizer that is the
 /// default, which takes norms of all parameters.
 TEST_F(TrainBertCliTest, AStepWithBertsVocabularyFitsTiles) {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -125,6 +126,60 @@ def test_outputs_are_hugging_faces(model: Any) -> None:
     begin = LENGTHS[0] + LENGTHS[1]
     np.testing.assert_allclose(found["hidden"][:, begin : begin + LENGTHS[2]], hidden, atol=1e-5 * np.abs(hidden).max())
     np.testing.assert_allclose(found["pairs"], wanted.seq_relationship_logits.numpy(), atol=1e-5)
+
+
+def test_a_layer_of_the_base_size_gives_hugging_faces_logits() -> None:
+    torch.manual_seed(0)
+    config = transformers.BertConfig(num_hidden_layers=1, initializer_range=0.05)
+    assert config.hidden_size == 768
+    wide = transformers.BertForPreTraining(config).eval()
+    random = np.random.default_rng(2)
+    labels = np.full(40, -100)
+    labels[3:35:4] = random.integers(0, config.vocab_size, 8)
+    each = {"input_ids": random.integers(0, config.vocab_size, 40), "token_type_ids": np.arange(40) // 20}
+    arrays = packed([[each | {"labels": labels, "next": 1}]], 40, 1, 8)
+    bert = tg.bert_for_pretraining(config, packs=1, tokens=40, sequences=1, predictions=8)
+    assert bert.masked_lm_logits is not None
+    bert.graph.output("words", bert.masked_lm_logits)
+    bert.graph.output("pairs", bert.next_sentence_logits)
+    session = bert.graph.session()
+    session.copy_from(wide)
+    found = session.run(**{name: array for name, array in arrays.items() if name in session._given})
+    with torch.no_grad():
+        wanted = wide(
+            input_ids=torch.tensor(each["input_ids"])[None], token_type_ids=torch.tensor(each["token_type_ids"])[None]
+        )
+    words = wanted.prediction_logits[0, 3:35:4].numpy()
+    np.testing.assert_allclose(found["words"], words, atol=1e-5 * np.abs(words).max())
+    np.testing.assert_allclose(found["pairs"], wanted.seq_relationship_logits.numpy(), atol=1e-5)
+
+
+def test_bert_large_has_336_million_parameters() -> None:
+    bert = tg.bert_for_pretraining("large", packs=1, tokens=16, sequences=1, predictions=2)
+    with torch.device("meta"):
+        config = transformers.BertConfig(
+            hidden_size=1024, num_hidden_layers=24, num_attention_heads=16, intermediate_size=4096
+        )
+        model = transformers.BertForPreTraining(config)
+    wanted = {name: tuple(each.shape) for name, each in model.named_parameters()}
+    assert {value.name: value.shape for value in bert.graph.parameters} == wanted
+    assert round(sum(math.prod(shape) for shape in wanted.values()) / 1e6) == 336
+
+
+def test_a_pack_of_one_is_no_packing(model: Any) -> None:
+    each = sequences()[2]
+    length = len(each["labels"])
+
+    def hidden(tokens: int) -> NDArray[Any]:
+        bert = tg.bert_for_pretraining(model.config, packs=1, tokens=tokens, sequences=1, predictions=4)
+        bert.graph.output("hidden", bert.hidden)
+        session = bert.graph.session()
+        session.copy_from(model)
+        arrays = packed([[each]], tokens, 1, 4)
+        return session.run(**{name: array for name, array in arrays.items() if name in session._given})
+
+    alone = hidden(length)
+    np.testing.assert_allclose(hidden(40)[:, :length], alone, atol=1e-5 * np.abs(alone).max())
 
 
 def test_weights_come_from_hugging_faces_files_and_go_there(model: Any, tmp_path: Path) -> None:

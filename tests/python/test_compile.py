@@ -252,6 +252,10 @@ def test_sizes_that_are_in_use_stay():
         expect_like(model, compiled, torch.rand(n, 4))
     expect_like(model, compiled, torch.rand(4, 4))
     assert {dict(key)["n"] for key in compiled._sessions} == {1, 2, 4}
+    alone = tessera.compile(model.eval(), torch.rand(1, 4), dynamic_shapes=names, max_shapes=1)
+    for n in (2, 3):  # beside the first, which holds the weights
+        expect_like(model, alone, torch.rand(n, 4))
+        assert {dict(key)["n"] for key in alone._sessions} == {1, n}
 
 
 def test_inputs_are_told_apart():
@@ -375,6 +379,7 @@ def test_padding_that_changes_results_is_refused():
         (lambda x: x / x.mean(0), [1, 8]),
         (lambda x: x[-1:], [1, 8]),
         (lambda x: x.flip(0), [4]),
+        (lambda x: (-x).argmax(0) + 30_000, [8]),
         (lambda x: torch.where(torch.arange(len(x)) == 0, -torch.inf, x.mean(0)[0]), [1, 8]),
     ],
 )
