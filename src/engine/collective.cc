@@ -8,7 +8,6 @@
 namespace tessera::engine {
 namespace {
 
-using program::CollectiveKind;
 using program::FieldView;
 
 class CollectiveRun {

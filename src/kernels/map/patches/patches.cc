@@ -115,8 +115,6 @@ HWY_AFTER_NAMESPACE();
 namespace tessera::kernels {
 namespace {
 
-using program::FieldView;
-
 HWY_EXPORT(run_fold);
 
 /// Copies what a window sees, piece by piece.
