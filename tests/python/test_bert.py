@@ -72,6 +72,11 @@ def packed(packs: list[list[dict[str, Any]]], tokens: int, most: int, prediction
     return arrays
 
 
+def outputs_of(session: Any, arrays: dict[str, NDArray[Any]]) -> Any:
+    """Of a graph that may have no use for some of the arrays."""
+    return session.run(**{name: array for name, array in arrays.items() if name in session._given})
+
+
 def padded(model: Any) -> Any:
     """Hugging Face's results for a batch of the sequences, each padded."""
     length = max(LENGTHS)
@@ -117,7 +122,7 @@ def test_outputs_are_hugging_faces(model: Any) -> None:
     bert.graph.output("pairs", bert.next_sentence_logits)
     session = bert.graph.session()
     session.copy_from(model)
-    found = session.run(**{name: array for name, array in arrays.items() if name in session._given})
+    found = outputs_of(session, arrays)
     with torch.no_grad():
         wanted = padded(model)
         hidden = model.bert(
@@ -144,7 +149,7 @@ def test_a_layer_of_the_base_size_gives_hugging_faces_logits() -> None:
     bert.graph.output("pairs", bert.next_sentence_logits)
     session = bert.graph.session()
     session.copy_from(wide)
-    found = session.run(**{name: array for name, array in arrays.items() if name in session._given})
+    found = outputs_of(session, arrays)
     with torch.no_grad():
         wanted = wide(
             input_ids=torch.tensor(each["input_ids"])[None], token_type_ids=torch.tensor(each["token_type_ids"])[None]
@@ -176,7 +181,7 @@ def test_a_pack_of_one_is_no_packing(model: Any) -> None:
         session = bert.graph.session()
         session.copy_from(model)
         arrays = packed([[each]], tokens, 1, 4)
-        return session.run(**{name: array for name, array in arrays.items() if name in session._given})
+        return outputs_of(session, arrays)
 
     alone = hidden(length)
     np.testing.assert_allclose(hidden(40)[:, :length], alone, atol=1e-5 * np.abs(alone).max())
