@@ -3,6 +3,11 @@
 #include <tessera/bert.h>
 
 #include <algorithm>
+#include <cmath>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "networks.h"
 #include "sparse/generate.h"
@@ -50,18 +55,24 @@ using Packs = std::vector<std::vector<size_t>>;
 
 /// A batch of packs of sequences, by their numbers, with what is left filled up.
 struct PackedBatch {
+  using Rows = std::pair<size_t, size_t>;  ///< the first one, and their number
+
   BertBatch sizes;
   WideArrays arrays;
-  std::vector<std::pair<size_t, size_t>>
-      begins;  ///< by sequence: its first token in the batch, and its length
+  std::vector<Rows> begins;  ///< by sequence: its tokens in the batch, its predictions, its pair of sentences
+  std::vector<Rows> predictions;
+  std::vector<Rows> pairs;
 
-  explicit PackedBatch(const Packs& packs, BertBatch of) : sizes(of), begins(sequences().size()) {
+  explicit PackedBatch(const Packs& packs, BertBatch of, const std::vector<Sequence>& all = sequences())
+      : sizes(of), begins(all.size()), predictions(all.size()), pairs(all.size()) {
     sizes.packs = static_cast<uint32_t>(packs.size());
     for (size_t p = 0; p < packs.size(); ++p) {
       size_t begin = 0, id = 0;
       for (const size_t number : packs[p]) {
-        const Sequence& s = sequences()[number];
+        const Sequence& s = all[number];
         begins[number] = {p * sizes.tokens + begin, s.tokens.size()};
+        predictions[number] = {arrays["masked_lm_labels"].size(), s.labels.size()};
+        pairs[number] = {arrays["next_sentence_labels"].size(), 1};
         add("cls_positions", static_cast<double>(begin));
         add("next_sentence_labels", s.is_next);
         for (size_t i = 0; i < s.places.size(); ++i) {
@@ -115,13 +126,17 @@ struct Network {
   }
 };
 
+/// With biases and scales as after some training.
+WideArrays new_state_of(const Graph& graph) {
+  WideArrays all = widened(initial_state(graph, 5));
+  for (auto& [name, values] : all)
+    for (size_t i = 0; i < values.size(); ++i) values[i] += 0.1 * std::sin(static_cast<double>(i));
+  return all;
+}
+
+/// The same for all graphs of kConfig.
 WideArrays state_of(const Graph& graph) {
-  static const WideArrays state = [&] {
-    WideArrays all = widened(initial_state(graph, 5));
-    for (auto& [name, values] : all)  // biases and scales as after some training
-      for (size_t i = 0; i < values.size(); ++i) values[i] += 0.1 * std::sin(static_cast<double>(i));
-    return all;
-  }();
+  static const WideArrays state = new_state_of(graph);
   return state;
 }
 
@@ -255,27 +270,103 @@ TEST(Bert, TrainsOnMachinesAsInFloat64) {
     }
 }
 
+using RowsByName = std::map<std::string, std::vector<float>>;
+
+/// Results of a batch by rows, of which those of a sequence can be set to 0.
+class RowResults {
+ public:
+  RowResults(const BertConfig& config, const PackedBatch& batch, const WideArrays& inputs,
+             const Machine& machine, uint32_t threads)
+      : batch_(batch) {
+    Graph graph;
+    const Bert bert = bert_for_pretraining(graph, config, batch.sizes);
+    const auto losses = [&](Value logits, const char* labels) {
+      return cross_entropy(logits, reshape(graph.find(labels), {logits.shape()[0]}),
+                           {.ignored = kIgnoredLabel, .reduction = LossReduction::none});
+    };
+    graph.output("hidden", bert.hidden);
+    graph.output("masked_lm_logits", bert.masked_lm_logits.value());
+    graph.output("masked_lm_losses", losses(bert.masked_lm_logits.value(), "masked_lm_labels"));
+    graph.output("next_sentence_logits", bert.next_sentence_logits);
+    graph.output("next_sentence_losses", losses(bert.next_sentence_logits, "next_sentence_labels"));
+    Session session(graph, machine, {.threads = threads});
+    session.set_state(narrowed(new_state_of(graph)));
+    TypedArrays arrays(session, inputs);
+    session.run(arrays.tensors());
+    for (const auto& [name, id] : graph.outputs()) rows_[name] = arrays.floats(name);
+  }
+
+  RowsByName without(size_t sequence) const {
+    RowsByName others = rows_;
+    const BertBatch& sizes = batch_.sizes;
+    const auto clear = [&](const char* name, uint32_t each, const PackedBatch::Rows& rows) {
+      std::vector<float>& values = others.at(name);
+      const size_t width = values.size() / (size_t{sizes.packs} * each);
+      std::fill_n(values.begin() + static_cast<int64_t>(rows.first * width), rows.second * width, 0.0F);
+    };
+    clear("hidden", sizes.tokens, batch_.begins[sequence]);
+    for (const char* name : {"masked_lm_logits", "masked_lm_losses"})
+      clear(name, sizes.predictions, batch_.predictions[sequence]);
+    for (const char* name : {"next_sentence_logits", "next_sentence_losses"})
+      clear(name, sizes.sequences, batch_.pairs[sequence]);
+    return others;
+  }
+  const RowsByName& all() const { return rows_; }
+
+ private:
+  const PackedBatch& batch_;
+  RowsByName rows_;
+};
+
+/// Expects all other sequences to have the same bits, whatever tokens one has and however many threads run,
+/// and returns their results. It must not be the first one of its pack, to whose first token unused places of
+/// predictions point.
+RowsByName expect_untouched(const BertConfig& config, const PackedBatch& batch, size_t changed,
+                            uint32_t tiles) {
+  SCOPED_TRACE(fmt::format("sequence {}, {} tiles", changed, tiles));
+  WideArrays inputs = batch.arrays;
+  const auto [begin, length] = batch.begins[changed];
+  for (size_t i = 0; i < length; ++i)
+    inputs.at("input_ids")[begin + i] = static_cast<double>(i % config.vocab_size);
+  const Machine machine = Machine::host(tiles);
+  const RowResults before(config, batch, batch.arrays, machine, tiles);
+  const RowResults after(config, batch, inputs, machine, 1);
+  const RowsByName others = before.without(changed), others_after = after.without(changed);
+  for (const auto& [name, rows] : others) {
+    SCOPED_TRACE(name);
+    EXPECT_TRUE(others_after.at(name) == rows);
+    EXPECT_FALSE(after.all().at(name) == before.all().at(name));
+  }
+  return others;
+}
+
 TEST(Bert, SequencesOfAPackDoNotTouchEachOther) {
-  const PackedBatch batch = packed();
-  std::vector<float> first;
-  for (const uint32_t threads : {1U, 2U, 3U})
-    for (const bool is_changed : {false, true}) {
-      Graph graph;
-      graph.output("hidden", bert_for_pretraining(graph, kConfig, batch.sizes).hidden);
-      Session session(graph, Machine::host(threads));
-      session.set_state(narrowed(state_of(graph)));
-      WideArrays inputs = batch.arrays;
-      const auto [begin, length] = batch.begins[1];
-      if (is_changed)
-        for (size_t i = 0; i < length; ++i) inputs.at("input_ids")[begin + i] = static_cast<double>(i);
-      TypedArrays arrays(session, inputs);
-      session.run(arrays.tensors());
-      std::vector<float> hidden = arrays.floats("hidden");
-      const auto at = hidden.begin() + static_cast<int64_t>(begin * kConfig.hidden_size);
-      std::fill_n(at, length * kConfig.hidden_size, 0.0F);
-      if (first.empty()) first = hidden;
-      EXPECT_EQ(hidden, first) << threads << " threads";
-    }
+  const std::vector<float> hidden = expect_untouched(kConfig, packed(), 1, 1).at("hidden");
+  for (const uint32_t tiles : {2U, 3U})
+    EXPECT_EQ(expect_untouched(kConfig, packed(), 1, tiles).at("hidden"), hidden);
+}
+
+constexpr BertConfig kLongConfig = {.vocab_size = kConfig.vocab_size,
+                                    .hidden_size = 64,
+                                    .num_hidden_layers = 2,
+                                    .num_attention_heads = 2,
+                                    .intermediate_size = 128,
+                                    .max_position_embeddings = 512,
+                                    .initializer_range = 0.2};
+
+/// Two packs of 512 tokens, whose sequences begin and end within blocks of 16 tokens; the second has padding.
+PackedBatch long_packs() {
+  const std::vector<uint32_t> lengths = {150, 203, 97, 62, 31, 256, 219};
+  std::vector<Sequence> all;
+  for (const uint32_t length : lengths)
+    all.push_back(sequence(length, length / 8, static_cast<uint32_t>(all.size()) + 1));
+  return PackedBatch({{0, 1, 2, 3}, {4, 5, 6}}, {.tokens = 512, .sequences = 4, .predictions = 80}, all);
+}
+
+TEST(Bert, SequencesOfLongPacksDoNotTouchEachOther) {
+  const PackedBatch batch = long_packs();
+  for (const size_t changed : {1U, 3U, 6U})
+    for (const uint32_t tiles : {1U, 2U, 3U}) expect_untouched(kLongConfig, batch, changed, tiles);
 }
 
 /// Also where another pack has a token.
