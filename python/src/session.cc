@@ -58,6 +58,29 @@ struct BoundSession {
   bool is_host;
 };
 
+/// Throws UsageError if a graph has no input of that name.
+TensorType type_of_input(const Graph& graph, const std::string& name) {
+  for (const ValueId id : graph.inputs())
+    if (graph.info(id).name == name) return graph.bound_type(id);
+  throw UsageError(fmt::format("the graph has no input '{}'", name));
+}
+
+RunCost estimate(const Graph& graph, const ChosenMachine& machine, uint32_t on_chips, bool host_io,
+                 const nb::typed<nb::dict, nb::str, nb::any>& inputs) {
+  std::vector<TensorInput> arrays;
+  std::vector<graph::Tensor> tensors;
+  arrays.reserve(inputs.size());
+  for (const auto& [key, array] : inputs) {
+    const auto name = nb::cast<std::string>(key);
+    const TensorType type = type_of_input(graph, name);
+    arrays.emplace_back(array, name, type);
+    tensors.push_back({name, arrays.back().data(), type.elements()});
+  }
+  const nb::gil_scoped_release released;
+  return graph::estimate(graph, machine.machine,
+                         {.on_chips = on_chips, .inputs = tensors, .host_io = host_io});
+}
+
 /// What a run binds.
 class BoundArrays {
  public:
@@ -312,13 +335,8 @@ void bind_cost(nb::module_& m) {
 
 void bind_session(nb::module_& m) {
   bind_cost(m);
-  m.def(
-      "estimate",
-      [](const Graph& graph, const ChosenMachine& machine, uint32_t on_chips, bool host_io) {
-        return graph::estimate(graph, machine.machine, {.on_chips = on_chips, .host_io = host_io});
-      },
-      "graph"_a, "machine"_a, "on_chips"_a, "host_io"_a, Released(),
-      "The cost of a graph, without a session.");
+  m.def("estimate", &estimate, "graph"_a, "machine"_a, "on_chips"_a, "host_io"_a, "inputs"_a,
+        "The cost of a graph, without a session.");
   m.def(
       "is_bound_in_place",
       [](nb::object array, const std::string& dtype, const graph::Shape& shape) {

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+import tessera
 from tessera import graph as tg
 
 torch = pytest.importorskip("torch")
@@ -131,6 +132,23 @@ def test_outputs_are_hugging_faces(model: Any) -> None:
     begin = LENGTHS[0] + LENGTHS[1]
     np.testing.assert_allclose(found["hidden"][:, begin : begin + LENGTHS[2]], hidden, atol=1e-5 * np.abs(hidden).max())
     np.testing.assert_allclose(found["pairs"], wanted.seq_relationship_logits.numpy(), atol=1e-5)
+
+
+def test_estimates_of_packs_skip_what_cannot_attend(model: Any) -> None:
+    bert = tg.bert_for_pretraining(model.config, packs=1, tokens=64, sequences=4, predictions=8)
+    step = bert.graph.training_step(bert.loss, "sgd", lr=1.0)
+    machine = tessera.Machine("gc200", tiles=32)
+    one, four = (np.repeat(np.arange(1, count + 1), 64 // count)[None] for count in (1, 4))
+    whole = step.estimate(machine)
+    packed = step.estimate(machine, inputs={"sequence_ids": four})
+    assert step.estimate(machine, inputs={"sequence_ids": one}).cycles == pytest.approx(whole.cycles)
+    assert packed.cycles["compute"] < whole.cycles["compute"]
+    assert packed.seconds_by_kind["attention"] < whole.seconds_by_kind["attention"]
+    assert packed.seconds_by_kind["products"] == pytest.approx(whole.seconds_by_kind["products"])
+    with pytest.raises(ValueError, match="no input 'ids'"):
+        step.estimate(machine, inputs={"ids": four})
+    with pytest.raises(ValueError, match="sequence_ids has shape"):
+        step.estimate(machine, inputs={"sequence_ids": four[0]})
 
 
 def test_a_layer_of_the_base_size_gives_hugging_faces_logits() -> None:

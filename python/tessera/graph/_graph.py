@@ -310,17 +310,26 @@ class Graph:
         return Session(native, made, chosen, _kept_inputs(self), self._truths, repr(self))
 
     def estimate(
-        self, machine: Machine | str = "gc200", *, on_chips: int = 0, host_io: bool = False, **figures: float
+        self,
+        machine: Machine | str = "gc200",
+        *,
+        inputs: Mapping[str, ArrayLike] | None = None,
+        on_chips: int = 0,
+        host_io: bool = False,
+        **figures: float,
     ) -> Estimate:
         """Lower the graph for a machine, without running it: what would a run cost?
 
-        `on_chips`: as many chips of a machine of several work as one; 0: what is predicted to be fastest. `host_io`: with
-        the time of sending inputs from the hosts of a modelled machine and outputs to them (docs/chips.md).
+        `inputs`: arrays of integer inputs on which costs depend, by name, such as the `sequence_ids` of packs: tiles of a
+        modelled machine skip attention between their sequences. `on_chips`: as many chips of a machine of several work as
+        one; 0: what is predicted to be fastest. `host_io`: with the time of sending inputs from the hosts of a modelled
+        machine and outputs to them (docs/chips.md).
         `figures` change those of a modelled machine, as `tiles=2944` (docs/machines.md).
         """
         chosen = machine_for(machine, 0, figures)
         on_chips = _tessera.whole_number("on_chips", on_chips)
-        cost = _tessera.estimate(self.native, chosen, on_chips, bool(host_io))
+        known = {name: np.asarray(array) for name, array in (inputs or {}).items()}
+        cost = _tessera.estimate(self.native, chosen, on_chips, bool(host_io), known)
         return Estimate(cost, self.native.copy(), chosen, repr(self).strip("<>"))
 
     def training_step(
