@@ -1,6 +1,7 @@
 // BERT on packed sequences: a pack gives what its sequences give one by one.
 #include <gtest/gtest.h>
 #include <tessera/bert.h>
+#include <tessera/estimate.h>
 
 #include <algorithm>
 #include <cmath>
@@ -367,6 +368,36 @@ TEST(Bert, SequencesOfLongPacksDoNotTouchEachOther) {
   const PackedBatch batch = long_packs();
   for (const size_t changed : {1U, 3U, 6U})
     for (const uint32_t tiles : {1U, 2U, 3U}) expect_untouched(kLongConfig, batch, changed, tiles);
+}
+
+/// Of an estimate: cycles of the attention that tiles compute.
+double attention_cycles(const RunCost& cost) {
+  double cycles = 0;
+  for (const auto* operations : {&cost.operations, &cost.in_functions})
+    for (const OperationCost& operation : *operations)
+      if (operation.kind == OperationKind::attention && operation.cycles.contains("compute"))
+        cycles += operation.cycles.at("compute");
+  return cycles;
+}
+
+TEST(Bert, EstimatesWithIdsSkipWhatCannotAttend) {
+  const PackedBatch batch(
+      {{0, 1, 2, 3}}, {.tokens = 512, .sequences = 4, .predictions = 76},
+      {sequence(128, 19, 1), sequence(128, 19, 2), sequence(128, 19, 3), sequence(128, 19, 4)});
+  Network network(batch.sizes, {}, kLongConfig);
+  add_training(network.bert.loss, {.optimizer = Sgd{}});
+  const Machine machine = Machine::find("gc200").with("tiles", 128);
+  const auto with = [&](std::vector<uint32_t> ids) {
+    const std::vector<Tensor> known = {{"sequence_ids", ids.data(), ids.size()}};
+    return estimate(network.graph, machine, {.inputs = known});
+  };
+  const Array& ids = batch.arrays.at("sequence_ids");
+  const RunCost whole = estimate(network.graph, machine), packed = with({ids.begin(), ids.end()});
+  const double most = attention_cycles(whole);
+  EXPECT_GT(most, 0);
+  EXPECT_NEAR(attention_cycles(with(std::vector<uint32_t>(512, 1))), most, 1e-6 * most);
+  EXPECT_LT(attention_cycles(packed), 0.75 * most);
+  EXPECT_LT(packed.seconds, whole.seconds);
 }
 
 /// Also where another pack has a token.
