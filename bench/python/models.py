@@ -3,6 +3,7 @@
     python bench/python/models.py                           # BERT-base of random weights, 128 tokens, batches 1 and 8
     python bench/python/models.py --batch 8 --density 0.1 0.05 --block 4
     python bench/python/models.py --attention               # attention alone: 4 × 512 tokens, 12 heads
+    python bench/python/models.py --packs                   # attention on packs of sequences of several lengths
 
 The encoder is pruned by magnitude; all is FP32 and computes the same. Candidates take turns; the least time of each in
 milliseconds, with the speed-up over the fastest dense alternative. The floor of each is what its products alone took, the
@@ -154,32 +155,60 @@ def compare_models(batch: int, densities: list[float], blocks: list[int], rounds
         print(f"  {name}: {breakdown(each, x)} ms; floor {floor(each, x):.2f} ms")
 
 
+#: Sizes of attention alone, as in BERT-base.
+BATCH, TOKENS, HEADS, HEAD_SIZE = 4, 512, 12, 64
+#: Lengths of the sequences of a batch's packs. The last ones have twice as many sequences as packs and three quarters of
+#: the squares, as optimal packs of Wikipedia.
+PACKS: dict[str, list[tuple[int, ...]]] = {
+    "1 × 512": [(512,)] * BATCH,
+    "2 × 256": [(256,) * 2] * BATCH,
+    "4 × 128": [(128,) * 4] * BATCH,
+    "8 × 64": [(64,) * 8] * BATCH,
+    "270, 130, 70, 42": [(270, 130, 70, 42)] * BATCH,
+    "as Wikipedia": [(512,), (450, 62), (400, 112), (360, 100, 52)],
+}
+
+
+def attention_in_tessera(
+    arrays: dict[str, Tensor], trains: bool, packs: list[tuple[int, ...]] | None = None, **options: Attribute
+) -> Job:
+    """Attention of q, k, v, and its gradients; in packs, each sequence to itself."""
+    graph = tg.Graph()
+    shape = tuple(arrays["q"].shape)
+    inputs = [graph.input(name, shape) for name in "qkv"]
+    given = {name: arrays[name] for name in ("q", "k", "v")}
+    if packs is not None:
+        inputs += [graph.input("ids", shape[:2], "u32")] * 2
+        options["ids"] = 1
+        numbers = [torch.arange(1, len(lengths) + 1, dtype=torch.int32) for lengths in packs]
+        each = [ids.repeat_interleave(torch.tensor(lengths)) for ids, lengths in zip(numbers, packs, strict=True)]
+        given["ids"] = torch.stack(each)
+    if "p" in options:
+        inputs.append(graph.step())
+    attributes = {"heads": HEADS, **options}
+    y, logarithms = apply_all("attention", inputs, attributes)
+    graph.output("y", y)
+    if trains:
+        results = [y, logarithms, graph.input("dy", y.shape)]
+        gradients = apply_all("attention_gradient", [*inputs, *results], attributes)
+        for name, gradient in zip("qkv", gradients, strict=True):
+            graph.output("d" + name, gradient)
+        given["dy"] = arrays["dy"]
+    session = graph.session()
+    return lambda: session.run(**given)
+
+
+def random_arrays() -> dict[str, Tensor]:
+    return {name: torch.randn(BATCH, TOKENS, HEADS * HEAD_SIZE) for name in ("q", "k", "v", "dy")}
+
+
 def compare_attention(rounds: int) -> None:
-    batch, tokens, heads, size = 4, 512, 12, 64
-    q, k, v, dy = (torch.randn(batch, tokens, heads * size) for _ in range(4))
-    ids = torch.arange(1, 5, dtype=torch.int32).repeat_interleave(128).repeat(batch, 1)
+    arrays = random_arrays()
 
     def session(trains: bool = False, packed: bool = False, **options: Attribute) -> Job:
-        graph = tg.Graph()
-        inputs = [graph.input(name, (batch, tokens, heads * size)) for name in "qkv"]
-        if packed:
-            inputs += [graph.input("ids", (batch, tokens), "u32")] * 2
-            options["ids"] = 1
-        if "p" in options:
-            inputs.append(graph.step())
-        attributes = {"heads": heads, **options}
-        y, logarithms = apply_all("attention", inputs, attributes)
-        graph.output("y", y)
-        if trains:
-            results = [y, logarithms, graph.input("dy", y.shape)]
-            gradients = apply_all("attention_gradient", [*inputs, *results], attributes)
-            for name, gradient in zip("qkv", gradients, strict=True):
-                graph.output("d" + name, gradient)
-        of = graph.session()
-        arrays = {"q": q, "k": k, "v": v, **({"ids": ids} if packed else {}), **({"dy": dy} if trains else {})}
-        return lambda: of.run(**arrays)
+        return attention_in_tessera(arrays, trains, PACKS["4 × 128"] if packed else None, **options)
 
-    by_head = [x.view(batch, tokens, heads, size).transpose(1, 2).contiguous() for x in (q, k, v, dy)]
+    by_head = [x.view(BATCH, TOKENS, HEADS, HEAD_SIZE).transpose(1, 2).contiguous() for x in arrays.values()]
     leaves = [x.requires_grad_() for x in by_head[:3]]
 
     def attend(trains: bool = False, **options: object) -> Job:
@@ -210,6 +239,22 @@ def compare_attention(rounds: int) -> None:
     report(f"{of}, forward and backward with dropout", least(jobs, min(rounds, 2)), {"PyTorch, dropout"})
 
 
+def compare_packs(rounds: int) -> None:
+    """Times of attention on packs beside the squares of lengths, by which they would grow from packs of one sequence."""
+    arrays = random_arrays()
+    for trains in (False, True):
+        jobs = {name: attention_in_tessera(arrays, trains, packs) for name, packs in PACKS.items()}
+        jobs["1 × 512, without ids"] = attention_in_tessera(arrays, trains)
+        times = least(jobs, rounds)
+        print(f"attention, {BATCH} × {TOKENS} tokens, {HEADS} heads of {HEAD_SIZE}{', and gradients' * trains}")
+        print(f"  {'sequences of a pack':<24}{'ms':>8} {'Σ length² / Σ tokens²':>22} {'time / expected':>16}")
+        for name, milliseconds in times.items():
+            lengths = [length for pack in PACKS.get(name, PACKS["1 × 512"]) for length in pack]
+            squares = sum(length**2 for length in lengths) / (BATCH * TOKENS**2)
+            ratio = milliseconds / (squares * times["1 × 512"])
+            print(f"  {name:<24}{milliseconds:8.2f} {squares:22.3f} {ratio:16.2f}")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--batch", type=int, nargs="*", default=[1, 8])
@@ -218,12 +263,13 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--attention", action="store_true", help="attention alone")
+    parser.add_argument("--packs", action="store_true", help="attention on packs, by the squares of lengths")
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     tessera.set_num_threads(options.threads)
     with torch.no_grad():
-        if options.attention:
-            compare_attention(options.rounds)
+        if options.attention or options.packs:
+            (compare_packs if options.packs else compare_attention)(options.rounds)
             return
         for batch in options.batch:
             compare_models(batch, options.density, options.block, options.rounds)
