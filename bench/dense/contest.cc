@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <limits>
+#include <span>
 #include <thread>
 
 #include "base/clock.h"
@@ -17,7 +18,6 @@ using base::seconds_of;
 
 // Longer than idle threads of any library spin.
 constexpr auto kPause = std::chrono::milliseconds(15);
-constexpr int kRounds = 21;
 constexpr double kRoundSeconds = 4e-3;
 
 /// The median of the calls of a round, without the first, which wakes threads.
@@ -33,13 +33,23 @@ double round_of(const std::function<void()>& run, double& least) {
 
 }  // namespace
 
-void compete(std::vector<Contestant>& contestants) {
-  std::vector<std::vector<double>> rounds(contestants.size());
+void compete(std::vector<Contestant>& contestants, int rounds) {
+  std::vector<std::vector<double>> medians(contestants.size());
   for (Contestant& contestant : contestants) contestant.least = std::numeric_limits<double>::infinity();
-  for (int round = 0; round < kRounds; ++round)
+  for (int round = 0; round < rounds; ++round)
     for (size_t i = 0; i < contestants.size(); ++i)
-      rounds[i].push_back(round_of(contestants[i].run, contestants[i].least));
-  for (size_t i = 0; i < contestants.size(); ++i) contestants[i].seconds = base::median(rounds[i]);
+      medians[i].push_back(round_of(contestants[i].run, contestants[i].least));
+  for (size_t i = 0; i < contestants.size(); ++i) contestants[i].seconds = base::median(medians[i]);
+}
+
+Ratio ratio_to_best(const std::vector<Contestant>& contestants) {
+  const Contestant& own = contestants.front();
+  double median = std::numeric_limits<double>::infinity(), least = median;
+  for (const Contestant& other : std::span(contestants).subspan(1)) {
+    median = std::min(median, other.seconds);
+    least = std::min(least, other.least);
+  }
+  return contestants.size() == 1 ? Ratio{} : Ratio{median / own.seconds, least / own.least};
 }
 
 void print_header() {

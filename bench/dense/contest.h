@@ -18,9 +18,18 @@ struct Contestant {
   double predicted = 0;  ///< prediction of its plan; 0: none
 };
 
+inline constexpr int kRounds = 21;
+
 /// Runs rounds of all contestants, one after the other, each after a pause in which the idle threads of the
 /// previous one stop spinning.
-void compete(std::vector<Contestant>& contestants);
+void compete(std::vector<Contestant>& contestants, int rounds = kRounds);
+
+/// The first contestant's rate in relation to that of the fastest other one; 0 if there is no other.
+struct Ratio {
+  double of_medians = 0;
+  double of_least = 0;  ///< by least times
+};
+Ratio ratio_to_best(const std::vector<Contestant>& contestants);
 
 /// Prints a line for each: microseconds (median and least), GFLOP/s and the fraction of the peak, time
 /// relative to the first contestant's, and its plan's prediction relative to its time.

@@ -2,12 +2,18 @@
 // training step of two layers.
 //
 //   bench_dense [THREADS] [M K N...]
+//   bench_dense bert [THREADS]
 //
-// Without sizes, 1024 × 1024 and batches of 16 to 256.
+// Without sizes, 1024 × 1024 and batches of 16 to 256; with "bert", the products of BERT-base's encoder with
+// 512 to 4,096 tokens.
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cmath>
 #include <exception>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "bound/bound_program.h"
@@ -90,36 +96,67 @@ class Bench {
     print_header();
   }
 
-  void products(uint32_t m, uint32_t k, uint32_t n) {
+  void products(uint32_t m, uint32_t k, uint32_t n, int rounds = kRounds) {
     Operands operands(m, k, n);
     for (Task task : kProducts) {
       std::vector<Contestant> contestants = {tessera_product(operands, task, threads_)};
       for (const auto& peer : peers_.loaded) contestants.push_back(peer_product(*peer, operands, task));
-      compare(fmt::format("{} {}x{} n={}", name_of(task), m, k, n), 2.0 * m * k * n, contestants);
+      compare(fmt::format("{} {}x{} n={}", name_of(task), m, k, n), 2.0 * m * k * n, contestants, rounds);
     }
   }
 
   void step(const StepShape& shape, bool with_momentum) {
     std::vector<Contestant> contestants = {tessera_step(shape, threads_, with_momentum)};
     for (const auto& peer : peers_.loaded) contestants.push_back(peer_step(*peer, shape, with_momentum));
-    compare(with_momentum ? "step with momentum" : "step", shape.flops(), contestants);
+    compare(with_momentum ? "step with momentum" : "step", shape.flops(), contestants, kRounds);
+  }
+
+  /// The ratios to the best library of all products so far.
+  void print_ratios() const {
+    if (ratios_.empty() || ratios_.front().of_medians == 0) return;
+    const auto print_mean = [&](const char* by, double Ratio::*member) {
+      double logarithms = 0;
+      for (const Ratio& ratio : ratios_) logarithms += std::log(ratio.*member);
+      fmt::print("{} products, {}: {:.3f} of the best library's rate (geometric mean), the lowest {:.3f}\n",
+                 ratios_.size(), by, std::exp(logarithms / static_cast<double>(ratios_.size())),
+                 std::ranges::min(ratios_, {}, member).*member);
+    };
+    print_mean("medians", &Ratio::of_medians);
+    print_mean("least times", &Ratio::of_least);
   }
 
  private:
-  void compare(const std::string& work, double flops, std::vector<Contestant>& contestants) {
+  void compare(const std::string& work, double flops, std::vector<Contestant>& contestants, int rounds) {
     for (const Contestant& contestant : contestants) {
       contestant.run();
       pinning_.bind_new_threads();
     }
-    compete(contestants);
+    compete(contestants, rounds);
     print(work, flops, peak_, contestants);
+    ratios_.push_back(ratio_to_best(contestants));
+    if (const Ratio& ratio = ratios_.back(); ratio.of_medians > 0)
+      fmt::print("{:<28} {:.3f} of the best library's rate, {:.3f} by least times\n", work, ratio.of_medians,
+                 ratio.of_least);
   }
 
   unsigned threads_;
   Pinning pinning_;
   Peers peers_;
   double peak_ = 0;
+  std::vector<Ratio> ratios_;
 };
+
+/// Products of attention, and both of the feed-forward part.
+void run_bert(unsigned threads) {
+  constexpr uint32_t kHidden = 768, kIntermediate = 3072;
+  constexpr int kFewRounds = 7;  // a call takes up to a fifth of a second
+  Bench bench(threads);
+  for (const uint32_t n : {512U, 1024U, 2048U, 4096U})
+    for (const auto& [m, k] :
+         {std::pair(kHidden, kHidden), {kIntermediate, kHidden}, {kHidden, kIntermediate}})
+      bench.products(m, k, n, kFewRounds);
+  bench.print_ratios();
+}
 
 void run(const std::vector<uint32_t>& numbers) {
   Bench bench(numbers.empty() ? machine::host().tiles : numbers[0]);
@@ -135,9 +172,13 @@ void run(const std::vector<uint32_t>& numbers) {
 }  // namespace tessera::bench
 
 int main(int argc, char** argv) try {
+  const bool is_bert = argc > 1 && std::string_view(argv[1]) == "bert";
   std::vector<uint32_t> numbers;
-  for (int i = 1; i < argc; ++i) numbers.push_back(static_cast<uint32_t>(std::stoul(argv[i])));
-  tessera::bench::run(numbers);
+  for (int i = is_bert ? 2 : 1; i < argc; ++i) numbers.push_back(static_cast<uint32_t>(std::stoul(argv[i])));
+  if (is_bert)
+    tessera::bench::run_bert(numbers.empty() ? tessera::machine::host().tiles : numbers[0]);
+  else
+    tessera::bench::run(numbers);
 } catch (const std::exception& error) {
   fmt::print(stderr, "{}\n", error.what());
   return 1;
