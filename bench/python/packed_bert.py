@@ -2,16 +2,22 @@
 
     python bench/python/packed_bert.py                         # BERT-base, two packs, AdamW, with dropout
     python bench/python/packed_bert.py --size mini --packs 4 --density 0.1 --block 16
+    python bench/python/packed_bert.py --memory                # peak of memory instead of time
 
 PyTorch's model is Hugging Face's, with scaled_dot_product_attention and a mask that keeps sequences apart, positions of
 each sequence, and a head that computes the masked tokens only, as Tessera's does; eager and compiled, each with fused
 AdamW. `padded` has one sequence in each row of 512. All take turns; least times of a step, and of a sequence. With a
 density, products of the encoder have dynamic block-sparse weights.
+
+Memory is the largest resident size (Linux's VmHWM) of a process that runs two steps, less its size before the model is
+made, when all modules are loaded; beside it what the cost report predicts.
 """
 
 from __future__ import annotations
 
 import argparse
+import multiprocessing
+from concurrent.futures import ProcessPoolExecutor
 
 import numpy as np
 import torch
@@ -26,6 +32,7 @@ TOKENS = 512
 #: Lengths of the sequences of packs, two in each, about as the planner packs Wikipedia at 512 tokens.
 PACKS = ((312, 200), (256, 256))
 MASKED = 0.15
+PREDICTIONS = 76 + 2
 
 
 class Batch:
@@ -116,7 +123,9 @@ def patterns_of(config: object, density: float, block: int) -> dict[str, tessera
     }
 
 
-def in_tessera(config: object, batch: Batch, patterns: dict[str, tessera.Matrix] | None = None) -> Job:
+def step_in_tessera(
+    config: object, batch: Batch, patterns: dict[str, tessera.Matrix] | None = None
+) -> tg.TrainingStep:
     bert = tg.bert_for_pretraining(
         config,
         packs=len(batch.arrays["input_ids"]),
@@ -126,19 +135,72 @@ def in_tessera(config: object, batch: Batch, patterns: dict[str, tessera.Matrix]
         patterns=patterns,
         dynamic=patterns is not None,
     )
-    session = bert.graph.training_step(bert.loss, "adamw", lr=1e-4).session()
+    return bert.graph.training_step(bert.loss, "adamw", lr=1e-4)
+
+
+def in_tessera(config: object, batch: Batch, patterns: dict[str, tessera.Matrix] | None = None) -> Job:
+    session = step_in_tessera(config, batch, patterns).session()
     return lambda: session.run(**batch.arrays)
 
 
-def compare(size: str, packs: int, rounds: int, sparse: tuple[float, int] | None) -> None:
+def config_of(size: str) -> object:
     from transformers import BertConfig
 
     own = tg.BertConfig.named(size)
     names = ("hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size")
-    config = BertConfig(**{name: getattr(own, name) for name in names}, attn_implementation="sdpa")
-    chosen = [PACKS[i % len(PACKS)] for i in range(packs)]
-    packed = Batch(chosen, 76 + 2)
-    padded = Batch([(length,) for pack in chosen for length in pack][:packs], 76 + 2)
+    return BertConfig(**{name: getattr(own, name) for name in names}, attn_implementation="sdpa")
+
+
+def packs_of(count: int) -> list[tuple[int, ...]]:
+    return [PACKS[i % len(PACKS)] for i in range(count)]
+
+
+def use_threads(threads: int) -> None:
+    torch.set_num_threads(threads)
+    tessera.set_num_threads(threads)
+
+
+def resident(field: str) -> float:
+    """MiB of this process: VmRSS now, VmHWM at most."""
+    with open("/proc/self/status", encoding="ascii") as status:
+        line = next(line for line in status if line.startswith(f"{field}:"))
+    return int(line.split()[1]) / 1024
+
+
+def peak_of(library: str, size: str, packs: int, threads: int) -> float:
+    """MiB that two training steps take in a new process."""
+    from transformers import BertForPreTraining  # loads what PyTorch's model needs
+
+    assert BertForPreTraining
+    use_threads(threads)
+    config, batch = config_of(size), Batch(packs_of(packs), PREDICTIONS)
+    before = resident("VmRSS")
+    step = in_pytorch(config, batch, False) if library == "PyTorch" else in_tessera(config, batch)
+    for _ in range(2):
+        step()
+    return resident("VmHWM") - before
+
+
+def compare_memory(size: str, packs: int, threads: int) -> None:
+    new = multiprocessing.get_context("spawn")
+    peaks = {}
+    for library in ("Tessera", "PyTorch"):
+        with ProcessPoolExecutor(1, mp_context=new) as process:
+            peaks[library] = process.submit(peak_of, library, size, packs, threads).result()
+    batch = Batch(packs_of(packs), PREDICTIONS)
+    predicted = step_in_tessera(config_of(size), batch).estimate("host").total_bytes / 2**20
+    own, other = peaks["Tessera"], peaks["PyTorch"]
+    print(f"BERT-{size}, a training step of {packs} × {TOKENS} tokens, AdamW, dropout; MiB beside Python's modules")
+    print(f"  {'Tessera, predicted':<20}{predicted:9,.0f}")
+    print(f"  {'Tessera':<20}{own:9,.0f} {own / predicted:6.3f} of the prediction, {own / other:.3f} of PyTorch's")
+    print(f"  {'PyTorch':<20}{other:9,.0f}")
+
+
+def compare(size: str, packs: int, rounds: int, sparse: tuple[float, int] | None) -> None:
+    config = config_of(size)
+    chosen = packs_of(packs)
+    packed = Batch(chosen, PREDICTIONS)
+    padded = Batch([(length,) for pack in chosen for length in pack][:packs], PREDICTIONS)
     jobs: dict[str, tuple[Job, int]] = {
         "PyTorch, padded": (in_pytorch(config, padded, False), padded.count),
         "PyTorch, padded, compiled": (in_pytorch(config, padded, True), padded.count),
@@ -166,9 +228,12 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--density", type=float)
     parser.add_argument("--block", type=int, default=16)
+    parser.add_argument("--memory", action="store_true", help="peak of memory instead of time")
     options = parser.parse_args()
-    torch.set_num_threads(options.threads)
-    tessera.set_num_threads(options.threads)
+    if options.memory:
+        compare_memory(options.size, options.packs, options.threads)
+        return
+    use_threads(options.threads)
     sparse = None if options.density is None else (options.density, options.block)
     compare(options.size, options.packs, options.rounds, sparse)
 
