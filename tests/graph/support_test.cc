@@ -1,7 +1,12 @@
-// Which operations run where, in which types: docs/networks.md has the table.
+// Which operations run where, in which types: docs/operations.md is the table, docs/networks.md explains it.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <tessera/error.h>
+
+#include <algorithm>
+#include <set>
+#include <string>
+#include <vector>
 
 #include "base/integer_types.h"
 #include "random_values.h"
@@ -28,11 +33,12 @@ bool runs(const Operation& operation, const Case& c, const Machine& machine) {
   }
 }
 
-/// Whether a case runs with its floating-point values in a type. Some but the first, such as logarithms of
-/// sums and statistics of rows, may be FP32 whatever the type is.
+/// Whether a case runs with its floating-point values in a type. Where that is a floating-point type, some
+/// but the first, such as logarithms of sums and statistics of rows, may be FP32 whatever the type is.
 bool runs_in(Type type, const Operation& operation, const Case& given, const Machine& machine) {
   const std::vector<size_t> typed = typed_inputs(operation, given);
-  const uint32_t choices = type == Type::f32 || typed.empty() ? 1 : 1U << (typed.size() - 1);
+  if (typed.empty()) return false;
+  const uint32_t choices = type == Type::f32 || is_integer(type) ? 1 : 1U << (typed.size() - 1);
   for (uint32_t wide = 0; wide < choices; ++wide) {
     Case c = given;
     for (size_t i = 0; i < typed.size(); ++i)
@@ -42,22 +48,55 @@ bool runs_in(Type type, const Operation& operation, const Case& given, const Mac
   return false;
 }
 
-TEST(Support, IsAsDocumented) {
-  const Machine host = Machine::host(1), bow = Machine::find("bow");
-  std::string table = "| operation | gradient | host | modelled machines |\n| --- | --- | --- | --- |\n";
-  for (const Operation* operation : all_operations()) {
-    const Case first = operation->cases().front();
-    const auto types_on = [&](const Machine& machine, std::initializer_list<Type> types) {
-      std::string text;
-      for (Type type : types)
-        if (first.body ? runs(*operation, first, machine) : runs_in(type, *operation, first, machine))
-          text += fmt::format("{}{}", text.empty() ? "" : " ", name_of(type));
-      return text;
-    };
-    table += fmt::format(
-        "| {} | {} | {} | {} |\n", operation->name, operation->is_differentiable() ? "yes" : "",
-        types_on(host, {Type::f32, Type::f16, Type::bf16}), types_on(bow, {Type::f32, Type::f16}));
+/// The types of the values that an operation takes on a machine, by asking its shape rule and its lowering:
+/// for floating-point types the first case, for integers all, as some have attributes that integers cannot.
+std::set<Type> types_on(const Machine& machine, const std::set<Type>& floats, const Operation& operation) {
+  const std::vector<Case> cases = operation.cases();
+  const Case& first = cases.front();
+  std::set<Type> types;
+  if (typed_inputs(operation, first).empty() && runs(operation, first, machine))
+    for (const TensorType& input : first.inputs) types.insert(input.type);
+  for (Type type : floats)
+    if (runs_in(type, operation, first, machine)) types.insert(type);
+  for (Type type : {Type::u32, Type::i32})
+    if (std::ranges::any_of(cases, [&](const Case& c) { return runs_in(type, operation, c, machine); }))
+      types.insert(type);
+  return types;
+}
+
+/// The types of operands that are integers whatever the other operands are: ids, counts, numbers of steps.
+std::set<Type> integers_beside(const Operation& operation) {
+  std::set<Type> types;
+  for (const Case& c : operation.cases()) {
+    if (typed_inputs(operation, c).empty()) continue;
+    for (const TensorType& input : c.inputs)
+      if (is_integer(input.type)) types.insert(input.type);
   }
+  return types;
+}
+
+std::string names_of(const std::set<Type>& types) {
+  std::string text;
+  for (Type type : types) text += fmt::format("{}{}", text.empty() ? "" : " ", name_of(type));
+  return text;
+}
+
+std::string row_of(const Operation& operation) {
+  static const Machine host = Machine::host(1), bow = Machine::find("bow");
+  const bool has_function = operation.cases().front().body != nullptr;
+  const auto on = [&](const Machine& machine, const std::set<Type>& floats) {
+    return has_function ? "as its function" : names_of(types_on(machine, floats, operation));
+  };
+  return fmt::format("| {} | {} | {} | {} | {} |\n", operation.name,
+                     operation.is_differentiable() ? "yes" : "", on(host, {Type::f32, Type::f16, Type::bf16}),
+                     on(bow, {Type::f32, Type::f16}), names_of(integers_beside(operation)));
+}
+
+TEST(Support, IsAsDocumented) {
+  std::string table =
+      "| operation | gradient | host | modelled machines | ids, counts, steps |\n"
+      "| --- | --- | --- | --- | --- |\n";
+  for (const Operation* operation : all_operations()) table += row_of(*operation);
   testing::expect_golden(TESSERA_SUPPORT_TABLE, table);
 }
 
