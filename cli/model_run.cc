@@ -52,9 +52,19 @@ std::vector<double> random_values(const onnx::ValueType& type, uint64_t count, u
   return {values.begin(), values.end()};
 }
 
+void require_range(const std::string& file, const io::NpyArray& array, const onnx::ValueType& type) {
+  const auto [least, most] = onnx::range_of(type);
+  for (const double value : array.values)
+    if (value < static_cast<double>(least) || value > static_cast<double>(most))
+      throw Error(fmt::format(
+          "{}: the number {:.0f} is not possible; the input '{}' is {}, and takes integers from {} "
+          "to {}",
+          file, value, type.name, type.type, least, most));
+}
+
 std::vector<double> values_of(const std::string& file, const onnx::ValueType& type, const graph::Shape& shape,
                               Type to) {
-  const io::NpyArray array = read_file(file);
+  io::NpyArray array = read_file(file);
   if (!std::ranges::equal(array.shape, shape))
     throw Error(fmt::format("{}: its shape is [{}]; the input '{}' has [{}]", file,
                             fmt::join(array.shape, ", "), type.name, fmt::join(shape, ", ")));
@@ -62,11 +72,10 @@ std::vector<double> values_of(const std::string& file, const onnx::ValueType& ty
   if (integers && array.element > io::Element::u64)
     throw Error(fmt::format("{}: its numbers have a floating point; the input '{}' is {}", file, type.name,
                             type.type));
-  const double least = to == Type::u32 ? 0 : INT32_MIN, most = to == Type::u32 ? UINT32_MAX : INT32_MAX;
-  for (const double value : array.values)
-    if (integers && (value < least || value > most))
-      throw Error(fmt::format("{}: the number {} is beyond the 32 bits of {}", file, value, type.type));
-  return array.values;
+  if (integers) require_range(file, array, type);
+  if (type.type == "bool")
+    for (double& value : array.values) value = value != 0 ? 1 : 0;
+  return std::move(array.values);
 }
 
 }  // namespace

@@ -12,6 +12,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace tessera::onnx {
@@ -32,6 +33,8 @@ struct ValueType {
 
 /// "float32[batch, 3, 224, 224]"
 std::string to_string(const ValueType& type);
+/// The least and the largest number that an input of integers takes, as integers of a graph have 32 bits.
+std::pair<int64_t, int64_t> range_of(const ValueType& type);
 
 /// By name, shapes of inputs whose sizes a file leaves open, or sizes of named dimensions: {"batch", {8}}.
 using Shapes = std::map<std::string, graph::Shape>;

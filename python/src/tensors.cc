@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 #include <tessera/error.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <limits>
 #include <utility>
@@ -55,6 +56,17 @@ void round_to(Type type, const nb::ndarray<nb::ro>& array, std::byte* to) {
   });
 }
 
+/// Throws UsageError for an integer that an input cannot have.
+template <class Integer, class Limit>
+void require_entry(const std::string& name, Integer entry, Limit least, Limit most) {
+  if (!std::cmp_less(entry, least) && !std::cmp_greater(entry, most)) return;
+  const bool is_wide = std::cmp_less(entry, std::numeric_limits<int32_t>::min()) ||
+                       std::cmp_greater(entry, std::max<int64_t>(most, std::numeric_limits<int32_t>::max()));
+  throw UsageError(
+      fmt::format("{} has the entry {}; entries must be from {} to {}{}", name, entry, least, most,
+                  is_wide ? ", as integers have 32 bits: keep larger ones out of the model" : ""));
+}
+
 /// The label that PyTorch ignores, which wraps around.
 constexpr int64_t kIgnored = -100;
 
@@ -62,9 +74,8 @@ template <class From, class To>
 void count_as(const std::string& name, const nb::ndarray<nb::ro>& array, std::byte* to) {
   each_element<From>(array, [&](From element) {
     const bool is_ignored = std::is_same_v<To, uint32_t> && std::cmp_equal(element, kIgnored);
-    if (!std::in_range<To>(element) && !is_ignored)
-      throw UsageError(fmt::format("{} has the entry {}; entries must be from {} to {}", name, element,
-                                   std::numeric_limits<To>::min(), std::numeric_limits<To>::max()));
+    if (!is_ignored)
+      require_entry(name, element, std::numeric_limits<To>::min(), std::numeric_limits<To>::max());
     kernels::store(to, static_cast<To>(element));
     to += sizeof(To);
   });
@@ -142,9 +153,7 @@ std::vector<int32_t> narrowed(std::span<const int64_t> integers, const std::stri
   std::vector<int32_t> narrow;
   narrow.reserve(integers.size());
   for (const int64_t each : integers) {
-    if (each < least || each > most)
-      throw UsageError(
-          fmt::format("{} has the entry {}; entries must be from {} to {}", name, each, least, most));
+    require_entry(name, each, least, most);
     narrow.push_back(static_cast<int32_t>(each));
   }
   return narrow;

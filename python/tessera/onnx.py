@@ -276,7 +276,7 @@ def _as_input(array: Any, value: OnnxValue) -> Any:
     if given.size and not (least <= int(given.min()) and int(given.max()) <= most):
         raise ValueError(
             f"the input {value.name!r} is of {value.dtype}; given are integers from {given.min()} to {given.max()}"
-            + (", and those beyond 32 bits are not possible" if declared.bits == 64 else "")
+            + (": those beyond 32 bits are not possible, keep them out of the model" if declared.bits == 64 else "")
         )
     is_taken = given.dtype in (np.dtype(np.int32), np.dtype(np.int64), np.dtype(np.uint32))
     return given if is_taken else given.astype(np.int64)

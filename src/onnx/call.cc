@@ -26,8 +26,10 @@ Value integer_constant(graph::Graph& graph, const Constant& constant, Type type)
   const auto [least, most] = range_in_graph(constant.type);
   for (const int64_t x : constant.integers())
     if (x < least || x > most)
-      refuse("{} has the integer {}, which is beyond 32 bits, as integers of a graph have",
-             constant.name.empty() ? "a constant" : io::excerpt(constant.name), text_of(x, constant.type));
+      refuse(
+          "{} has the integer {}, which is beyond 32 bits, as integers of a graph have: compute with a "
+          "smaller one",
+          constant.name.empty() ? "a constant" : io::excerpt(constant.name), text_of(x, constant.type));
   return whole_numbers(graph, constant.integers(), as_shape(constant.dims), type);
 }
 
@@ -181,9 +183,9 @@ Value Call::value_of(const Known& of) const {
   return reshape(*of.value, shape);
 }
 
-Value Call::bound(size_t i) const {
+Value Call::bound(size_t i, Bound side) const {
   const Known& given = (*this)[i];
-  return given.constant && !given.constant->has_floats() ? value_of(known(in_range(*given.constant)))
+  return given.constant && !given.constant->has_floats() ? value_of(known(in_range(*given.constant, side)))
                                                          : value_of(given);
 }
 

@@ -42,9 +42,8 @@ class Call {
   graph::Value value(size_t i) const { return value_of((*this)[i]); }
   graph::Value value_of(const Known& known) const;
   std::optional<graph::Value> value_if(size_t i) const;
-  /// An input as a bound for comparisons with values of its type. A constant beyond 32 bits becomes the
-  /// nearest integer that a graph can hold, which is an equivalent bound.
-  graph::Value bound(size_t i) const;
+  /// An input that bounds values of its type, as in_range().
+  graph::Value bound(size_t i, Bound side) const;
   /// The contents of an input that must be constant.
   const Constant& constant(size_t i) const;
   /// The integers of a constant input.

@@ -69,6 +69,11 @@ int64_t wrapped(int64_t x, DataType type) {
 }
 
 std::string name_of(DataType type) { return known_type(type).name; }
+DataType type_named(std::string_view name) {
+  for (const KnownType& each : kTypes)
+    if (each.name == name) return each.type;
+  throw UsageError(fmt::format("there is no type '{}' of elements", name));
+}
 std::string short_name_of(DataType type) { return known_type(type).in_files; }
 Type graph_type_of(DataType type) { return known_type(type).graph; }
 int bits_of(DataType type) { return known_type(type).bits; }
@@ -138,12 +143,18 @@ ConstantPointer converted(const Constant& from, DataType type) {
   return integers(std::move(values), from.dims, type);
 }
 
-ConstantPointer in_range(const Constant& from) {
+ConstantPointer in_range(const Constant& from, Bound side) {
   const auto [least, most] = range_in_graph(from.type);
   std::vector<int64_t> values = from.integers();
-  for (int64_t& x : values)
-    x = from.type == DataType::u64 && x < 0 ? most : std::clamp(x, least, most);  // 2^63 and above
-  return integers(std::move(values), from.dims, from.type);
+  for (int64_t& x : values) {
+    const bool is_above = x > most || (from.type == DataType::u64 && x < 0);  // 2^63 and above
+    if (side == Bound::above && is_above) x = most;
+    if (side == Bound::below && x < least && !is_above) x = least;
+  }
+  Constant to = from;
+  to.values = std::make_shared<const std::vector<int64_t>>(std::move(values));
+  to.transposed = {};
+  return std::make_shared<const Constant>(std::move(to));
 }
 
 ConstantPointer reshaped(const Constant& from, Dims dims) {

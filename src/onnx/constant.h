@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -33,6 +34,8 @@ enum class DataType : int32_t {
 
 /// "float32", "int64", …, as in NumPy. Throws Error for a type that cannot be read.
 std::string name_of(DataType type);
+/// The type of that name. Throws UsageError if there is none.
+DataType type_named(std::string_view name);
 /// "F32", "BF16", …, as inspect() lists tensors.
 std::string short_name_of(DataType type);
 bool is_known(DataType type);
@@ -81,8 +84,11 @@ ConstantPointer floats(std::vector<float> values, Dims dims, DataType type = Dat
 ConstantPointer of_numbers(const std::vector<double>& numbers, Dims dims, DataType type);
 /// A constant converted to another type.
 ConstantPointer converted(const Constant& from, DataType type);
-/// Integers, clamped to the range of a graph.
-ConstantPointer in_range(const Constant& from);
+/// On which side a constant bounds values.
+enum class Bound : uint8_t { below, above };
+/// Integers that bound values of a graph as `from` does: those that no value of the graph passes, as the
+/// largest of 64 bits, become the last that a graph can hold. Others beyond a graph's stay as they are.
+ConstantPointer in_range(const Constant& from, Bound side);
 ConstantPointer reshaped(const Constant& from, Dims dims);
 
 }  // namespace tessera::onnx

@@ -185,10 +185,14 @@ Results power_values(Call& call) {
   return of(call, pow(x, *exponent));
 }
 
-/// Reduces one or more values, which may bound each other.
-template <Value (*function)(Value, Value), bool bounds = true>
+/// Reduces one or more values; those of the least or the largest bound each other.
+template <Value (*function)(Value, Value)>
 Results fold_values(Call& call) {
-  const auto value = [&](size_t i) { return bounds ? call.bound(i) : call.value(i); };
+  const auto value = [&](size_t i) {
+    if constexpr (function == &graph::maximum) return call.bound(i, Bound::below);
+    if constexpr (function == &graph::minimum) return call.bound(i, Bound::above);
+    return call.value(i);
+  };
   Value y = value(0);
   for (size_t i = 1; i < call.size(); ++i) y = function(y, value(i));
   return of(call, y);
@@ -197,7 +201,7 @@ Results fold_values(Call& call) {
 Value sum_of(Value a, Value b) { return a + b; }
 
 Results mean(Call& call) {
-  Results sums = fold_values<sum_of, false>(call);
+  Results sums = fold_values<sum_of>(call);
   sums[0].value = divided(*sums[0].value, static_cast<double>(call.size()));
   return sums;
 }
@@ -209,8 +213,8 @@ Results clip(Call& call) {
   };
   const bool has_values = (call.has(1) && !call[1].constant) || (call.has(2) && !call[2].constant);
   if (is_integer(x) || has_values || (bound(1) && bound(2) && *bound(1) > *bound(2))) {
-    Value y = call.has(1) ? maximum(x, call.bound(1)) : x;
-    if (call.has(2)) y = minimum(y, call.bound(2));
+    Value y = call.has(1) ? maximum(x, call.bound(1, Bound::below)) : x;
+    if (call.has(2)) y = minimum(y, call.bound(2, Bound::above));
     return of(call, y);
   }
   if (!bound(1) && !bound(2)) return of(call, x);
@@ -350,7 +354,7 @@ constexpr Operator kElementwiseOperators[] = {{"Abs", unary<magnitude>},
                                               {"Softsign", unary<softsign>},
                                               {"Sqrt", unary<graph::sqrt>},
                                               {"Sub", subtract_values},
-                                              {"Sum", fold_values<sum_of, false>},
+                                              {"Sum", fold_values<sum_of>},
                                               {"SwiGLU", gated_swish},
                                               {"Swish", swish},
                                               {"Tan", unary<tangent>},

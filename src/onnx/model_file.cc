@@ -190,6 +190,14 @@ std::string to_string(const ValueType& type) {
   return fmt::format("{}[{}]", type.type, fmt::join(sizes, ", "));
 }
 
+std::pair<int64_t, int64_t> range_of(const ValueType& type) {
+  const DataType named = type_named(type.type);
+  const auto [least, most] = range_in_graph(named);
+  if (bits_of(named) > 16) return {least, most};
+  const int64_t count = int64_t{1} << bits_of(named);
+  return type.type.starts_with('u') ? std::pair{int64_t{0}, count - 1} : std::pair{-count / 2, count / 2 - 1};
+}
+
 UnsupportedModelError::UnsupportedModelError(const std::string& name, std::vector<Missing> missing)
     : Error(fmt::format("{}: {} operator{} cannot be part of a graph:{}", name, missing.size(),
                         missing.size() == 1 ? "" : "s", text_of(missing))),

@@ -143,6 +143,30 @@ TEST_F(OnnxTest, RunsWithItsOptions) {
   expect_refused(run(run_file + "--threads 0"), "--threads");
 }
 
+TEST_F(OnnxTest, TakesTheIntegersAndTruthValuesOfItsInputs) {
+  OnnxFile network;
+  network.input("n", {2}, test::kInt64).input("b", {2}, test::kBool).output("y").output("z");
+  network.node("Neg", {"n"}, {"y"}).node("Not", {"b"}, {"z"});
+  const std::string network_file = model(network);
+  const auto ran = [&](double number) {
+    const uint64_t shape[] = {2};
+    io::write_npy_array(path("n.npy"), shape, std::vector<double>{1, number}, true);
+    io::write_npy_array(path("b.npy"), shape, std::vector<double>{0, 5}, true);
+    return run(fmt::format("run '{}' --input n='{}' --input b='{}' --save y='{}' --save z='{}'", network_file,
+                           path("n.npy"), path("b.npy"), path("y.npy"), path("z.npy")));
+  };
+  const auto saved = [&](const std::string& name) {
+    return io::read_npy_array(io::Source::open(path(name)), 100).values;
+  };
+  const Outcome o = ran(2147483647);
+  EXPECT_EQ(o.status, 0) << o.err;
+  EXPECT_EQ(saved("y.npy"), (std::vector<double>{-1, -2147483647}));
+  EXPECT_EQ(saved("z.npy"), (std::vector<double>{1, 0}));
+  expect_failure(1, ran(2147483648),
+                 "the number 2147483648 is not possible; the input 'n' is int64, and takes integers from "
+                 "-2147483648 to 2147483647");
+}
+
 TEST_F(OnnxTest, MeasuresInStreams) {
   const std::string benchmark =
       fmt::format("benchmark '{}' --batch 2 --seconds 0.01 --warm-up 0.01 --streams 2 ", model(network()));

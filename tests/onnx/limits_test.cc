@@ -3,8 +3,10 @@
 #include <gtest/gtest.h>
 #include <tessera/onnx.h>
 
+#include <cstdint>
 #include <filesystem>
 #include <fstream>
+#include <utility>
 
 #include "base/memory.h"
 #include "support/error_of.h"
@@ -250,6 +252,13 @@ TEST(OnnxLimits, IntegersBeyond32BitsAreRefused) {
   OnnxFile output;
   output.output("y").integers("c", {1}, {int64_t{1} << 31}).node("Identity", {"c"}, {"y"});
   expect_says(error_of(output), "has the integer 2147483648, which is beyond 32 bits");
+  for (const auto& [operation, number] :
+       {std::pair("Max", INT64_MAX), std::pair("Clip", int64_t{1} << 40), std::pair("Min", INT64_MIN)}) {
+    OnnxFile bound;
+    bound.input("x", {2}, test::kInt64).output("y").integers("c", {}, {number});
+    bound.node(operation, {"x", "c"}, {"y"});
+    expect_says(error_of(bound), fmt::format("\"c\" has the integer {}, which is beyond 32 bits", number));
+  }
 }
 
 TEST(OnnxLimits, ShapesDoNotWrapAround) {

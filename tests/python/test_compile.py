@@ -211,7 +211,8 @@ def test_short_calls_check_what_they_are_given():
         np.testing.assert_array_equal(compiled(*given)[0], (given[0] + 1) * 2)
         expect_like(Model(), compiled, given[0], mask=given[2], x=torch.as_tensor(given[1]))
     bad = [
-        ((ids + 2**32, x, mask), {}, ValueError, "ids has the entry 4294967297"),
+        ((ids + 2**32, x, mask), {}, ValueError, "ids has the entry 4294967297; .* as integers have 32 bits"),
+        ((ids.numpy() + 2**31, x.numpy(), mask.numpy()), {}, ValueError, "ids has the entry 2147483649; .* 32 bits"),
         ((ids, x.double(), mask), {}, TypeError, "x is float64"),
         ((ids, x, mask.float()), {}, TypeError, "mask is float32"),
         ((ids, x[:1], mask), {}, ValueError, "x has shape"),

@@ -174,6 +174,17 @@ def test_integers_beyond_32_bits_are_refused():
         session.run(torch.tensor([2**31, 0]))
 
 
+def test_bounds_beyond_32_bits_bound_nothing():
+    wide = torch.iinfo(torch.int64)
+    function = Function(lambda x: (x.clamp(wide.min, wide.max) + 1, x.clamp(min=wide.min) + 1, x.clamp(max=wide.max) + 1))
+    x = torch.tensor([-(2**31), 5, 2**31 - 2])
+    for each in tg.from_torch(function, x).session().run(x).values():
+        assert list(each) == [-(2**31) + 1, 6, 2**31 - 1]
+    for refused in (lambda x: x.clamp(min=2**40), lambda x: x.clamp(max=-(2**40))):
+        with pytest.raises(ValueError, match="1099511627776 is no value of i32"):
+            tg.from_torch(Function(refused), x)
+
+
 def test_ignored_labels_of_a_training_step():
     torch.manual_seed(4)
     module, x, labels = nn.Linear(6, 4), torch.randn(8, 6), torch.randint(4, (8,))

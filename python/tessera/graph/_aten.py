@@ -551,6 +551,10 @@ def _clamp(call: Call, x: Value, least: Any = None, most: Any = None) -> Value:
         least, most = None, least
     if not x.is_integer and not isinstance(least, Value) and not isinstance(most, Value):
         return ops.clip(x, least, most)
+    if x.is_integer:  # which the least and the largest of 64 bits do not bound
+        lowest, highest = ops.INTEGERS[x.dtype]
+        least = None if type(least) is int and least <= lowest else least
+        most = None if type(most) is int and most >= highest else most
     if least is not None:
         x = ops.maximum(*together(call, x, least))
     return x if most is None else ops.minimum(*together(call, x, most))

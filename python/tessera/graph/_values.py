@@ -144,9 +144,12 @@ def require_integers(numbers: NDArray[Any], dtype: str) -> None:
     """Raise ValueError unless numbers are those of a type of integers."""
     least, most = INTEGERS[dtype]
     wide = numbers.astype(np.float64)
-    wrong = wide[~((wide >= least) & (wide <= most) & (wide == np.floor(wide)))]
+    wrong = numbers[~((wide >= least) & (wide <= most) & (wide == np.floor(wide)))]
     if wrong.size:
-        raise ValueError(f"{wrong.flat[0]:g} is no value of {dtype}: only whole numbers from {least} to {most} are")
+        raise ValueError(
+            f"{wrong.flat[0]} is no value of {dtype}: only whole numbers from {least} to {most} are, so keep others out of "
+            "the model"
+        )
 
 
 def _has_exact_reciprocal(number: float) -> bool:
