@@ -49,7 +49,7 @@ def compile(
     `dynamic_shapes` names dimensions that may have other sizes than the example's: {"ids": {0: "batch"}}. Each size is
     prepared when it first occurs, at most `max_shapes` at a time, and all have the same weights. With `buckets` sizes
     are padded with zeros to the next of those listed, and results are cut back; that this changes no result is checked
-    here, by running the module for each bucket.
+    by running the module, here for each bucket, and for other combinations of buckets in the first call that has them.
 
     Weights that change in place (an optimizer's step, `load_state_dict`) or are replaced are read again before the
     next call. Writes through `.data` or NumPy, which PyTorch does not record, are seen if they change most of a tensor:
@@ -175,6 +175,8 @@ class _Compiler:
             _require_example(path, leaf)
         self.sizes = self._by_leaf(sizes)
         self.interface: Interface | None = None
+        #: Combinations of buckets in which padding changes no result.
+        self.verified: set[tuple[int, ...]] = set()
         self.folded: set[str] = set()
         self.constants: list[Tensor] = []
         self.held = Held(module, ())
@@ -207,13 +209,21 @@ class _Compiler:
             interface.output_sizes = self._output_sizes()
         report = SparsityReport(self.choice.measure, self.choice.layers)
         model = CompiledModel(
-            interface, report, threads=threads, most_shapes=self.max_shapes, make=self.graph_for, follow=self.follow
+            interface,
+            report,
+            threads=threads,
+            most_shapes=self.max_shapes,
+            make=self.graph_for,
+            verify=self.verify_padding if buckets else None,
+            follow=self.follow,
         )
         padded = interface.padded({name: min(size, *buckets.get(name, [size])[-1:]) for name, size in present.items()})
         graph = imported.graph if padded == present else self.graph_for(padded)
         model.add(tuple(sorted(padded.items())), graph)
         if buckets:
-            self._verify_padding(model)
+            self.verify_padding(model, padded)
+            for i in range(max(map(len, buckets.values()))):
+                model.prepare({**present, **{name: each[min(i, len(each) - 1)] for name, each in buckets.items()}})
         return model
 
     def _present(self) -> dict[str, int]:
@@ -335,19 +345,20 @@ class _Compiler:
                 raise ValueError(f"the module cannot run at {at}, which the buckets allow: {error}") from error
         return [each for each in leaves if isinstance(each, Tensor)]
 
-    def _verify_padding(self, model: CompiledModel) -> None:
-        """Raise ValueError if zeros change a result: in each bucket the smallest size, and the largest that is padded."""
+    def verify_padding(self, model: CompiledModel, padded: dict[str, int]) -> None:
+        """Raise ValueError if zeros change a result: of these buckets' smallest sizes, or the largest that are padded."""
         buckets = model.interface.buckets
-        for i in range(2 * max(map(len, buckets.values()))):
-            sizes = self._present()
-            for name, each in buckets.items():
-                number = min(i // 2, len(each) - 1)
-                least = each[number - 1] + 1 if number > 0 else 1
-                sizes[name] = least if i % 2 == 0 else max(least, each[number] - 1)
+        combination = tuple(padded[name] for name in buckets)
+        if combination in self.verified:
+            return
+        least = {name: max([0, *(size for size in each if size < padded[name])]) + 1 for name, each in buckets.items()}
+        most = {name: max(size, padded[name] - 1) for name, size in least.items()}
+        for sizes in ({**padded, **least}, {**padded, **most}):
             args, kwargs = self.inputs_of(sizes)
             found = [torch.as_tensor(each) for _, each in leaves_of(model(*args, **kwargs)) if hasattr(each, "shape")]
             for wanted, result in zip(self._results(sizes), found, strict=True):
-                self._compare(wanted, result, sizes, model.interface.padded(sizes))
+                self._compare(wanted, result, sizes, padded)
+        self.verified.add(combination)
 
     @staticmethod
     def _compare(wanted: Tensor, found: Tensor, sizes: dict[str, int], padded: dict[str, int]) -> None:

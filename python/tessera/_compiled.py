@@ -293,6 +293,7 @@ class CompiledModel:
         threads: int = 0,
         most_shapes: int = 8,
         make: Callable[[dict[str, int]], Graph] | None = None,
+        verify: Callable[[CompiledModel, dict[str, int]], None] | None = None,
         follow: Callable[..., None] | None = None,
     ) -> None:
         self.interface = interface
@@ -302,6 +303,8 @@ class CompiledModel:
         combined = math.prod(map(len, interface.buckets.values()))
         self._most_shapes = max(most_shapes, combined)
         self._make = make
+        #: Raises ValueError if a model gives other results than the module in these buckets.
+        self._verify = verify
         self._follow = follow
         self._lock = threading.RLock()
         self._first: Session | None = None
@@ -342,7 +345,7 @@ class CompiledModel:
         if padded != sizes:
             arrays = [self._pad(i, array, padded) for i, array in enumerate(arrays)]
         given = dict(zip(self.interface.inputs, arrays, strict=True))
-        return self._for_sizes(padded), given, None if padded == sizes else sizes
+        return self.prepare(padded), given, None if padded == sizes else sizes
 
     def _run(self, arrays: list[Any]) -> list[Any]:
         prepared, given, sizes = self._prepared(arrays)
@@ -378,8 +381,8 @@ class CompiledModel:
                 kept[dim] = slice(sizes[size.name] * size.factor + size.more)
         return array[tuple(kept)]
 
-    def _for_sizes(self, sizes: dict[str, int]) -> Prepared:
-        """The session for these sizes, made if there is none yet. All have the same weights."""
+    def prepare(self, sizes: dict[str, int]) -> Prepared:
+        """The session for these sizes, made and verified if there is none yet. All have the same weights."""
         key = tuple(sorted(sizes.items()))
         with self._lock:
             prepared = self._sessions.get(key)
@@ -390,7 +393,17 @@ class CompiledModel:
                 known = "; ".join(", ".join(f"{name} {size}" for name, size in each) for each in self._sessions)
                 asked = ", ".join(f"{name} {size}" for name, size in key)
                 raise ValueError(f"the file has the model for {known}, not for {asked}: compile it for these and save it")
-            return self.add(key, self._make(sizes))
+            prepared = self.add(key, self._make(sizes))
+            try:
+                if self._verify is not None:
+                    self._verify(self, sizes)
+            except Exception:
+                self._sessions.pop(key, None)
+                if self._first is prepared.session:
+                    self._first = None
+                self._forget_calls()
+                raise
+            return prepared
 
     @property
     def first(self) -> Session:
@@ -398,7 +411,7 @@ class CompiledModel:
         if self._follow is not None:
             self._follow(self)
         if self._first is None:
-            self._for_sizes(self._last_sizes)
+            self.prepare(self._last_sizes)
         assert self._first is not None
         return self._first
 
@@ -406,7 +419,8 @@ class CompiledModel:
         """Forget all sessions: the next call prepares one."""
         with self._lock:
             last = max(self._sessions.items(), key=lambda item: item[1].call, default=None)
-            self._last_sizes = {} if last is None else dict(last[0])
+            if last is not None:
+                self._last_sizes = dict(last[0])
             self._sessions.clear()
             self._first = None
             self._forget_calls()
@@ -445,7 +459,7 @@ class CompiledModel:
         buckets = self.interface.buckets
         if buckets and buckets.keys() == {size.name for size in self.interface.input_sizes.values()}:
             for sizes in itertools.product(*buckets.values()):
-                self._for_sizes(dict(zip(buckets, sizes, strict=True)))
+                self.prepare(dict(zip(buckets, sizes, strict=True)))
         with self._lock:
             text = {
                 "version": _VERSION,
