@@ -69,12 +69,11 @@ std::string quoted_argument(const std::string& text) {
 /// The command that trains with a division, and as this one asks otherwise.
 std::string training_command(const BertRequest& r, const PretrainingSettings& s, const CLI::App& command) {
   std::string text = "tessera train bert";
-  const bool is_sequential = s.pipeline == graph::PipelineKind::sequential;
   for (const CLI::Option* option : command.get_options()) {
     const std::string name = option->get_name();
     const bool is_left_out =
         name == "--plan" || name == "--json" || r.configured.contains(name) ||
-        (name == "--offload-activations" && is_sequential) ||
+        (name == "--offload-activations" && !s.offload_activations_from) ||
         std::ranges::any_of(kDivisionOptions, [&](const char* of_plan) { return name == of_plan; });
     if (option->count() == 0 || is_left_out) continue;
     const std::string value = option->results().back();
@@ -90,7 +89,8 @@ std::string training_command(const BertRequest& r, const PretrainingSettings& s,
   if (r.settings.recompute && !s.recompute) text += " --recompute=false";
   if (r.settings.shard_from && !s.shard_from) text += " --shard=false";
   if (r.settings.offload_from && !s.offload_from) text += " --offload=false";
-  if (r.settings.offload_activations_from && is_sequential) text += " --offload-activations=false";
+  if (r.settings.offload_activations_from && !s.offload_activations_from)
+    text += " --offload-activations=false";
   return text;
 }
 

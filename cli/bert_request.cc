@@ -175,10 +175,6 @@ void check(const BertRequest& r, const CLI::App& command) {
   check_optimizer_options(r.settings, command);
   check_run_options(r, command);
   refuse_unless(command, r.settings.packed, {"--max-per-pack"}, "--pack optimal");
-  refuse_unless(command,
-                r.plan || !r.settings.offload_activations_from ||
-                    r.settings.pipeline != graph::PipelineKind::sequential,
-                {"--offload-activations"}, "--pipeline grouped, interleaved or 1f1b");
   refuse_unless(command, r.settings.stages > 1 && r.machine != "host", {"--trace"},
                 "--stages of more than one on a machine of several chips");
   refuse_unless(command, !r.stage_layers.empty() || r.head_layers.is_none(), {"--head-layers"},

@@ -30,6 +30,8 @@ enum class PipelineKind : uint8_t {
 std::string_view name_of(PipelineKind kind);
 /// Throws UsageError, listing the names, for another name than sequential, grouped, interleaved and 1f1b.
 PipelineKind pipeline_named(std::string_view name);
+/// Whether stages hold several micro-batches in flight.
+constexpr bool has_several_in_flight(PipelineKind kind) { return kind != PipelineKind::sequential; }
 
 /// How micro-batches pass through the stages of a graph.
 struct Pipeline {
@@ -38,7 +40,8 @@ struct Pipeline {
   /// the backward pass.
   std::set<uint32_t> recomputed = {};
   /// What stages keep of several micro-batches in flight for later passes, of at least so many elements, lies
-  /// in streaming memory where a machine has tiles: a pass stores it, and later ones fetch it.
+  /// in streaming memory where a machine has tiles: a pass stores it, and later ones fetch it. Only for
+  /// pipelines with has_several_in_flight().
   std::optional<uint64_t> offload_from = {};
 
   bool operator==(const Pipeline&) const = default;
@@ -66,9 +69,12 @@ struct PipelineSchedule {
   std::vector<StagePass> of_stage(uint32_t stage) const;
 };
 
-/// Throws UsageError for no stages or micro-batches, more than 2^24 passes of micro-batches through stages in
-/// one direction, a grouped schedule of another number of micro-batches than a multiple of twice its stages,
-/// and recomputed stages that do not exist.
+/// Throws UsageError for offloaded micro-batches in flight of a pipeline that does not have several.
+void check_offload(const Pipeline& pipeline);
+
+/// Throws UsageError as check_offload(), and for no stages or micro-batches, more than 2^24 passes of
+/// micro-batches through stages in one direction, a grouped schedule of another number of micro-batches than
+/// a multiple of twice its stages, and recomputed stages that do not exist.
 PipelineSchedule pipeline_schedule(const Pipeline& pipeline, uint32_t stages, uint32_t micro_batches);
 
 /// Throws UsageError, naming the pass, unless every micro-batch passes each stage forward and backward once;

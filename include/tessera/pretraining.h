@@ -119,8 +119,8 @@ struct PretrainingSettings : LearningSettings {
   /// Parameters of at least so many elements have their optimizer's state in streaming memory; see
   /// graph::TrainingOptions::offload_from.
   std::optional<uint64_t> offload_from = {};
-  /// Of a pipeline: what stages keep for later passes of micro-batches in flight, of at least so many
-  /// elements, is in streaming memory; see graph::Pipeline::offload_from.
+  /// Of a pipeline with several micro-batches in flight: what stages keep of them for later passes, of at
+  /// least so many elements, is in streaming memory; see graph::Pipeline::offload_from.
   std::optional<uint64_t> offload_activations_from = {};
   /// Steps between evaluations of the text that is held out; 0: an epoch of the first phase.
   uint64_t evaluate_every = 0;

@@ -58,7 +58,8 @@ struct PretrainingPlan {
 };
 
 /// Searches the fastest division of a step that fits a modelled machine, for the packs of a step that the
-/// settings have; how they divide it counts with PretrainingPlanOptions::compare only.
+/// settings have; how they divide it counts with PretrainingPlanOptions::compare only. Activations that are
+/// to be offloaded are in pipelines that have several micro-batches in flight.
 ///
 /// Layers are equal, so few small networks tell what all divisions take: those of one and of two layers on
 /// each of two stages (and on one), for each number of packs in a micro-batch, with and without

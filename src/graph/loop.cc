@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <tessera/error.h>
+#include <tessera/pipeline.h>
 
 #include <algorithm>
 #include <limits>
@@ -99,6 +100,7 @@ Pipeline pipeline_of(const Node& node) {
 /// their own.
 void check_pipelined(const Node& node, const LoopForm& form) {
   if (!form.is_pipelined()) return;
+  check_offload(form.pipeline);
   if (!form.carried.empty()) throw UsageError("loop: nothing can be carried from pass to pass of a pipeline");
   if (form.reversed) throw UsageError("loop: the passes of a pipeline run forward only");
   if (node.integer("call", 0) != 0)

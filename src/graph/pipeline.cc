@@ -83,6 +83,7 @@ class Slots {
 };
 
 void check_sizes(const Pipeline& pipeline, uint32_t stages, uint32_t micro_batches) {
+  check_offload(pipeline);
   if (stages == 0 || micro_batches == 0)
     throw UsageError(
         fmt::format("a pipeline of {} stages and {} micro-batches: it needs at least one of each", stages,
@@ -165,6 +166,14 @@ std::string_view name_of(ChipSpan::Kind kind) {
 }
 
 PipelineKind pipeline_named(std::string_view name) { return kPipelines.named(name); }
+
+void check_offload(const Pipeline& pipeline) {
+  if (pipeline.offload_from && !has_several_in_flight(pipeline.kind))
+    throw UsageError(fmt::format(
+        "activations of micro-batches in flight are to lie in streaming memory, and a {} pipeline "
+        "has none in flight: leave that out, or choose grouped, interleaved or 1f1b",
+        name_of(pipeline.kind)));
+}
 
 std::vector<StagePass> PipelineSchedule::of_stage(uint32_t stage) const {
   std::vector<StagePass> passes;

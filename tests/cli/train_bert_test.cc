@@ -219,7 +219,7 @@ TEST_F(TrainBertCliTest, ActivationsOfAPipelineMayLieBesideTheChips) {
   EXPECT_LT(far["bytes"], near["bytes"]);
   EXPECT_GT(far["streaming_bytes"], 0);
   expect_refused(estimated("--offload-activations"),
-                 "--offload-activations is for --pipeline grouped, interleaved or 1f1b");
+                 "a sequential pipeline has none in flight: leave that out, or choose grouped, interleaved");
 }
 
 /// A plan names the command with which a step takes the time that it says.

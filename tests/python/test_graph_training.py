@@ -226,6 +226,8 @@ def test_activations_of_a_pipeline_may_lie_beside_the_chips():
     for name in ("w0", "w1"):
         np.testing.assert_array_equal(*(session.get(name) for session in sessions))
     assert near.estimate(machine).streaming_bytes == 0 < far.estimate(machine).streaming_bytes
+    with pytest.raises(ValueError, match="a sequential pipeline has none in flight"):
+        graph.training_step(tg.mean(tg.square(h)), micro_batches=8, offload_activations=True)
 
 
 def test_times_have_transfers_from_and_to_the_host_if_asked_for():

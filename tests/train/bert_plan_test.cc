@@ -103,6 +103,19 @@ TEST(BertPlan, EstimatesTheGivenDivisionTooAndBeatsOrEqualsIt) {
   EXPECT_LE(plan.estimated[*plan.chosen].estimated->seconds, given.estimated->seconds);
 }
 
+TEST(BertPlan, OffloadsActivationsWhereSeveralMicroBatchesAreInFlight) {
+  PretrainingSettings settings = tiny(2);
+  settings.offload_activations_from = 8192;
+  const PretrainingPlan plan = plan_pretraining(settings, text_to_plan(), two_chips(), {.estimates = 0});
+  ASSERT_FALSE(plan.frontier.empty());
+  for (const PretrainingDivision& division : plan.frontier)
+    EXPECT_EQ(division.settings.offload_activations_from.has_value(),
+              division.settings.pipeline != graph::PipelineKind::sequential);
+  EXPECT_TRUE(
+      says(error_of<UsageError>([&] { BertTrainer::for_estimates(settings, text_to_plan(), two_chips()); }),
+           "a sequential pipeline has none in flight"));
+}
+
 /// Parameters and their gradients alone take more than both chips have.
 TEST(BertPlan, SaysHowFarTheClosestIsFromFitting) {
   PretrainingSettings settings = tiny(2);

@@ -390,8 +390,8 @@ class Graph:
         `pipeline` says in which order micro-batches go through the stages of the graph: "sequential", "grouped",
         "interleaved" or "1f1b" (see `pipeline_schedule`). Stages in `recompute` keep only what they take from others,
         and compute a forward pass again before its backward pass. With `offload_activations`, what stages keep of several
-        micro-batches in flight lies in the streaming memory beside the chips, if it has at least 8,192 elements, or as
-        many as `offload_activations` says. Results are the same, bit for bit.
+        micro-batches in flight, as all but "sequential" have, lies in the streaming memory beside the chips, if it has at
+        least 8,192 elements, or as many as `offload_activations` says. Results are the same, bit for bit.
 
         Gradients are summed over micro-batches and replicas in `sum_dtype`: 16-bit ones in FP32, or in their own type,
         which loses those that are small beside the sum; gradients of FP32 parameters in FP32 all the same.

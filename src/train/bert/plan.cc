@@ -118,7 +118,7 @@ double fullest_tile(const StageUse& use, uint32_t in_flight, double elsewhere) {
 
 /// Micro-batches that a stage holds. The predictions are a stage after the last one.
 uint32_t micro_batches_in_flight(const PretrainingSettings& s, uint32_t stage) {
-  if (s.stages == 1 || s.pipeline == PipelineKind::sequential) return 1;
+  if (s.stages == 1 || !graph::has_several_in_flight(s.pipeline)) return 1;
   return std::min(s.micro_batches, s.stages + 1 - stage);
 }
 
@@ -147,11 +147,23 @@ std::vector<std::vector<uint32_t>> divisions_of_layers(uint32_t layers, uint32_t
   return all;
 }
 
+/// Settings with a pipeline, whose activations lie in streaming memory as asked for if several are in flight.
+PretrainingSettings in_pipeline(PretrainingSettings s, PipelineKind kind,
+                                const std::optional<uint64_t>& offload_activations_from) {
+  s.pipeline = kind;
+  s.offload_activations_from = graph::has_several_in_flight(kind) ? offload_activations_from : std::nullopt;
+  return s;
+}
+
 class PretrainingPlanner {
  public:
   PretrainingPlanner(const PretrainingSettings& settings, const TextSplit& text, const Machine& machine,
                      const PretrainingPlanOptions& options)
-      : settings_(with_vocabulary(settings, text)), text_(text), machine_(machine), options_(options) {
+      : offload_activations_from_(settings.offload_activations_from),
+        settings_(with_vocabulary(in_pipeline(settings, settings.pipeline, offload_activations_from_), text)),
+        text_(text),
+        machine_(machine),
+        options_(options) {
     plan_.tile_bytes = machine.tile_bytes();
     const PretrainingPhase& phase = settings_.phases[0];
     const PretrainingData data(text.train, {.length = phase.length,
@@ -199,11 +211,10 @@ class PretrainingPlanner {
     s.stage_layers.clear();
     s.stage_feed_forwards.clear();
     s.head_layers = s.head_feed_forwards = 0;
-    s.pipeline = PipelineKind::sequential;
     s.recompute = false;
     s.shard_from.reset();
     s.offload_from.reset();
-    return s;
+    return in_pipeline(std::move(s), PipelineKind::sequential, {});
   }
 
   /// Of micro-batches of so many packs on each replica.
@@ -274,8 +285,7 @@ class PretrainingPlanner {
       for (const PipelineKind pipeline : {PipelineKind::sequential, PipelineKind::one_forward_one_backward}) {
         if (pipeline != PipelineKind::sequential && s.stages == 1) continue;
         s.stage_layers = of_stages;
-        s.pipeline = pipeline;
-        fits |= consider_places_of_state(s);
+        fits |= consider_places_of_state(in_pipeline(s, pipeline, offload_activations_from_));
       }
     return fits;
   }
@@ -379,7 +389,7 @@ class PretrainingPlanner {
     s.recompute = key.recompute;
     s.micro_batches = packs() / s.replicas / key.packs;
     if (s.stages > 1) {
-      s.pipeline = PipelineKind::one_forward_one_backward;
+      s = in_pipeline(std::move(s), PipelineKind::one_forward_one_backward, offload_activations_from_);
       s.micro_batches = 2 * (s.stages + 1);  // twice as many as are in flight
     }
     const RunCost cost = graph::estimate(step_graph(s, key.packs), machine_);
@@ -515,6 +525,7 @@ class PretrainingPlanner {
     return "in the closest the gaps between operands are too large";
   }
 
+  std::optional<uint64_t> offload_activations_from_;  ///< of pipelines
   PretrainingSettings settings_;
   const TextSplit& text_;
   const Machine& machine_;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <tessera/error.h>
+#include <tessera/pipeline.h>
 
 #include <nlohmann/json.hpp>
 #include <numeric>
@@ -80,6 +81,7 @@ void check_stages(const PretrainingSettings& s) {
   require_setting(s.stages >= 1 && s.stages <= s.config.num_hidden_layers, "the number of stages", s.stages,
                   fmt::format("1 to the number of layers, {}", s.config.num_hidden_layers));
   check_stage_layers(s);
+  graph::check_offload({.kind = s.pipeline, .offload_from = s.offload_activations_from});
   if (s.pipeline == graph::PipelineKind::sequential) return;
   if (s.stages == 1)
     throw UsageError(
