@@ -84,8 +84,10 @@ class Choice:
                 found.append((matrix, report))
             self._forms.update({name: _Pattern.of(each) for name, (each, _) in zip(names, found, strict=True)})
             self.layers += [report for _, report in found]
-        forms = [self.form_of(*each, rows) for each in zip(names, weights, strict=True) if self._forms[names[0]]]
-        return [form for form in forms if form is not None] or None
+        if self._forms[names[0]] is None:
+            return None
+        forms = [self.form_of(*each, rows) for each in zip(names, weights, strict=True)]
+        return [form for form in forms if form is not None]
 
     def note(self, name: str, matrix: Matrix, rows: int, dtype: torch.dtype) -> None:
         """A weight that is sparse already."""

@@ -447,21 +447,17 @@ Operand PipelineLowering::on_tiles(const BufferKey& key, uint32_t micro_batch) c
   return fetched == fetched_.end() ? slot(key, micro_batch) : fetched->second;
 }
 
-std::vector<PipelineLowering::BufferKey> PipelineLowering::taken_by(const Event& event) const {
+std::vector<PipelineLowering::BufferKey> PipelineLowering::keys_of(const Event& event,
+                                                                   Direction direction) const {
+  const bool given = direction == Direction::given;
   std::vector<BufferKey> keys;
-  if (event.kind == Event::Kind::send)
-    for (const ValueId id : sendings_[event.index].values) keys.emplace_back(id, home_of(id));
-  else
-    for (const ValueId id : passes_[event.index].takes) keys.emplace_back(id, place_of(passes_[event.index]));
-  return keys;
-}
-
-std::vector<PipelineLowering::BufferKey> PipelineLowering::given_by(const Event& event) const {
-  std::vector<BufferKey> keys;
-  if (event.kind == Event::Kind::send)
-    for (const ValueId id : sendings_[event.index].values) keys.emplace_back(id, sendings_[event.index].to);
-  else
-    for (const ValueId id : passes_[event.index].gives) keys.emplace_back(id, place_of(passes_[event.index]));
+  if (event.kind == Event::Kind::send) {
+    const Sending& sending = sendings_[event.index];
+    for (const ValueId id : sending.values) keys.emplace_back(id, given ? sending.to : home_of(id));
+  } else {
+    const LoweredPass& pass = passes_[event.index];
+    for (const ValueId id : given ? pass.gives : pass.takes) keys.emplace_back(id, place_of(pass));
+  }
   return keys;
 }
 
@@ -524,7 +520,8 @@ Lowered::PassStep PipelineLowering::pass_step(const Event& event, uint32_t next)
 
 StepId PipelineLowering::emit(const Event& event) {
   std::vector<StepId> steps;
-  const std::vector<BufferKey> taken = taken_by(event), given = given_by(event);
+  const std::vector<BufferKey> taken = keys_of(event, Direction::taken),
+                               given = keys_of(event, Direction::given);
   stream(taken, event.micro_batch, true, steps);
   if (event.kind == Event::Kind::send) {
     std::vector<Operand> operands;

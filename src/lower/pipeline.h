@@ -72,6 +72,7 @@ class PipelineLowering {
     size_t index = 0;  ///< of the pass or the sending
     uint32_t micro_batch = 0;
   };
+  enum class Direction : uint8_t { taken, given };
   /// The events in which a micro-batch of a value has to be kept.
   struct KeptInterval {
     uint32_t micro_batch = 0;
@@ -105,8 +106,8 @@ class PipelineLowering {
   Repeated find_repeated() const;
   void emit();
   program::StepId emit(const Event& event);
-  std::vector<BufferKey> taken_by(const Event& event) const;
-  std::vector<BufferKey> given_by(const Event& event) const;
+  /// What an event takes or gives, and where that lies.
+  std::vector<BufferKey> keys_of(const Event& event, Direction direction) const;
   void stream(const std::vector<BufferKey>& keys, uint32_t micro_batch, bool fetches,
               std::vector<program::StepId>& steps) const;
   ops::Operand slot(const BufferKey& key, uint32_t micro_batch) const;

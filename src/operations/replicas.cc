@@ -55,23 +55,20 @@ void scale(Lowering& l, const ops::Operand& in, const ops::Operand& out, float f
         {in, out});
 }
 
-/// What a replica's value is multiplied by before it is summed.
-float factor_of(const Lowering& l, const Node& node) {
-  return node.operation->traits.over_replicas == sum
-             ? 1
-             : 1 / static_cast<float>(combined_replicas(node, l.replicas()));
+/// What a replica's value is multiplied by before it is summed with those of its group.
+float factor_of(const Node& node, uint32_t group) {
+  return node.operation->traits.over_replicas == sum ? 1 : 1 / static_cast<float>(group);
 }
 
-/// Calls lower_one() for all nodes with the lowering and the groups of `node` that can be computed now, which
-/// become one collective and share its rounds.
+/// Calls lower_one() for all nodes with the lowering of `node` and groups of so many replicas that can be
+/// computed now, which become one collective and share its rounds.
 template <class LowerOne>
-void join(Lowering& l, const Node& node, const LowerOne& lower_one) {
+void join(Lowering& l, const Node& node, uint32_t group, const LowerOne& lower_one) {
   // A result counts as computed as soon as it is joined, but holds its contents only after the collective.
   std::set<ValueId> joined;
-  const uint32_t group = combined_replicas(node, l.replicas());
   l.each_from([&](const Node& other) {
-    if (other.operation->lower != node.operation->lower || combined_replicas(other, l.replicas()) != group ||
-        joined.contains(other.inputs[0]) || !l.is_computed(other.inputs[0]))
+    if (other.operation->lower != node.operation->lower || joined.contains(other.inputs[0]) ||
+        !l.is_computed(other.inputs[0]) || combined_replicas(other, l.replicas()) != group)
       return false;
     lower_one(other);
     joined.insert(other.outputs[0]);
@@ -84,13 +81,13 @@ void lower_replicas(Lowering& l, const Node& node) {
   if (group == 1) return l.alias_output(0, l.input(0));
   std::vector<program::VariableId> sums;
   program::CopySet passed{"pass means over replicas", {}};
-  join(l, node, [&](const Node& other) {
+  join(l, node, group, [&](const Node& other) {
     const ops::Operand in = l.input(0), out = l.output_beside(0, in);
     // What other passes of a pipeline take is an argument, which no collective reaches.
     const ops::Builder& builder = l.builder();
     const bool is_passed = builder.program().variable(out.variable).is_argument();
     const ops::Operand summed = is_passed ? l.temporary_like("summed", builder.type_of(out), out) : out;
-    scale(l, in, summed, factor_of(l, other));
+    scale(l, in, summed, factor_of(other, group));
     sums.push_back(summed.variable);
     if (is_passed) passed.groups.push_back(copy_of(summed, out));
   });
@@ -165,12 +162,13 @@ void lower_shard(Lowering& l, const Node& node) {
 
 void lower_mean_shard(Lowering& l, const Node& node) {
   if (l.replicas() == 1) return l.alias_output(0, l.input(0));
+  const uint32_t group = combined_replicas(node, l.replicas());
   std::vector<ops::Sharded> shards;
-  join(l, node, [&](const Node& other) {
+  join(l, node, group, [&](const Node& other) {
     const ops::Operand in = l.brought(other.inputs[0], other.inputs[1]);
     const ops::Operand whole =
         l.temporary_like("summed", l.builder().type_of(in), l.operand_of(other.inputs[1]));
-    scale(l, in, whole, factor_of(l, other));
+    scale(l, in, whole, factor_of(other, group));
     shards.push_back({whole.variable, l.output(0).variable});
   });
   l.run(
@@ -180,8 +178,9 @@ void lower_mean_shard(Lowering& l, const Node& node) {
 /// Into the state to which the whole is assigned, if that can be.
 void lower_gather(Lowering& l, const Node& node) {
   if (l.replicas() == 1) return l.alias_output(0, l.input(0));
+  const uint32_t group = combined_replicas(node, l.replicas());
   std::vector<ops::Sharded> shards;
-  join(l, node, [&](const Node& other) {
+  join(l, node, group, [&](const Node& other) {
     if (!l.is_shard(other.inputs[0]))
       throw UsageError(
           fmt::format("gather_shards: '{}' is whole in each replica", l.graph().info(other.inputs[0]).name));
