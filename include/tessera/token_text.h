@@ -2,11 +2,18 @@
 #pragma once
 
 #include <cstdint>
+#include <initializer_list>
 #include <memory>
+#include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace tessera {
+
+namespace train {
+class TokensInFile;
+}
 
 /// Tokens with a meaning of their own: they are never masked, and never stand in for a masked token.
 struct SpecialTokens {
@@ -21,12 +28,51 @@ struct SpecialTokens {
   bool operator==(const SpecialTokens&) const = default;
 };
 
+/// The tokens of a text, in memory or in a file. Of a file, only what is asked for is read, and nothing is
+/// kept in memory; the file stays open, and must not change. Copies share it. Several threads may read at
+/// once.
+class Tokens {
+ public:
+  /// Tokens [begin, end).
+  struct Range {
+    uint64_t begin = 0;
+    uint64_t end = 0;
+  };
+
+  Tokens() = default;
+  Tokens(std::vector<uint32_t> in_memory) : in_memory_(std::move(in_memory)) {}
+  Tokens(std::initializer_list<uint32_t> in_memory) : in_memory_(in_memory) {}
+  explicit Tokens(std::shared_ptr<const train::TokensInFile> in_file) : in_file_(std::move(in_file)) {}
+
+  uint64_t size() const;
+  bool empty() const { return size() == 0; }
+  bool is_in_file() const { return in_file_ != nullptr; }
+  /// All of them, if they are in memory.
+  std::span<const uint32_t> in_memory() const { return in_memory_; }
+
+  /// Copies the tokens from `begin` on. Throws UsageError if there are fewer, Error if the file cannot be
+  /// read, or has changed since it was opened.
+  void read(uint64_t begin, std::span<uint32_t> out) const;
+  /// A copy of all. Throws as read() does, and Error if memory is short.
+  std::vector<uint32_t> all() const;
+  /// None is larger. In memory it is the largest one, or 0; of a file, or parts of it, the largest of the
+  /// file.
+  uint32_t largest() const;
+  /// Those of some ranges, one after the other; a file is not read. Throws UsageError for ranges beyond the
+  /// end.
+  Tokens parts(std::span<const Range> ranges) const;
+
+ private:
+  std::vector<uint32_t> in_memory_;
+  std::shared_ptr<const train::TokensInFile> in_file_;
+};
+
 /// Documents of sentences of tokens.
 struct TokenText {
   std::string name;
   uint32_t vocabulary = 0;  ///< number of tokens that there are
   SpecialTokens special = {};
-  std::vector<uint32_t> tokens = {};      ///< of all sentences, one after the other
+  Tokens tokens = {};                     ///< of all sentences, one after the other
   std::vector<uint64_t> sentences = {0};  ///< sentence i has the tokens sentences[i] to sentences[i + 1] − 1
   std::vector<uint64_t> documents = {
       0};  ///< document i has the sentences documents[i] to documents[i + 1] − 1
@@ -38,8 +84,10 @@ struct TokenText {
 /// beyond it, empty sentences and documents, and limits that do not fit the tokens.
 void require_valid(const TokenText& text);
 
-/// Reads a file of tokens, as Python's `tessera.text` and write_tokens() write it (docs/packing-bert.md).
-/// Throws Error, naming the file, if it is malformed or its text does not pass require_valid().
+/// Opens a file of tokens, as Python's `tessera.text` and write_tokens() write it (docs/packing-bert.md).
+/// Limits of sentences and documents are in memory, 8 bytes each; the tokens are read once, piece by piece,
+/// to check them, and stay in the file. Throws Error, naming the file, if it is malformed or its text does
+/// not pass require_valid().
 TokenText read_tokens(const std::string& path);
 /// Writes one; an existing file is only replaced by a complete one. Throws as require_valid() does.
 void write_tokens(const std::string& path, const TokenText& text);

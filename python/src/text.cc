@@ -11,6 +11,7 @@
 #include <span>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "arrays.h"
 #include "bindings.h"
@@ -75,6 +76,14 @@ TokenText text_of(const std::string& name, uint32_t vocabulary,
   return text;
 }
 
+/// The tokens as an array that cannot be written; of a file a copy.
+Numbers<const uint32_t> tokens_of(nb::handle_t<TokenText> self) {
+  const Tokens& tokens = nb::cast<TokenText&>(self).tokens;
+  if (!tokens.is_in_file()) return view_of(tokens.in_memory(), self);
+  auto* copy = new std::vector<uint32_t>(tokens.all());
+  return view_of(std::span<const uint32_t>(*copy), keep(copy));
+}
+
 /// A vector of a text as an array that cannot be written: what it has is checked only once.
 template <auto member>
 auto numbers_of(nb::handle_t<TokenText> self) {
@@ -107,12 +116,15 @@ void bind_token_text(nb::module_& m) {
       .def_ro("vocabulary", &TokenText::vocabulary, "Number of tokens that there are.")
       .def_prop_ro(
           "special", [](const TokenText& t) { return named(t.special); }, "The special tokens.")
-      .def_prop_ro("tokens", &numbers_of<&TokenText::tokens>, kOwned, "The array cannot be written.")
+      .def_prop_ro("tokens", &tokens_of, kOwned, "The array cannot be written. Of a file it is a copy.")
       .def_prop_ro("sentences", &numbers_of<&TokenText::sentences>, kOwned, "The array cannot be written.")
       .def_prop_ro("documents", &numbers_of<&TokenText::documents>, kOwned, "The array cannot be written.")
       .def(
           "save", [](const TokenText& text, const std::string& path) { write_tokens(path, text); }, "path"_a)
-      .def_static("load", &read_tokens, "path"_a)
+      .def_static(
+          "load", &read_tokens, "path"_a, nb::call_guard<nb::gil_scoped_release>(),
+          "Opens a file. Its tokens, which are read once to check them, stay there, and are read where "
+          "a batch needs them; the file must not change meanwhile.")
       .def("split", &split, "fraction"_a = 0.05, "seed"_a = 0,
            "The text for training, and a fraction of the documents, at random and at least two, that is held "
            "out.");

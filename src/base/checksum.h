@@ -10,15 +10,33 @@
 namespace tessera::base {
 
 /// FNV-1a over eight-byte words, folded, with the length. Detects damage, not malice.
-inline uint64_t checksum(std::span<const std::byte> bytes) {
-  uint64_t sum = 0xCBF29CE484222325;
-  for (size_t at = 0; at < bytes.size(); at += 8) {
-    uint64_t word = 0;
-    std::memcpy(&word, &bytes[at], std::min<size_t>(8, bytes.size() - at));
-    sum = (sum ^ word) * 0x100000001B3;
-    sum ^= sum >> 32;
+class Checksum {
+ public:
+  /// Pieces one after the other; all but the last have a multiple of 8 bytes.
+  void add(std::span<const std::byte> bytes) {
+    uint64_t sum = sum_;
+    for (size_t at = 0; at < bytes.size(); at += 8) {
+      uint64_t word = 0;
+      std::memcpy(&word, &bytes[at], std::min<size_t>(8, bytes.size() - at));
+      sum = (sum ^ word) * 0x100000001B3;
+      sum ^= sum >> 32;
+    }
+    sum_ = sum;
+    size_ += bytes.size();
   }
-  return sum ^ bytes.size();
+
+  uint64_t value() const { return sum_ ^ size_; }
+
+ private:
+  uint64_t sum_ = 0xCBF29CE484222325;
+  uint64_t size_ = 0;
+};
+
+/// Of bytes in one piece.
+inline uint64_t checksum(std::span<const std::byte> bytes) {
+  Checksum sum;
+  sum.add(bytes);
+  return sum.value();
 }
 
 }  // namespace tessera::base

@@ -8,6 +8,7 @@
 #include <fstream>
 #include <map>
 #include <set>
+#include <span>
 #include <thread>
 #include <vector>
 
@@ -33,6 +34,28 @@ TokenText small_text() {
           .documents = {0, 2, 4}};
 }
 
+/// Tokens, of which the one at a place is another.
+Tokens with_token(const Tokens& tokens, size_t place, uint32_t token) {
+  std::vector<uint32_t> all = tokens.all();
+  all[place] = token;
+  return all;
+}
+
+Tokens range_of(const Tokens& tokens, uint64_t begin, uint64_t end) {
+  const Tokens::Range range{begin, end};
+  return tokens.parts({&range, 1});
+}
+
+/// Where in a file of tokens of two bytes these are.
+size_t place_of(const std::string& content, const std::vector<uint32_t>& tokens) {
+  std::string bytes;
+  for (const uint32_t token : tokens) {
+    bytes += static_cast<char>(token & 0xFF);
+    bytes += static_cast<char>(token >> 8 & 0xFF);
+  }
+  return content.rfind(bytes);
+}
+
 const TokenText& text() {
   static const TokenText all = synthetic_text({.vocabulary = 300, .documents = 200, .seed = 4});
   return all;
@@ -49,14 +72,15 @@ class TokenFileTest : public testing::Test {
 TEST_F(TokenFileTest, FilesKeepWhatTheyAreGiven) {
   TokenText wide = small_text();
   wide.vocabulary = 100'000;
-  wide.tokens[4] = 99'999;
+  wide.tokens = with_token(wide.tokens, 4, 99'999);
   for (const TokenText& written : {small_text(), wide, text()}) {
     const std::string file = path("tokens.safetensors");
     write_tokens(file, written);
     const TokenText found = read_tokens(file);
     EXPECT_EQ(found.vocabulary, written.vocabulary);
     EXPECT_EQ(found.special.mask, written.special.mask);
-    EXPECT_EQ(found.tokens, written.tokens);
+    EXPECT_TRUE(found.tokens.is_in_file());
+    EXPECT_EQ(found.tokens.all(), written.tokens.all());
     EXPECT_EQ(found.sentences, written.sentences);
     EXPECT_EQ(found.documents, written.documents);
   }
@@ -68,16 +92,16 @@ TEST(TokenText, WhatDoesNotFitIsRefused) {
     change(changed);
     return test::error_of([&] { require_valid(changed); });
   };
-  EXPECT_TRUE(test::says(error([](TokenText& t) { t.tokens[4] = 50; }),
+  EXPECT_TRUE(test::says(error([](TokenText& t) { t.tokens = with_token(t.tokens, 4, 50); }),
                          "token 4 is 50, beyond the vocabulary of 50"));
   EXPECT_TRUE(test::says(error([](TokenText& t) { t.special.mask = 60; }), "special token mask is 60"));
   EXPECT_TRUE(test::says(error([](TokenText& t) { t.special.mask = 2; }), "sep and mask are both 2"));
   EXPECT_TRUE(test::says(error([](TokenText& t) { t.vocabulary = 3; }), "a vocabulary of 3 tokens"));
-  EXPECT_TRUE(test::says(error([](TokenText& t) { t.tokens.clear(); }), "no tokens"));
+  EXPECT_TRUE(test::says(error([](TokenText& t) { t.tokens = Tokens(); }), "no tokens"));
   EXPECT_TRUE(
       test::says(error([](TokenText& t) { t.sentences[2] = 3; }), "sentence 1 is [3, 3): it is empty"));
-  EXPECT_TRUE(
-      test::says(error([](TokenText& t) { t.tokens.pop_back(); }), "end at 9, and there are 8 tokens"));
+  EXPECT_TRUE(test::says(error([](TokenText& t) { t.tokens = range_of(t.tokens, 0, 8); }),
+                         "end at 9, and there are 8 tokens"));
   EXPECT_TRUE(test::says(error([](TokenText& t) { t.documents[0] = 1; }), "do not begin with 0"));
   EXPECT_TRUE(
       test::says(error([](TokenText& t) { t.documents[2] = 5; }), "end at 5, and there are 4 sentences"));
@@ -104,6 +128,72 @@ TEST_F(TokenFileTest, OtherFilesAreRefused) {
   write_tokens(path("test.safetensors"), other);
   EXPECT_ERROR("special tokens of the texts for training and held out differ",
                load_text(folder_.path().string(), 0.1, 0));
+}
+
+/// A valid header promises other tokens and limits than there are.
+TEST_F(TokenFileTest, DamagedContentIsRefused) {
+  const std::string file = path("tokens.safetensors");
+  write_tokens(file, small_text());
+  const std::string whole = test::content_of(file);
+  const auto with = [&](uint64_t at, std::initializer_list<char> bytes) {
+    std::string damaged = whole;
+    std::ranges::copy(bytes, damaged.begin() + static_cast<int64_t>(at));
+    folder_.write("tokens.safetensors", damaged);
+    return test::error_of([&] { read_tokens(file); });
+  };
+  const size_t first = place_of(whole, small_text().tokens.all());
+  ASSERT_NE(first, std::string::npos);
+  const size_t sentences = first + 2 * small_text().tokens.size();
+  EXPECT_EQ(with(first, {10}), "(no error)");
+  EXPECT_TRUE(test::says(with(first + 8, {0, 1}), file + ": token 4 is 256, beyond the vocabulary of 50"));
+  EXPECT_TRUE(test::says(with(sentences + 8, {7}), file + ": sentence 1 is [7, 5): it is empty, or limits"));
+  EXPECT_TRUE(test::says(with(sentences + 15, {'\xFF'}), file + ": sentence 1 is [18374686479671623683, 5)"));
+}
+
+TEST_F(TokenFileTest, TokensOfFilesAreThoseInMemory) {
+  TokenText wide = text();
+  wide.vocabulary = 100'000;
+  for (const TokenText& written : {text(), wide}) {  // 2 and 4 bytes for a token
+    const std::string file = path("tokens.safetensors");
+    write_tokens(file, written);
+    const TextSplit in_memory = split_text(written, 0.3, 5), in_file = load_text(file, 0.3, 5);
+    for (const auto& [own, other] :
+         {std::pair(in_memory.train, in_file.train), {in_memory.held_out, in_file.held_out}}) {
+      EXPECT_TRUE(other->tokens.is_in_file());
+      EXPECT_EQ(other->tokens.all(), own->tokens.all());
+      EXPECT_EQ(other->sentences, own->sentences);
+      EXPECT_EQ(other->documents, own->documents);
+      const TextSplit again = split_text(*own, 0.5, 1), of_part = split_text(*other, 0.5, 1);
+      EXPECT_EQ(of_part.train->tokens.all(), again.train->tokens.all());
+      PretrainingData first(own, {.length = 64, .seed = 2}), second(other, {.length = 64, .seed = 2});
+      EXPECT_EQ(first.batch(1, 3, 5).input_ids, second.batch(1, 3, 5).input_ids);
+      EXPECT_EQ(first.batch(1, 3, 5).masked_lm_labels, second.batch(1, 3, 5).masked_lm_labels);
+    }
+  }
+}
+
+TEST_F(TokenFileTest, AFileMayBeReplacedButNotChanged) {
+  const std::string file = path("tokens.safetensors");
+  write_tokens(file, small_text());
+  const TokenText found = read_tokens(file);
+  TokenText other = small_text();
+  other.tokens = with_token(other.tokens, 4, 49);
+  write_tokens(file, other);
+  EXPECT_EQ(found.tokens.all(), small_text().tokens.all());
+  const TokenText second = read_tokens(file);
+  const size_t first = place_of(test::content_of(file), other.tokens.all());
+  ASSERT_NE(first, std::string::npos);
+  {
+    std::fstream changing(file, std::ios::binary | std::ios::in | std::ios::out);
+    changing.seekp(static_cast<std::streamoff>(first) + 9);
+    changing.put(1);  // the upper byte of token 4
+  }
+  EXPECT_ERROR(file + ": token 4 is 305, and was 49 at most when the file was opened", second.tokens.all());
+  std::filesystem::resize_file(file, first + 4);
+  EXPECT_ERROR(file + ": the file became shorter", second.tokens.all());
+  std::vector<uint32_t> out(3);
+  EXPECT_USAGE_ERROR("tokens [7, 10) of a text; it has 9", found.tokens.read(7, out));
+  EXPECT_USAGE_ERROR("tokens [4, 10) of a text", range_of(found.tokens, 4, 10));
 }
 
 TEST(TextSplit, EachDocumentIsInOnePart) {
@@ -268,8 +358,8 @@ TEST(PretrainingData, AnEpochHasEachSequenceOnce) {
     for (const SentencePair& pair : pairs_of(text(), 96, 2)) {
       std::vector<uint32_t> tokens = {text().special.cls};
       for (const auto& range : {pair.first, pair.second}) {
-        tokens.insert(tokens.end(), text().tokens.begin() + static_cast<int64_t>(range.begin),
-                      text().tokens.begin() + static_cast<int64_t>(range.begin + range.length));
+        const std::span<const uint32_t> of = text().tokens.in_memory().subspan(range.begin, range.length);
+        tokens.insert(tokens.end(), of.begin(), of.end());
         tokens.push_back(text().special.sep);
       }
       wanted.insert(tokens);
@@ -344,8 +434,8 @@ TEST(PretrainingData, ThreadsMayTakeBatchesAtOnce) {
 
 TEST(SyntheticText, FollowsFromTheSeed) {
   const TokenText first = synthetic_text({.documents = 20, .seed = 1});
-  EXPECT_EQ(first.tokens, synthetic_text({.documents = 20, .seed = 1}).tokens);
-  EXPECT_NE(first.tokens, synthetic_text({.documents = 20, .seed = 2}).tokens);
+  EXPECT_EQ(first.tokens.all(), synthetic_text({.documents = 20, .seed = 1}).tokens.all());
+  EXPECT_NE(first.tokens.all(), synthetic_text({.documents = 20, .seed = 2}).tokens.all());
   require_valid(first);
   require_valid(synthetic_text({.documents = 1}));
   EXPECT_USAGE_ERROR("a vocabulary of 5", synthetic_text({.vocabulary = 5}));

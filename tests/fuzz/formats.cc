@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <stdexcept>
 #include <utility>
 #include <variant>
@@ -170,8 +171,9 @@ void read_onnx_file(const io::Source& source) {
 }
 
 void read_token_file(const io::Source& source) {
-  const TokenText text = train::read_tokens(source);
-  for (const uint32_t token : text.tokens) require(token < text.vocabulary, "a token that does not exist");
+  const TokenText text = train::read_tokens({std::shared_ptr<void>(), &source});  // which outlives it
+  for (const uint32_t token : text.tokens.all())
+    require(token < text.vocabulary, "a token that does not exist");
   require(text.sentences.back() == text.tokens.size() && text.documents.back() + 1 == text.sentences.size(),
           "tokens of no sentence, or sentences of no document");
 }

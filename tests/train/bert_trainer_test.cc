@@ -122,6 +122,21 @@ TEST_F(BertTrainerTest, ContinuesBitByBitWhereverItStops) {
   }
 }
 
+/// The same checkpoints, also if training goes on in the middle of an epoch.
+TEST_F(BertTrainerTest, TextInAFileTrainsAsTextInMemory) {
+  const TokenText all = synthetic_text({.vocabulary = 80, .documents = 60, .seed = 3});
+  write_tokens(path("tokens.safetensors"), all);
+  const TextSplit in_file = load_text(path("tokens.safetensors"), 0.2, 1);
+  ASSERT_TRUE(in_file.train->tokens.is_in_file());
+  const std::string whole = trained_at_once(small()), file = path("stopped");
+  trainer_of(small()).train(
+      {.checkpoint = file, .progress = [](const PretrainingProgress& now) { return now.step < 11; }});
+  BertTrainer resumed(small(), in_file, Machine::host(2));
+  resumed.resume(file);
+  EXPECT_TRUE(resumed.train({.checkpoint = file}).finished);
+  EXPECT_TRUE(test::content_of(file) == whole);
+}
+
 TEST_F(BertTrainerTest, AnEvaluationIsReportedAfterItsCheckpoint) {
   const std::string file = path("checkpoint");
   uint32_t evaluations = 0;

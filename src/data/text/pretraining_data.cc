@@ -106,7 +106,7 @@ void PretrainingData::Impl::add_sequence(PretrainingBatch& batch, uint32_t pack,
   const train::SequenceInPack place{pack, number, start, length};
   const std::span<uint32_t> ids = train::place_sequence(batch, place, second);
   const auto copy = [&](const train::TokenRange& range, uint32_t to) {
-    std::copy_n(text.tokens.begin() + static_cast<int64_t>(range.begin), range.length, ids.begin() + to);
+    text.tokens.read(range.begin, ids.subspan(to, range.length));
   };
   ids[0] = text.special.cls;
   copy(pair.first, 1);

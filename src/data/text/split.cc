@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <memory>
 #include <utility>
+#include <vector>
 
 #include "data/samples.h"
 
@@ -17,14 +18,15 @@ constexpr uint64_t kFewest = 2;  // documents, of which a pair may have two
 /// The text of some documents.
 std::shared_ptr<const TokenText> part_of(const TokenText& text, const std::vector<uint32_t>& documents) {
   TokenText part{.name = text.name, .vocabulary = text.vocabulary, .special = text.special};
+  std::vector<Tokens::Range> ranges;
   for (const uint32_t document : documents) {
-    for (uint64_t s = text.documents[document]; s < text.documents[document + 1]; ++s) {
-      part.tokens.insert(part.tokens.end(), text.tokens.begin() + static_cast<int64_t>(text.sentences[s]),
-                         text.tokens.begin() + static_cast<int64_t>(text.sentences[s + 1]));
-      part.sentences.push_back(part.tokens.size());
-    }
+    const uint64_t first = text.documents[document], last = text.documents[document + 1];
+    const uint64_t from = text.sentences[first], to = part.sentences.back();
+    for (uint64_t s = first; s < last; ++s) part.sentences.push_back(to + text.sentences[s + 1] - from);
     part.documents.push_back(part.sentences.size() - 1);
+    ranges.push_back({from, text.sentences[last]});
   }
+  part.tokens = text.tokens.parts(ranges);
   return std::make_shared<const TokenText>(std::move(part));
 }
 

@@ -3,6 +3,7 @@
 #include <tessera/token_text.h>
 
 #include <algorithm>
+#include <utility>
 #include <vector>
 
 #include "base/memory.h"
@@ -52,6 +53,7 @@ TokenText synthetic_text(const SyntheticText& s) {
     throw UsageError(fmt::format("{} documents; synthetic text has 1 to {}", s.documents, kMostDocuments));
   base::require_memory(bytes_of(s.documents), fmt::format("synthetic text of {} documents", s.documents));
   TokenText text{.name = "synthetic text", .vocabulary = s.vocabulary, .special = kSynthetic};
+  std::vector<uint32_t> tokens;
   const uint32_t words = s.vocabulary - kFirstWord;
   const std::vector<double> sums = zipf_sums(words);
   for (uint32_t document = 0; document < s.documents; ++document) {
@@ -63,12 +65,13 @@ TokenText synthetic_text(const SyntheticText& s) {
         const bool of_topic = random.below(3) == 0;
         const uint32_t word =
             of_topic ? (topic + random.below(kWordsOfTopic)) % words : rank_of(sums, random.word());
-        text.tokens.push_back(kFirstWord + word);
+        tokens.push_back(kFirstWord + word);
       }
-      text.sentences.push_back(text.tokens.size());
+      text.sentences.push_back(tokens.size());
     }
     text.documents.push_back(text.sentences.size() - 1);
   }
+  text.tokens = std::move(tokens);
   return text;
 }
 

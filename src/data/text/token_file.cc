@@ -4,8 +4,12 @@
 
 #include <algorithm>
 #include <charconv>
+#include <memory>
+#include <span>
+#include <utility>
 
 #include "base/memory.h"
+#include "data/text/tokens_in_file.h"
 #include "io/fail.h"
 #include "io/safetensors.h"
 
@@ -74,28 +78,27 @@ const io::TensorInfo& tensor(const io::Source& source, const std::vector<io::Ten
   return *found;
 }
 
-/// Elements of type From, converted piece by piece.
-template <class From, class To>
-std::vector<To> elements(const io::Source& source, const io::TensorInfo& info) {
-  const uint64_t count = (info.end - info.begin) / sizeof(From);
-  base::require_memory(count * sizeof(To), source.name() + ": the text");
-  std::vector<To> all(count);
-  std::vector<From> piece;
-  constexpr uint64_t kPiece = 1 << 16;
-  for (uint64_t first = 0; first < count; first += kPiece) {
-    piece.resize(std::min(kPiece, count - first));
-    source.read(info.begin + first * sizeof(From), std::as_writable_bytes(std::span(piece)));
-    std::ranges::copy(piece, all.begin() + static_cast<int64_t>(first));
-  }
-  return all;
-}
-
 std::vector<uint64_t> limits(const io::Source& source, const std::vector<io::TensorInfo>& tensors,
                              const char* name) {
   const io::TensorInfo& info = tensor(source, tensors, name);
   if (info.dtype != "I64" && info.dtype != "U64")  // negative ones are too large
     fail(source.name(), "the tensor '{}' is of {}; it must be of I64", name, info.dtype);
-  return elements<uint64_t, uint64_t>(source, info);
+  base::require_memory(info.end - info.begin, fmt::format("{}: the limits of {}", source.name(), name));
+  std::vector<uint64_t> all((info.end - info.begin) / sizeof(uint64_t));
+  source.read(info.begin, std::as_writable_bytes(std::span(all)));
+  return all;
+}
+
+/// Throws if one is beyond the vocabulary. Of a file, all are looked at only to say which.
+void check_tokens(const TokenText& text) {
+  if (text.tokens.empty()) fail(text.name, "there are no tokens in it");
+  if (text.tokens.largest() < text.vocabulary) return;
+  train::for_pieces(text.tokens, [&](uint64_t first, std::span<const uint32_t> piece) {
+    const auto beyond = std::ranges::find_if(piece, [&](uint32_t t) { return t >= text.vocabulary; });
+    if (beyond != piece.end())
+      fail(text.name, "token {} is {}, beyond the vocabulary of {}",
+           first + static_cast<uint64_t>(beyond - piece.begin()), *beyond, text.vocabulary);
+  });
 }
 
 template <class T>
@@ -109,16 +112,13 @@ std::vector<std::byte> bytes_of(const std::vector<uint32_t>& tokens) {
 
 void require_valid(const TokenText& text) {
   check_special(text);
-  if (text.tokens.empty()) fail(text.name, "there are no tokens in it");
-  const auto beyond = std::ranges::find_if(text.tokens, [&](uint32_t t) { return t >= text.vocabulary; });
-  if (beyond != text.tokens.end())
-    fail(text.name, "token {} is {}, beyond the vocabulary of {}", beyond - text.tokens.begin(), *beyond,
-         text.vocabulary);
+  check_tokens(text);
   check_limits(text, text.sentences, text.tokens.size(), "sentence", "tokens");
   check_limits(text, text.documents, text.sentences.size() - 1, "document", "sentences");
 }
 
-TokenText train::read_tokens(const io::Source& source) {
+TokenText train::read_tokens(std::shared_ptr<const io::Source> of) {
+  const io::Source& source = *of;
   io::TensorMetadata texts;
   const std::vector<io::TensorInfo> tensors = io::list_safetensors(source, &texts);
   if (const auto format = texts.find("format"); format == texts.end() || format->second != kFormat)
@@ -127,25 +127,24 @@ TokenText train::read_tokens(const io::Source& source) {
   for (const NamedSpecial& special : kSpecial)
     text.special.*special.token = number(source, texts, special.name);
   const io::TensorInfo& tokens = tensor(source, tensors, "tokens");
-  if (tokens.dtype == "U16")
-    text.tokens = elements<uint16_t, uint32_t>(source, tokens);
-  else if (tokens.dtype == "U32")
-    text.tokens = elements<uint32_t, uint32_t>(source, tokens);
-  else
+  if (tokens.dtype != "U16" && tokens.dtype != "U32")
     fail(source.name(), "the tensor 'tokens' is of {}; it must be of U16 or U32", tokens.dtype);
+  text.tokens = Tokens(std::make_shared<const TokensInFile>(std::move(of), tokens));
   text.sentences = limits(source, tensors, "sentences");
   text.documents = limits(source, tensors, "documents");
   require_valid(text);
   return text;
 }
 
-TokenText read_tokens(const std::string& path) { return train::read_tokens(io::Source::open(path)); }
+TokenText read_tokens(const std::string& path) {
+  return train::read_tokens(std::make_shared<const io::Source>(io::Source::open(path)));
+}
 
 void write_tokens(const std::string& path, const TokenText& text) {
   require_valid(text);
   const bool two_bytes = text.vocabulary <= kMostOfTwoBytes;
   const std::vector<std::byte> tokens =
-      two_bytes ? bytes_of<uint16_t>(text.tokens) : bytes_of<uint32_t>(text.tokens);
+      two_bytes ? bytes_of<uint16_t>(text.tokens.all()) : bytes_of<uint32_t>(text.tokens.all());
   io::TensorMetadata texts = {{"format", kFormat}, {"vocabulary", fmt::format("{}", text.vocabulary)}};
   for (const NamedSpecial& special : kSpecial)
     texts[special.name] = fmt::format("{}", text.special.*special.token);

@@ -3,11 +3,13 @@
 
 #include <tessera/token_text.h>
 
+#include <memory>
+
 #include "io/source.h"
 
 namespace tessera::train {
 
-/// Reads a file; throws as the function from a path does.
-TokenText read_tokens(const io::Source& source);
+/// Opens a file, which the tokens keep; throws as the function from a path does.
+TokenText read_tokens(std::shared_ptr<const io::Source> source);
 
 }  // namespace tessera::train

@@ -6,11 +6,13 @@
 #include <array>
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <span>
 #include <tuple>
 #include <utility>
 
 #include "base/checksum.h"
 #include "base/isa.h"
+#include "data/text/tokens_in_file.h"
 #include "graph/transforms/transforms.h"
 #include "train/bert/network.h"
 #include "train/bert/settings.h"
@@ -22,16 +24,21 @@ namespace tessera {
 namespace train {
 namespace {
 
+uint64_t checksum_of(const Tokens& tokens) {
+  base::Checksum sum;
+  for_pieces(tokens, [&](uint64_t, std::span<const uint32_t> piece) { sum.add(std::as_bytes(piece)); });
+  return sum.value();
+}
+
 std::string identity_of(const TextSplit& text) {
   constexpr uint64_t kMultiplier = 31;  // so that the order counts
   uint64_t sum = 0;
-  const auto add = [&](const auto& items) {
-    sum = sum * kMultiplier + base::checksum(std::as_bytes(std::span(items)));
-  };
+  const auto add_sum = [&](uint64_t of) { sum = sum * kMultiplier + of; };
+  const auto add = [&](const auto& items) { add_sum(base::checksum(std::as_bytes(std::span(items)))); };
   const SpecialTokens& special = text.train->special;
   add(std::array{special.pad, special.cls, special.sep, special.mask});
   for (const auto& part : {text.train, text.held_out}) {
-    add(part->tokens);
+    add_sum(checksum_of(part->tokens));
     add(part->sentences);
     add(part->documents);
   }
