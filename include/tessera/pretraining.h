@@ -142,6 +142,7 @@ struct PretrainingProgress {
   uint64_t steps = 0;
   uint32_t epoch = 1;                                ///< of the phase, from 1
   double loss = 0;                                   ///< mean since the last evaluation
+  double step_loss = 0;                              ///< of the last step alone
   const PretrainingEvaluation* evaluated = nullptr;  ///< after an evaluation
 };
 
@@ -208,10 +209,20 @@ class BertTrainer {
   void resume(const std::string& checkpoint, bool allow_different_bits = false);
   uint64_t step() const;  ///< finished steps
   PretrainingResult train(const PretrainingRun& run = {});
+  /// Evaluations of train() so far, those before a resumed checkpoint included.
+  const std::vector<PretrainingEvaluation>& history() const;
+
+  /// Evaluates the text that is held out, in the phase of the last step, beside the evaluations of train():
+  /// none of its results depend on it. The mean loss of steps is 0 if there are none since the last of these.
+  PretrainingEvaluation evaluate();
+  /// Writes a checkpoint, as train() does when it is stopped.
+  void save(const std::string& checkpoint);
 
   /// See graph::Session: parameters alone, as Hugging Face's files have them.
   void load_parameters(const std::string& path);
   void save_parameters(const std::string& path) const;
+  /// See graph::Session::get(); those of graph().
+  std::vector<float> parameter(const std::string& name) const;
 
  private:
   explicit BertTrainer(std::unique_ptr<train::BertTrainerImpl> impl);

@@ -243,6 +243,43 @@ PretrainingSettings two_phases() {
   return s;
 }
 
+/// What is evaluated in between changes nothing.
+TEST_F(BertTrainerTest, MayBeEvaluatedAndSavedBetweenSteps) {
+  for (const PretrainingSettings& settings : {small(), two_phases()}) {
+    const std::string whole = trained_at_once(settings), file = path("stepwise");
+    std::filesystem::remove(file);
+    BertTrainer first = trainer_of(settings);
+    EXPECT_GT(first.evaluate().held_out_loss, 0);
+    EXPECT_EQ(first.evaluate().loss, 0);
+    double loss = 0;
+    const auto stop = [&](const PretrainingProgress& now) {
+      loss = now.step_loss;
+      return false;
+    };
+    while (first.step() < 17) {
+      first.train({.progress = stop});
+      const PretrainingEvaluation now = first.evaluate();
+      EXPECT_EQ(now.step, first.step());
+      EXPECT_GT(loss, 0);
+      if (first.step() % 8 == 1) {
+        EXPECT_EQ(now.loss, loss);
+      }
+      if (first.step() % 8 == 0) {
+        EXPECT_EQ(now.held_out_loss, first.history().back().held_out_loss);
+      }
+    }
+    EXPECT_EQ(first.history().size(), 2U);
+    first.save(file);
+    BertTrainer second = trainer_of(settings);
+    second.resume(file);
+    EXPECT_EQ(second.evaluate().held_out_loss, first.evaluate().held_out_loss);
+    second.train();
+    second.save(file);
+    EXPECT_TRUE(test::content_of(file) == whole);
+  }
+  EXPECT_USAGE_ERROR("give its path", trainer_of(small()).save(""));
+}
+
 TEST_F(BertTrainerTest, EachPhaseHasItsCosts) {
   const Machine machine = Machine::find("gc200").with("tiles", 64);
   const auto alone = [&](const PretrainingPhase& phase) {
@@ -382,6 +419,9 @@ TEST_F(BertTrainerTest, ParametersAreSavedAndLoaded) {
   second.load_parameters(path("model.safetensors"));
   second.save_parameters(path("again.safetensors"));
   EXPECT_TRUE(test::content_of(path("model.safetensors")) == test::content_of(path("again.safetensors")));
+  const std::string table = "bert.embeddings.word_embeddings.weight";
+  EXPECT_EQ(first.parameter(table).size(), 80U * 32);
+  EXPECT_EQ(first.parameter(table), second.parameter(table));
 }
 
 TEST_F(BertTrainerTest, EstimatesNeedNoSession) {

@@ -249,10 +249,15 @@ PretrainingEvaluation BertTrainerImpl::evaluate() {
   }
   return {.step = position.step,
           .sequences = position.sequences,
-          .loss = position.loss_sum / static_cast<double>(position.steps_in_sum),
+          .loss = position.loss_sum / static_cast<double>(std::max<uint64_t>(1, position.steps_in_sum)),
           .held_out_loss = masked_lm.value() + next_sentence.value(),
           .masked_lm_loss = masked_lm.value(),
           .next_sentence_loss = next_sentence.value()};
+}
+
+PretrainingEvaluation BertTrainerImpl::evaluate_now() {
+  enter_phase_of(std::max<uint64_t>(1, position.step) - 1, {});  // a resumed trainer is in the first one
+  return evaluate();
 }
 
 bool BertTrainerImpl::is_evaluated(uint64_t step) const {
@@ -333,6 +338,7 @@ PretrainingResult BertTrainerImpl::train(const PretrainingRun& run) {
     position.loss_sum += loss;
     result.steps_run += 1;
     PretrainingProgress now = progress();
+    now.step_loss = loss;
     require_finite(loss, position.step, now.epoch, settings.lr, last_checkpoint);
     if (is_evaluated(position.step)) {
       position.evaluations.push_back(evaluate());
@@ -426,7 +432,24 @@ PretrainingResult BertTrainer::train(const PretrainingRun& run) {
   return impl_->train(run);
 }
 
+const std::vector<PretrainingEvaluation>& BertTrainer::history() const { return impl_->position.evaluations; }
+
+PretrainingEvaluation BertTrainer::evaluate() {
+  impl_->trained();
+  impl_->require_fit();
+  return impl_->evaluate_now();
+}
+
+void BertTrainer::save(const std::string& checkpoint) {
+  impl_->trained();
+  if (checkpoint.empty()) throw UsageError("a checkpoint is written to a file: give its path");
+  impl_->save({.checkpoint = checkpoint});
+}
+
 void BertTrainer::load_parameters(const std::string& path) { impl_->trained().load_parameters(path); }
 void BertTrainer::save_parameters(const std::string& path) const { impl_->trained().save_parameters(path); }
+std::vector<float> BertTrainer::parameter(const std::string& name) const {
+  return impl_->trained().get(name);
+}
 
 }  // namespace tessera

@@ -31,6 +31,9 @@ struct BertTrainerImpl {
 
   PretrainingResult train(const PretrainingRun& run);
   void resume(const std::string& checkpoint, bool allow_different_bits);
+  /// Beside the evaluations of train().
+  PretrainingEvaluation evaluate_now();
+  void save(const PretrainingRun& run);
 
   /// The session of the present phase's steps. Throws UsageError if the trainer only estimates, Error if
   /// there is none because a phase could not begin.
@@ -98,7 +101,6 @@ struct BertTrainerImpl {
   bool is_evaluated(uint64_t step) const;
   uint64_t evaluations_until(uint64_t step) const;
   void check_position(const PretrainingPosition& position, const std::string& checkpoint) const;
-  void save(const PretrainingRun& run);
   PretrainingProgress progress() const;
 };
 
