@@ -78,6 +78,7 @@ NB_MODULE(_tessera, m) {
   tessera::python::bind_onnx(m);
   tessera::python::bind_recordings(m);
   tessera::python::bind_session(m);
+  tessera::python::bind_bert_trainer(m);
   tessera::python::bind_structured(m);
   tessera::python::bind_exchange(m);
   tessera::python::bind_structured_calls(m);

@@ -1,4 +1,4 @@
-"""Text for pre-training BERT: files of tokens, made from text files, and packed batches of them.
+"""Text for pre-training BERT: files of tokens, made from text files, packed batches of them, and training with these.
 
     python -m tessera.text corpus.txt --vocabulary vocab.txt --out tokens.safetensors
 
@@ -18,9 +18,18 @@ from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
 
-from tessera._tessera import PretrainingData, TokenText, synthetic_text
+from tessera._bert_trainer import BertTrainer
+from tessera._tessera import PretrainingData, PretrainingEvaluation, TokenText, synthetic_text
 
-__all__ = ["Documents", "PretrainingData", "TokenText", "synthetic_text", "tokenize"]
+__all__ = [
+    "BertTrainer",
+    "Documents",
+    "PretrainingData",
+    "PretrainingEvaluation",
+    "TokenText",
+    "synthetic_text",
+    "tokenize",
+]
 
 #: What a document of a text file is.
 Documents: TypeAlias = Literal["lines", "paragraphs", "sections", "articles"]

@@ -15,6 +15,8 @@ from tessera.graph._values import Value
 
 PackedAverage: TypeAlias = Literal["token", "sequence", "pack"]
 
+#: What other configurations may have, and its only value here.
+_ONLY = {"hidden_act": "gelu", "position_embedding_type": "absolute"}
 _FIELDS = [name for name, member in vars(BertConfig).items() if isinstance(member, property)]
 
 
@@ -53,11 +55,11 @@ def bert_for_pretraining(
 ) -> Bert:
     """A graph of BERT with the losses of masked tokens and next sentences, on packs of sequences.
 
-    `config` is a name ("tiny", "mini", "small", "medium", "base", "large"), a BertConfig, or that of `transformers`.
-    Inputs, integers: `input_ids`, `token_type_ids`, `position_ids` and `sequence_ids` of [packs, tokens], of which a
-    token attends to those with its sequence id, from 1, and 0 is padding; `masked_lm_positions` (in the pack) and
-    `masked_lm_labels` of [packs, predictions]; `cls_positions` and `next_sentence_labels` of [packs, sequences].
-    The label -100 is left out.
+    `config` is a name ("tiny", "mini", "small", "medium", "base", "large"), a BertConfig, or that of `transformers`, as
+    an object or as a dict. Inputs, integers: `input_ids`, `token_type_ids`, `position_ids` and `sequence_ids` of
+    [packs, tokens], of which a token attends to those with its sequence id, from 1, and 0 is padding;
+    `masked_lm_positions` (in the pack) and `masked_lm_labels` of [packs, predictions]; `cls_positions` and
+    `next_sentence_labels` of [packs, sequences]. The label -100 is left out.
 
     Losses are divided once by the number of their terms in a whole training step, over all micro-batches and replicas:
     `average` is over each "token", each "sequence" as if it were alone, or each "pack", as in Graphcore's submissions
@@ -74,7 +76,7 @@ def bert_for_pretraining(
         _tessera.whole_number("predictions", predictions),
     )
     found = graph.native.bert_for_pretraining(
-        _config(config),
+        bert_config(config),
         batch,
         average,
         graph.step().id if dropout else None,
@@ -87,18 +89,26 @@ def bert_for_pretraining(
     return Bert(graph, **{name: Value(graph, id) for name, id in found.items()})
 
 
-def _config(config: str | BertConfig | Any) -> BertConfig:
+def bert_config(config: str | BertConfig | Any) -> BertConfig:
+    """A configuration by name, or with the fields of another one; what a dict lacks is BERT-base's."""
     if isinstance(config, str):
         return BertConfig.named(config)
     if isinstance(config, BertConfig):
         return config
-    missing = [name for name in _FIELDS if not hasattr(config, name)]
-    if missing:
-        raise TypeError(f"the configuration has no {missing[0]}: give a name, a BertConfig, or that of transformers")
-    for name, wanted in (("hidden_act", "gelu"), ("position_embedding_type", "absolute")):
-        if getattr(config, name, wanted) not in (wanted, None):
-            raise ValueError(f"the configuration's {name} is {getattr(config, name)!r}; only {wanted!r} is supported")
+    if isinstance(config, Mapping):
+        given = dict(config)
+    else:
+        given = {name: getattr(config, name) for name in (*_FIELDS, *_ONLY) if hasattr(config, name)}
+        missing = [name for name in _FIELDS if name not in given]
+        if missing:
+            raise TypeError(f"the configuration has no {missing[0]}: give a name, a BertConfig or that of transformers")
+    for name, wanted in _ONLY.items():
+        if given.get(name) not in (wanted, None):
+            raise ValueError(f"the configuration's {name} is {given[name]!r}; only {wanted!r} is supported")
     own = BertConfig()
     for name in _FIELDS:
-        setattr(own, name, getattr(config, name))
+        if name not in given:
+            continue
+        is_size = isinstance(getattr(own, name), int)
+        setattr(own, name, _tessera.whole_number(name, given[name], 1) if is_size else float(given[name]))
     return own

@@ -421,9 +421,9 @@ class Graph:
             pipeline,
             {_tessera.whole_number("stage", stage) for stage in recompute},
             replicas,
-            _least_elements("shard", shard),
-            _least_elements("offload", offload),
-            _least_elements("offload_activations", offload_activations),
+            least_elements("shard", shard),
+            least_elements("offload", offload),
+            least_elements("offload_activations", offload_activations),
             frozen,
             native_groups(groups),
             _training_numbers(sum_dtype, state_dtype, rounding, seed, loss_scale, scale_growth, numbers),
@@ -431,7 +431,7 @@ class Graph:
         return step
 
 
-def _least_elements(option: str, given: bool | int) -> int | None:
+def least_elements(option: str, given: bool | int) -> int | None:
     if given is False or given is None:
         return None
     return 8192 if given is True else _tessera.whole_number(option, given)

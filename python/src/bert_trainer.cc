@@ -1,0 +1,196 @@
+// Pre-training of BERT: its settings, and the trainer of `tessera train bert`.
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/shared_ptr.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
+#include <tessera/bert.h>
+#include <tessera/graph.h>
+#include <tessera/pretraining.h>
+#include <tessera/token_text.h>
+
+#include <cstdint>
+#include <exception>
+#include <memory>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "arrays.h"
+#include "bindings.h"
+#include "machine.h"
+#include "tensors.h"
+
+namespace tessera::python {
+namespace {
+
+using namespace nb::literals;
+using Released = nb::call_guard<nb::gil_scoped_release>;
+using Evaluation = PretrainingEvaluation;
+/// Tokens and packs of a step, and steps.
+using PhaseSizes = std::tuple<uint32_t, uint32_t, uint64_t>;
+
+/// Trains by at most `steps` steps, and returns the loss of each. An interruption ends it after a step.
+std::vector<double> train_by(BertTrainer& trainer, uint64_t steps, const std::string& checkpoint) {
+  std::vector<double> losses;
+  std::exception_ptr interruption;
+  const auto goes_on = [&](const PretrainingProgress& now) {
+    losses.push_back(now.step_loss);
+    const nb::gil_scoped_acquire acquired;
+    if (PyErr_CheckSignals() != 0) interruption = std::make_exception_ptr(nb::python_error());
+    return interruption == nullptr && losses.size() < steps;
+  };
+  {
+    const nb::gil_scoped_release released;
+    trainer.train({.checkpoint = checkpoint, .progress = goes_on});
+  }
+  if (interruption) std::rethrow_exception(interruption);
+  return losses;
+}
+
+/// Name, values and shape of a parameter.
+using ParameterArray = std::tuple<std::string, Numbers<float>, graph::Shape>;
+
+std::vector<ParameterArray> arrays_of_parameters(const BertTrainer& trainer) {
+  std::vector<ParameterArray> all;
+  for (const graph::ValueInfo& info : trainer.graph().values())
+    if (info.kind == graph::Kind::parameter)
+      all.emplace_back(info.name, array_from(trainer.parameter(info.name)), info.type.shape);
+  return all;
+}
+
+std::pair<std::shared_ptr<TokenText>, std::shared_ptr<TokenText>> text_from(const std::string& path,
+                                                                            double fraction, uint64_t seed) {
+  const TextSplit parts = load_text(path, fraction, seed);
+  return {std::const_pointer_cast<TokenText>(parts.train),
+          std::const_pointer_cast<TokenText>(parts.held_out)};
+}
+
+void bind_settings(nb::module_& m) {
+  using Settings = PretrainingSettings;
+  nb::class_<Settings>(m, "PretrainingSettings", "How BERT is pre-trained.")
+      .def(
+          "__init__",
+          [](Settings* made, const graph::BertConfig& config, const std::vector<PhaseSizes>& phases,
+             const std::string& average, const std::string& numbers, const std::string& optimizer,
+             const std::string& lr_schedule, const std::string& pipeline) {
+            Settings s;
+            s.config = config;
+            s.phases.clear();
+            for (const auto& [length, packs, steps] : phases) s.phases.push_back({length, packs, steps});
+            s.average = graph::packed_average_named(average);
+            s.numbers = numbers;
+            s.optimizer = optimizer_named(optimizer);
+            s.lr_schedule.kind = graph::schedule_named(lr_schedule);
+            s.pipeline = graph::pipeline_named(pipeline);
+            new (made) Settings(std::move(s));
+          },
+          "config"_a, "phases"_a, "average"_a, "numbers"_a, "optimizer"_a, "lr_schedule"_a, "pipeline"_a)
+      .def_rw("packed", &Settings::packed)
+      .def_rw("max_per_pack", &Settings::max_per_pack)
+      .def_rw("micro_batches", &Settings::micro_batches)
+      .def_rw("head_slices", &Settings::head_slices)
+      .def_rw("stages", &Settings::stages)
+      .def_rw("stage_layers", &Settings::stage_layers)
+      .def_rw("stage_feed_forwards", &Settings::stage_feed_forwards)
+      .def_rw("head_layers", &Settings::head_layers)
+      .def_rw("head_feed_forwards", &Settings::head_feed_forwards)
+      .def_rw("recompute", &Settings::recompute)
+      .def_rw("replicas", &Settings::replicas)
+      .def_rw("evaluate_every", &Settings::evaluate_every)
+      .def_rw("momentum", &Settings::momentum)
+      .def_rw("bias_correction", &Settings::bias_correction)
+      .def_rw("trust_coefficient", &Settings::trust_coefficient)
+      .def_rw("weight_decay", &Settings::weight_decay)
+      .def_rw("excluded", &Settings::excluded)
+      .def_rw("lr", &Settings::lr)
+      .def_rw("epochs", &Settings::epochs)
+      .def_rw("seed", &Settings::seed)
+      .def_rw("validation", &Settings::validation)
+      .def_rw("host_io", &Settings::host_io)
+      .def(
+          "set_betas",
+          [](Settings& s, double beta1, double beta2) {
+            s.betas = {beta1, beta2};
+          },
+          "beta1"_a, "beta2"_a)
+      .def(
+          "set_lr_schedule",
+          [](Settings& s, uint64_t warmup, double power, double end) {
+            s.lr_schedule.warmup = warmup;
+            s.lr_schedule.power = power;
+            s.lr_schedule.end = end;
+          },
+          "warmup"_a, "power"_a, "end"_a)
+      .def(
+          "set_clip_norm", [](Settings& s, double norm) { s.clip_norm = norm; }, "norm"_a)
+      .def(
+          "set_rounding",
+          [](Settings& s, bool is_stochastic) {
+            s.rounding = is_stochastic ? graph::Rounding::stochastic : graph::Rounding::nearest;
+          },
+          "is_stochastic"_a)
+      .def(
+          "set_sums", [](Settings& s, const std::string& dtype) { s.sums = type_named(dtype); }, "dtype"_a)
+      .def(
+          "shard", [](Settings& s, uint64_t from) { s.shard_from = from; }, "least_elements"_a)
+      .def(
+          "offload", [](Settings& s, uint64_t from) { s.offload_from = from; }, "least_elements"_a)
+      .def(
+          "offload_activations", [](Settings& s, uint64_t from) { s.offload_activations_from = from; },
+          "least_elements"_a);
+}
+
+void bind_evaluation(nb::module_& m) {
+  nb::class_<Evaluation>(m, "PretrainingEvaluation",
+                         "Losses of a training of BERT: means per token, or as `average` says.")
+      .def_ro("step", &Evaluation::step, "Finished steps.")
+      .def_ro("sequences", &Evaluation::sequences, "Sequences trained with so far.")
+      .def_ro("loss", &Evaluation::loss,
+              "Mean of the steps since the evaluation before; 0 if there are none.")
+      .def_ro("held_out_loss", &Evaluation::held_out_loss, "The sum of both losses of the text held out.")
+      .def_ro("masked_lm_loss", &Evaluation::masked_lm_loss, "Held out, of masked tokens.")
+      .def_ro("next_sentence_loss", &Evaluation::next_sentence_loss, "Held out.");
+}
+
+}  // namespace
+
+void bind_bert_trainer(nb::module_& m) {
+  m.def("load_text", &text_from, "path"_a, "fraction"_a, "seed"_a, Released());
+  bind_settings(m);
+  bind_evaluation(m);
+  nb::class_<BertTrainer>(m, "BertTrainer", "BERT with its text, on a machine.")
+      .def(
+          "__init__",
+          [](BertTrainer* made, const PretrainingSettings& settings, const std::shared_ptr<TokenText>& train,
+             const std::shared_ptr<TokenText>& held_out, const ChosenMachine& machine, uint32_t threads,
+             bool only_estimates) {
+            const nb::gil_scoped_release released;
+            const TextSplit text{train, held_out};
+            if (only_estimates)
+              new (made) BertTrainer(BertTrainer::for_estimates(settings, text, machine.machine, threads));
+            else
+              new (made) BertTrainer(settings, text, machine.machine, threads);
+          },
+          "settings"_a, "train"_a, "held_out"_a, "machine"_a, "threads"_a, "only_estimates"_a)
+      .def("train", &train_by, "steps"_a, "checkpoint"_a)
+      .def("evaluate", &BertTrainer::evaluate, Released())
+      .def("save", &BertTrainer::save, "checkpoint"_a, Released())
+      .def("resume", &BertTrainer::resume, "checkpoint"_a, "allow_different_bits"_a, Released())
+      .def("load_parameters", &BertTrainer::load_parameters, "path"_a, Released())
+      .def("save_parameters", &BertTrainer::save_parameters, "path"_a, Released())
+      .def("parameters", &arrays_of_parameters)
+      .def_prop_ro("settings_json", [](const BertTrainer& t) { return t.settings_json(); })
+      .def_prop_ro("finished_steps", [](const BertTrainer& t) { return t.step(); })
+      .def_prop_ro("steps", [](const BertTrainer& t) { return t.steps(); })
+      .def_prop_ro("history", [](const BertTrainer& t) { return t.history(); })
+      .def("steps_per_epoch", &BertTrainer::steps_per_epoch, "phase"_a)
+      .def(
+          "graph", [](const BertTrainer& t, size_t phase) { return graph::Graph(t.graph(phase)); }, "phase"_a)
+      .def(
+          "step_cost", [](const BertTrainer& t, size_t phase) { return graph::RunCost(t.step_cost(phase)); },
+          "phase"_a);
+}
+
+}  // namespace tessera::python

@@ -1,0 +1,309 @@
+"""Pre-training of BERT on packs of sequences, as `tessera train bert` does it."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from tessera import _tessera
+from tessera._config import checked_threads
+from tessera._matrices import seed_of
+from tessera._tessera import BertConfig, Machine, PretrainingEvaluation, TokenText
+from tessera.graph._bert import PackedAverage, bert_config
+from tessera.graph._estimate import Estimate, machine_for
+from tessera.graph._graph import least_elements
+from tessera.graph._pipeline import PipelineKind
+from tessera.graph._training import Numbers, ScheduleKind
+from tessera.graph._values import Rounding, is_stochastic, value_type
+
+#: Optimizers by the names that the tool has for them.
+TrainerOptimizer: TypeAlias = Literal["sgd", "momentum", "nesterov", "adam", "adamw", "lamb", "lars"]
+
+
+class BertTrainer:
+    """BERT with its text on a machine: training, evaluation and checkpoints of `tessera train bert`.
+
+    `config` is a name ("tiny", "mini", "small", "medium", "base", "large"), a `BertConfig`, or that of `transformers`,
+    as an object or a dict; its `vocab_size` has to be the text's, which a name or a dict without it takes. Its dropout
+    probabilities hold in training. `text` is a `TokenText`, or a path of a file of tokens, of whose documents the
+    fraction `validation` is held out; or the texts for training and held out, or a path of a folder with
+    `train.safetensors` and `test.safetensors`.
+
+    A step takes `packs` packs of `length` tokens, in `micro_batches` equal parts. Several lengths are phases one after
+    the other, for which `packs` and `steps` are lists too; without `steps`, a phase takes `epochs` epochs. `pack` is
+    "optimal", with at most `max_per_pack` sequences in a pack, or "none": one, padded. After each `evaluate_every`
+    steps (0: an epoch of the first phase), and after the last, `train` evaluates the text that is held out. The
+    learning rate rises in the first `warmup` steps to `lr`, and by `lr_schedule` falls until the last step to `lr_end`
+    times as much, polynomially with the exponent `lr_power`. Parameters that `exclude` names, with `*` for any
+    characters, have neither weight decay nor a trust ratio. `numbers`, `rounding`, `sum_dtype`, `clip_norm`,
+    `pipeline`, `replicas`, `shard`, `offload` and `offload_activations` are as for `Graph.training_step`, `average` and
+    `head_slices` as for `bert_for_pretraining`; without `rounding` and `sum_dtype` they are those of the numbers.
+    `stages` divides the layers among a machine's chips; `stage_layers` and `stage_feed_forwards` say how many layers,
+    or attention and feed-forward parts of them, each stage has, and `head_layers` and `head_feed_forwards` how many of
+    the last lie with the prediction of masked tokens. With `recompute`, backward passes keep only the inputs of layers.
+
+    `machine` is a `Machine` or its name; `threads` of the host, 0 for the default, are its tiles too if it is "host".
+    With the same options, text, tiles and instruction set, training gives the same bits as the tool's, on any number of
+    threads and wherever it is stopped and resumed, and either continues the other's checkpoints. A trainer with
+    `only_estimates` takes no memory for parameters, and cannot train.
+
+    Raises ValueError for options that are out of range or do not fit together, the text or the model, TypeError for
+    those of another type, and RuntimeError for files that cannot be read or are damaged, if memory is short, and from
+    `train` if the loss is not finite. Calls may come from several threads, and take turns.
+    """
+
+    def __init__(
+        self,
+        config: str | BertConfig | Any,
+        text: TokenText | tuple[TokenText, TokenText] | str | os.PathLike[str],
+        *,
+        length: int | Sequence[int] = 128,
+        packs: int | Sequence[int] = 32,
+        steps: int | Sequence[int] | None = None,
+        epochs: int = 10,
+        pack: Literal["optimal", "none"] = "optimal",
+        max_per_pack: int | None = None,
+        average: PackedAverage = "token",
+        numbers: Numbers = "fp32",
+        rounding: Rounding | None = None,
+        sum_dtype: DTypeLike | str | None = None,
+        optimizer: TrainerOptimizer = "lamb",
+        lr: float = 0.01,
+        lr_schedule: ScheduleKind = "constant",
+        warmup: int = 0,
+        lr_power: float = 1.0,
+        lr_end: float = 0.0,
+        momentum: float = 0.9,
+        betas: tuple[float, float] = (0.9, 0.999),
+        bias_correction: bool = True,
+        trust_coefficient: float = 0.001,
+        weight_decay: float = 0.01,
+        exclude: Sequence[str] = ("*.bias", "*.LayerNorm.weight"),
+        clip_norm: float | None = None,
+        micro_batches: int = 1,
+        head_slices: int = 1,
+        stages: int = 1,
+        stage_layers: Sequence[int] = (),
+        stage_feed_forwards: Sequence[int] = (),
+        head_layers: int = 0,
+        head_feed_forwards: int = 0,
+        pipeline: PipelineKind = "sequential",
+        recompute: bool = False,
+        replicas: int = 1,
+        shard: bool | int = False,
+        offload: bool | int = False,
+        offload_activations: bool | int = False,
+        evaluate_every: int = 0,
+        validation: float = 0.05,
+        seed: int = 0,
+        machine: Machine | str = "host",
+        threads: int = 0,
+        host_io: bool = False,
+        only_estimates: bool = False,
+    ) -> None:
+        if pack not in ("optimal", "none"):
+            raise ValueError(f"pack is {pack!r}: use 'optimal' or 'none'")
+        if pack == "none" and max_per_pack is not None:
+            raise ValueError("max_per_pack is for pack='optimal': leave it out")
+        own, seed = bert_config(config), seed_of(seed)
+        phases = _phases(length, packs, steps)
+        settings = _tessera.PretrainingSettings(own, phases, average, numbers, optimizer, lr_schedule, pipeline)
+        settings.packed = pack == "optimal"
+        settings.seed, settings.validation = seed, validation
+        for name, count, least in (
+            ("epochs", epochs, 1),
+            ("max_per_pack", 0 if max_per_pack is None else max_per_pack, 0 if max_per_pack is None else 1),
+            ("micro_batches", micro_batches, 1),
+            ("head_slices", head_slices, 1),
+            ("stages", stages, 1),
+            ("head_layers", head_layers, 0),
+            ("head_feed_forwards", head_feed_forwards, 0),
+            ("replicas", replicas, 1),
+            ("evaluate_every", evaluate_every, 0),
+        ):
+            setattr(settings, name, _tessera.whole_number(name, count, least))
+        settings.stage_layers = _whole_numbers("stage_layers", stage_layers)
+        settings.stage_feed_forwards = _whole_numbers("stage_feed_forwards", stage_feed_forwards)
+        settings.lr, settings.weight_decay = lr, weight_decay
+        settings.excluded = [exclude] if isinstance(exclude, str) else list(exclude)
+        settings.momentum, settings.trust_coefficient = momentum, trust_coefficient
+        settings.bias_correction = bool(bias_correction)
+        settings.recompute, settings.host_io = bool(recompute), bool(host_io)
+        settings.set_betas(*betas)
+        settings.set_lr_schedule(_tessera.whole_number("warmup", warmup), lr_power, lr_end)
+        if clip_norm is not None:
+            settings.set_clip_norm(clip_norm)
+        if rounding is not None:
+            settings.set_rounding(is_stochastic("BertTrainer", rounding))
+        if sum_dtype is not None:
+            settings.set_sums(value_type(sum_dtype))
+        for option, given, divide in (
+            ("shard", shard, settings.shard),
+            ("offload", offload, settings.offload),
+            ("offload_activations", offload_activations, settings.offload_activations),
+        ):
+            least_of = least_elements(option, given)
+            if least_of is not None:
+                divide(least_of)
+        threads = checked_threads(threads)
+        self.machine = machine_for(machine, threads)
+        train, held_out = _split(text, validation, seed)
+        _require_vocabulary(config, own, train)
+        self._native = _tessera.BertTrainer(settings, train, held_out, self.machine, threads, bool(only_estimates))
+        self._lengths = [tokens for tokens, _, _ in phases]
+        self._lock = threading.RLock()
+
+    # Training.
+
+    def train(self, steps: int | None = None, *, checkpoint: str | os.PathLike[str] | None = None) -> list[float]:
+        """Train by a number of steps, or to the end, and return the loss of each, which is that of its packs.
+
+        Evaluations that are due are made, and added to `evaluations`. A `checkpoint` is a file that is written after
+        each of them, before each phase but the first, and at the end of this call. Ctrl-C ends the call after the step
+        in progress by KeyboardInterrupt, with its checkpoint written; training can go on. Python's other threads run
+        meanwhile. No steps are left if the list is shorter than asked for.
+        """
+        asked = None if steps is None else _tessera.whole_number("steps", steps, 1)
+        with self._lock:
+            left = self.steps - self.finished_steps
+            count = left if asked is None else min(asked, left)
+            return self._native.train(count, _path(checkpoint)) if count else []
+
+    def step(self) -> float:
+        """Train by one step, and return its loss. Raises ValueError if none is left."""
+        losses = self.train(1)
+        if not losses:
+            raise ValueError(f"all {self.steps:,} steps are done")
+        return losses[0]
+
+    def validate(self) -> PretrainingEvaluation:
+        """Evaluate the text that is held out. Nothing that `train` does depends on it."""
+        with self._lock:
+            return self._native.evaluate()
+
+    @property
+    def evaluations(self) -> tuple[PretrainingEvaluation, ...]:
+        """Those that `train` has made, also before a checkpoint that was resumed."""
+        with self._lock:
+            return tuple(self._native.history)
+
+    @property
+    def steps(self) -> int:
+        """Steps of all phases."""
+        return self._native.steps
+
+    @property
+    def finished_steps(self) -> int:
+        """Waits for another thread's call of `train`, as all methods do."""
+        with self._lock:
+            return self._native.finished_steps
+
+    def steps_per_epoch(self, phase: int = 0) -> int:
+        """Steps that take the packs of an epoch once; the last, incomplete one is left out."""
+        return self._native.steps_per_epoch(self._phase(phase))
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """All settings by name, as checkpoints and the tool's results have them."""
+        found: dict[str, Any] = json.loads(self._native.settings_json)
+        return found
+
+    # Files.
+
+    def save(self, checkpoint: str | os.PathLike[str]) -> None:
+        """Write a checkpoint; an existing file is only replaced by a complete one."""
+        with self._lock:
+            self._native.save(_path(checkpoint))
+
+    def resume(self, checkpoint: str | os.PathLike[str], *, allow_different_bits: bool = False) -> None:
+        """Continue from a checkpoint of this class or of `tessera train bert`, of the same settings and text.
+
+        Nothing changes for a damaged file, another training, and unless different bits are allowed another machine,
+        number of tiles or instruction set: RuntimeError says what differs.
+        """
+        with self._lock:
+            self._native.resume(_path(checkpoint), bool(allow_different_bits))
+
+    def save_parameters(self, path: str | os.PathLike[str]) -> None:
+        """Save the parameters in a .safetensors file, with names and shapes of Hugging Face's BertForPreTraining."""
+        with self._lock:
+            self._native.save_parameters(_path(path))
+
+    def load_parameters(self, path: str | os.PathLike[str]) -> None:
+        """Set the parameters from such a file, or a folder with a model of `transformers`."""
+        with self._lock:
+            self._native.load_parameters(_path(path))
+
+    def state_dict(self) -> dict[str, NDArray[np.float32]]:
+        """Copies of the parameters, in FP32, with names and shapes of Hugging Face's BertForPreTraining."""
+        with self._lock:
+            found = self._native.parameters()
+        return {name: values.reshape(shape) for name, values, shape in found}
+
+    # Costs.
+
+    def estimate(self, phase: int = 0) -> Estimate:
+        """What a step of a phase takes: memory, and time by operation."""
+        number = self._phase(phase)
+        title = f"training step of BERT on packs of {self._lengths[number]} tokens"
+        with self._lock:
+            return Estimate(self._native.step_cost(number), self._native.graph(number), self.machine, title)
+
+    def _phase(self, number: int) -> int:
+        return _tessera.whole_number("phase", number, 0, len(self._lengths) - 1)
+
+    def __repr__(self) -> str:
+        return f"<BertTrainer on {self.machine.name}: {self.finished_steps:,} of {self.steps:,} steps>"
+
+
+def _path(path: str | os.PathLike[str] | None) -> str:
+    return "" if path is None else os.fspath(path)
+
+
+def _whole_numbers(name: str, given: int | Sequence[int], least: int = 0) -> list[int]:
+    items = given if isinstance(given, Sequence) else [given]
+    return [_tessera.whole_number(name, item, least) for item in items]
+
+
+def _phases(
+    length: int | Sequence[int], packs: int | Sequence[int], steps: int | Sequence[int] | None
+) -> list[tuple[int, int, int]]:
+    """The tokens of a pack, the packs of a step and the steps of each phase; 0 steps: as many as epochs take."""
+    lengths = _whole_numbers("length", length, 1)
+    packs_of = _whole_numbers("packs", packs, 1)
+    steps_of = [0] if steps is None else _whole_numbers("steps", steps, 1)
+    if not lengths:
+        raise ValueError("length has no items: give at least one")
+    for name, items in (("packs", packs_of), ("steps", steps_of)):
+        if len(items) not in (1, len(lengths)):
+            raise ValueError(f"{name} has {len(items)} items: give one, or one for each of the {len(lengths)} lengths")
+    return [(each, packs_of[i % len(packs_of)], steps_of[i % len(steps_of)]) for i, each in enumerate(lengths)]
+
+
+def _split(
+    text: TokenText | tuple[TokenText, TokenText] | str | os.PathLike[str], validation: float, seed: int
+) -> tuple[TokenText, TokenText]:
+    if isinstance(text, TokenText):
+        return text.split(validation, seed)
+    if isinstance(text, (str, os.PathLike)):
+        return _tessera.load_text(os.fspath(text), validation, seed)
+    if isinstance(text, tuple) and len(text) == 2 and all(isinstance(each, TokenText) for each in text):
+        return text
+    raise TypeError(f"text must be a TokenText, a pair of them, or the path of a file or folder, not {text!r}")
+
+
+def _require_vocabulary(config: str | BertConfig | Any, own: BertConfig, text: TokenText) -> None:
+    """Raise ValueError if the configuration says another number of tokens than the text has."""
+    if isinstance(config, str) or (isinstance(config, Mapping) and "vocab_size" not in config):
+        return
+    if own.vocab_size != text.vocabulary:
+        raise ValueError(
+            f"the configuration's vocab_size is {own.vocab_size}, and the text has {text.vocabulary} tokens: give a "
+            "configuration of the text's vocabulary"
+        )
