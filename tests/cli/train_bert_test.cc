@@ -490,6 +490,14 @@ TEST_F(TrainBertCliTest, WritesAReport) {
   }
 }
 
+/// A file of tokens whose vocabulary has 64, with other two characters for that number.
+std::string with_vocabulary(std::string file, const std::string& two) {
+  const std::string key = "\"vocabulary\":\"";
+  const size_t at = file.find(key + "64");
+  EXPECT_NE(at, std::string::npos);
+  return at == std::string::npos ? file : file.replace(at + key.size(), 2, two);
+}
+
 TEST_F(TrainBertCliTest, SaysWhatIsWrong) {
   const std::string file = path("tokens.safetensors");
   write_tokens(file, synthetic_text({.vocabulary = 64, .documents = 50}));
@@ -527,6 +535,14 @@ TEST_F(TrainBertCliTest, SaysWhatIsWrong) {
   fails(fmt::format("--data '{}'", this->file("cut.safetensors", whole.substr(0, whole.size() - 3))),
         "it may be truncated");
   fails(fmt::format("--data '{}'", this->file("text.txt", "some words")), "text.txt");
+  for (const auto& [vocabulary, message] :
+       {std::pair("6x", "its vocabulary is \"6x\"; it must be a whole number"),
+        {"40", ", beyond the vocabulary of 40"},
+        {" 1", "its vocabulary is \" 1\"; it must be a whole number"},
+        {"07", "a vocabulary of 7 tokens; it has 8 to"}})
+    fails(
+        fmt::format("--data '{}'", this->file("vocabulary.safetensors", with_vocabulary(whole, vocabulary))),
+        message);
   fails(fmt::format("--checkpoint '{}' --resume", this->file("other.safetensors", whole)),
         "a checkpoint of format 'tessera tokens 1'");
 }

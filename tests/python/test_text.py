@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -92,6 +94,33 @@ def test_what_cannot_be_tokenised_is_refused(vocabulary: Path, tmp_path: Path) -
         tokenize(tmp_path / "nowhere.txt", vocabulary)
     with pytest.raises(ValueError, match="use 'lines'"):
         tokenize(other, vocabulary, documents="pages")  # type: ignore[arg-type]
+
+
+def test_a_vocabulary_that_cannot_be_read_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before anything else: without the package `tokenizers` too, and without text."""
+    monkeypatch.setitem(sys.modules, "tokenizers", None)
+    binary, text, out = tmp_path / "binary.txt", tmp_path / "text.txt", tmp_path / "tokens.safetensors"
+    binary.write_bytes(b"[PAD]\n\xff\xfe\n")
+    text.write_text("the cat\n")
+    wrong: list[tuple[Path, type[Exception], str]] = [
+        (tmp_path / "nowhere.txt", FileNotFoundError, "nowhere.txt"),
+        (tmp_path, IsADirectoryError, tmp_path.name),
+        (binary, ValueError, "binary.txt: not text in UTF-8: invalid start byte in line 2, byte 1"),
+    ]
+    closed = tmp_path / "closed.txt"
+    closed.write_text("[PAD]\n")
+    closed.chmod(0)
+    if not os.access(closed, os.R_OK):  # the superuser may read everything
+        wrong.append((closed, PermissionError, "closed.txt"))
+    for vocabulary, error, message in wrong:
+        with pytest.raises(error, match=re.escape(message)):
+            tokenize(text, vocabulary)
+        assert tessera.text._main([str(text), "--vocabulary", str(vocabulary), "--out", str(out)]) == 1
+        said = capsys.readouterr()
+        assert message in said.err and said.err.count("\n") == 1 and said.out == ""
+        assert not out.exists()
 
 
 def test_a_missing_package_is_named(vocabulary: Path, monkeypatch: pytest.MonkeyPatch) -> None:
