@@ -236,6 +236,9 @@ class Graph {
   void place_stages(std::vector<uint32_t> places);
   const std::vector<uint32_t>& stage_places() const { return places_; }
   uint32_t replicas() const { return replicas_; }
+  /// For products on tiles, those in functions and loops too. Throws UsageError for another type.
+  void set_partial_sums(const PartialSums& sums);
+  const PartialSums& partial_sums() const { return partial_sums_; }
   /// Type of an input or output as it is bound: with the rows of all replicas.
   TensorType bound_type(ValueId id) const;
 
@@ -297,6 +300,7 @@ class Graph {
   uint32_t next_call_ = 1U << 31;  ///< the number of the next call that is given none
   uint32_t replicas_ = 1;
   std::vector<uint32_t> places_;
+  PartialSums partial_sums_;
   std::set<ValueId> replicated_;  ///< inputs that hold the rows of all replicas
 };
 
@@ -631,6 +635,7 @@ struct TrainingOptions {
   /// The optimizer's state of every parameter of at least so many elements lies in streaming memory
   /// (Graph::offload): it is read and written once in a step. none: all of it lies on the tiles.
   std::optional<uint64_t> offload_from = {};
+  std::optional<Type> partials = {};  ///< of partial sums of products; none: as the graph has them
   /// Type of sums of gradients over micro-batches and over replicas. f32: gradients of 16 bits are added to
   /// them in FP32. f16 or bf16: gradients of this type are summed in it, which loses those that are small
   /// beside the sum; gradients in FP32 are summed in FP32 all the same.

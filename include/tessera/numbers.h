@@ -12,18 +12,20 @@ namespace tessera::graph {
 struct Numbers {
   Type parameters = Type::f32;            ///< as they are stored and updated
   Type products = Type::f32;              ///< of activations, and of weights as products read them
+  std::optional<Type> partials = {};      ///< of partial sums of products; see PartialSums
   Type sums = Type::f32;                  ///< of gradients, over micro-batches and replicas
   Type state = Type::f32;                 ///< of what an optimizer keeps
   Rounding rounding = Rounding::nearest;  ///< of updated parameters and state
   std::optional<LossScale> loss_scale = {};
 };
 
-/// "fp32"; "bf16": FP32 parameters, products in BF16; "mlperf-v1": FP16 parameters, products and sums of
-/// gradients, stochastic rounding, FP32 moments, a loss scale of 64; "mlperf-v2": the same with FP16 moments
-/// and a loss scale of 10; "mlperf-slides": as "mlperf-v1", with FP16 moments and FP32 sums of gradients. The
-/// two before the last are those of Graphcore's submissions of BERT to MLPerf 1.0 and 2.0, which name no type
-/// of sums, so that these have that of the parameters; the last is that of its slides on the submissions,
-/// which name no loss scale. Throws UsageError for another name.
+/// "fp32"; "bf16": FP32 parameters, products in BF16 with FP32 partial sums; "mlperf-v1": FP16 parameters,
+/// products, partial sums and sums of gradients, stochastic rounding, FP32 moments, a loss scale of 64;
+/// "mlperf-v2": the same with FP16 moments and a loss scale of 10; "mlperf-slides": as "mlperf-v1", with FP16
+/// moments and FP32 sums of gradients. The two before the last are those of Graphcore's submissions of BERT
+/// to MLPerf 1.0 and 2.0, which name no type of sums of gradients, so that these have that of the parameters;
+/// the last is that of its slides on the submissions, which name no loss scale. Throws UsageError for another
+/// name.
 Numbers numbers_named(std::string_view name);
 
 /// Has a training store and round so. Parameters and products are the graph's.

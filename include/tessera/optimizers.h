@@ -1,7 +1,10 @@
 // Optimizers, rounding and scales of losses, and how the learning rate changes from step to step.
 #pragma once
 
+#include <tessera/types.h>
+
 #include <cstdint>
+#include <optional>
 #include <string_view>
 #include <variant>
 
@@ -50,6 +53,15 @@ using Optimizer = std::variant<Sgd, Adam, Lamb, Lars>;
 /// How a number that a 16-bit type lacks is rounded: to the nearest one, or to one of its two neighbours so
 /// that the expected result is the number.
 enum class Rounding : uint8_t { nearest, stochastic };
+
+/// How the parts of a product's sums that tiles compute and send each other are stored. Hosts, and tiles that
+/// compute a sum alone, add up in FP32 and round once.
+struct PartialSums {
+  /// f16 or bf16: of products of this type, others have f32; none: the type of the product.
+  std::optional<Type> type = {};
+
+  bool operator==(const PartialSums&) const = default;
+};
 
 /// Multiplies the loss by a scale before gradients are computed, so that 16-bit gradients do not vanish, and
 /// divides gradients by it in FP32. With `grow_after`, a step with a gradient that is not finite changes no

@@ -94,6 +94,7 @@ struct PretrainingSettings : LearningSettings {
   graph::PackedAverage average = graph::PackedAverage::token;
   std::string numbers = "fp32";                  ///< see graph::numbers_named()
   std::optional<graph::Rounding> rounding = {};  ///< instead of the rounding that the numbers have
+  std::optional<Type> partials = {};             ///< instead of the partial sums that they have
   /// Instead of the type of gradients' sums that the numbers have; see graph::TrainingOptions::sums.
   std::optional<Type> sums = {};
   uint32_t micro_batches = 1;  ///< into which the packs of a step are divided

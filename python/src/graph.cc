@@ -159,6 +159,9 @@ void bind_values(nb::class_<Graph>& graph) {
       .def("place_stages", &Graph::place_stages, "places"_a)
       .def_prop_ro("stage_places", &Graph::stage_places)
       .def(
+          "set_partial_sums",
+          [](Graph& g, const std::string& dtype) { g.set_partial_sums({type_named(dtype)}); }, "dtype"_a)
+      .def(
           "loop",
           [](Graph& g, const std::shared_ptr<const Graph>& body, const Ids& inputs, uint32_t count,
              std::set<std::string> indexed, std::map<std::string, std::string> carried,

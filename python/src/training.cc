@@ -28,19 +28,21 @@ using graph::Graph;
 using graph::ParameterGroup;
 using graph::ValueId;
 using Betas = std::pair<double, double>;
-/// Types of gradients' sums and of the optimizer's state, whether stores round stochastically, the seed, and
-/// the scale of the loss with the number of steps after which it grows.
-using TrainingNumbers =
-    std::tuple<std::string, std::string, bool, uint64_t, std::optional<std::pair<double, uint32_t>>>;
+/// Types of partial sums of products, of gradients' sums and of the optimizer's state, whether stores round
+/// stochastically, the seed, and the scale of the loss with the number of steps after which it grows.
+using TrainingNumbers = std::tuple<std::optional<std::string>, std::string, std::string, bool, uint64_t,
+                                   std::optional<std::pair<double, uint32_t>>>;
 
 TrainingNumbers training_numbers(const std::string& name, uint64_t seed) {
   const graph::Numbers numbers = graph::numbers_named(name);
-  TrainingNumbers found{std::string(name_of(numbers.sums)),
+  TrainingNumbers found{std::optional<std::string>(),
+                        std::string(name_of(numbers.sums)),
                         std::string(name_of(numbers.state)),
                         numbers.rounding == graph::Rounding::stochastic,
                         seed,
                         {}};
-  if (const auto& scale = numbers.loss_scale) std::get<4>(found) = {scale->initial, scale->grow_after};
+  if (numbers.partials) std::get<0>(found) = std::string(name_of(*numbers.partials));
+  if (const auto& scale = numbers.loss_scale) std::get<5>(found) = {scale->initial, scale->grow_after};
   return found;
 }
 
@@ -147,7 +149,7 @@ void bind_training(nb::module_& m, nb::class_<Graph>& graph) {
          uint32_t replicas, std::optional<uint64_t> shard_from, std::optional<uint64_t> offload_from,
          std::optional<uint64_t> offload_activations_from, const std::vector<ValueId>& frozen,
          std::vector<ParameterGroup> groups, const TrainingNumbers& numbers) {
-        const auto& [sums, state, is_stochastic, seed, scale] = numbers;
+        const auto& [partials, sums, state, is_stochastic, seed, scale] = numbers;
         graph::TrainingOptions options{
             .optimizer = optimizer,
             .clip_norm = clip_norm,
@@ -161,6 +163,7 @@ void bind_training(nb::module_& m, nb::class_<Graph>& graph) {
             .state = type_named(state),
             .rounding = is_stochastic ? graph::Rounding::stochastic : graph::Rounding::nearest,
             .seed = seed};
+        if (partials) options.partials = type_named(*partials);
         if (scale) options.loss_scale = graph::LossScale{scale->first, scale->second};
         for (ValueId id : frozen) options.frozen.push_back(g.value(id));
         add_training(g.value(loss), options);

@@ -370,6 +370,13 @@ void Graph::place_stages(std::vector<uint32_t> places) {
   places_ = std::move(places);
 }
 
+void Graph::set_partial_sums(const PartialSums& sums) {
+  if (sums.type && *sums.type != Type::f32 && *sums.type != Type::f16 && *sums.type != Type::bf16)
+    throw UsageError(
+        fmt::format("partial sums of products cannot be {}: use f32, f16 or bf16", name_of(*sums.type)));
+  partial_sums_ = sums;
+}
+
 TensorType Graph::bound_type(ValueId id) const {
   const ValueInfo& info = values_.at(id);
   const bool has_all = info.kind == Kind::result ? !info.type.shape.empty() : replicated_.contains(id);

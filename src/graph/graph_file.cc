@@ -122,6 +122,7 @@ class Writer {
     for (const auto& [name, id] : graph.outputs()) outputs[name] = numbers.at(id);
     Json json = {{"values", std::move(values)}, {"nodes", std::move(nodes)}, {"outputs", std::move(outputs)}};
     if (!graph.stage_places().empty()) json["stage_places"] = graph.stage_places();
+    if (const auto& type = graph.partial_sums().type) json["partial_sums"] = {{"type", name_of(*type)}};
     return json;
   }
 
@@ -277,6 +278,8 @@ class Reader {
       for (const Json& place : json.at("stage_places")) places.push_back(whole<uint32_t>(place));
       graph.place_stages(std::move(places));
     }
+    if (json.contains("partial_sums"))
+      graph.set_partial_sums({type_named(json.at("partial_sums").at("type").get<std::string>())});
     for (const auto& [name, number] : json.at("outputs").items())
       graph.output(name, graph.value(ids.at(whole<size_t>(number))));
     return graph;

@@ -57,6 +57,7 @@ std::string to_string(const Graph& graph) {
   for (const Assignment& assignment : graph.assignments())
     text += fmt::format("{} <- {}\n", named(assignment.state), named(assignment.value));
   for (const auto& [name, id] : graph.outputs()) text += fmt::format("output {}: {}\n", name, named(id));
+  if (const auto& type = graph.partial_sums().type) text += fmt::format("partial sums: {}\n", name_of(*type));
   return text;
 }
 

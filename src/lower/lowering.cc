@@ -138,6 +138,7 @@ std::vector<ops::Builder> builders_of_stages(uint32_t stages, const std::vector<
 Lowering::Lowering(const Graph& graph, const ops::Builder& builder, Stages stages, std::set<ValueId> bound)
     : graph_(graph),
       stages_(std::move(stages)),
+      partial_sums_(graph.partial_sums()),
       places_(graph.stage_places()),
       builders_(builders_of_stages(stages_.count(), places_, builder)),
       bound_(std::move(bound)),
@@ -180,6 +181,7 @@ Lowering& Lowering::body_of(const Node& call) {
   if (body) return *body;
   body = std::make_unique<Lowering>(*call.body, builders_[place], stages_of(*call.body));
   body->substream_words_ = substream_words_;
+  body->partial_sums_ = partial_sums_;
   body->is_function_ = true;
   body->choose_weights(forms_of_body(call));
   return *body;
@@ -270,6 +272,7 @@ void Lowering::place_weights() {
     const auto found = uses.find(id);
     WeightUse use = found != uses.end() ? found->second : WeightUse();
     if (use.rows != 0) type.type = use.type;
+    use.partial_sums = partial_sums_;
     use.is_forward_only = use.is_forward_only && !is_function_;
     lowered_.weights[id] = make_weight(builder_of(id), type, graph_.info(id).name, use);
   };

@@ -377,6 +377,7 @@ class Lowering {
 
   const Graph& graph_;
   Stages stages_;
+  PartialSums partial_sums_;
   std::vector<uint32_t> places_;        ///< by stage: part of the chips; empty: a part for each
   std::vector<ops::Builder> builders_;  ///< by part of the chips, if they are divided among stages
   std::set<ValueId> bound_;

@@ -42,6 +42,7 @@ Operand first_rows(const Operand& operand, uint32_t rows) {
 Lowering::Lowering(const Lowering& around, const Node& loop)
     : graph_(*loop.body),
       stages_(around.stages_.loops.at(around.index_of(loop))),
+      partial_sums_(around.partial_sums_),
       places_(around.places_),
       builders_(around.builders_),
       skipped_(graph_.nodes().size()),

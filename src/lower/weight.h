@@ -94,10 +94,11 @@ class LinearWeight {
 
 /// How operations use a value as a weight, in functions and loops too.
 struct WeightUse {
-  uint32_t rows = 0;           ///< of the batch of the first product; 0: there is none
-  uint32_t rows_taken = 0;     ///< rows of the weight that lists choose
-  Type type = Type::f32;       ///< that of all products, or one that holds those of all
-  bool has_gradients = false;  ///< whether there are products for gradients
+  uint32_t rows = 0;              ///< of the batch of the first product; 0: there is none
+  uint32_t rows_taken = 0;        ///< rows of the weight that lists choose
+  Type type = Type::f32;          ///< that of all products, or one that holds those of all
+  PartialSums partial_sums = {};  ///< of products on tiles
+  bool has_gradients = false;     ///< whether there are products for gradients
   /// Whether all that reads it are products: functions, whose weights are planned by themselves, have to find
   /// it as their callers do.
   bool is_forward_only = true;

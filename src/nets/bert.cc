@@ -181,6 +181,7 @@ class BertBuilder {
       : graph_(graph), config_(config), batch_(batch), options_(options) {}
 
   Bert build() {
+    if (options_.numbers.partials) graph_.set_partial_sums({options_.numbers.partials});
     Bert bert;
     bert.hidden = encoder(embeddings());
     require_known_patterns();

@@ -185,8 +185,10 @@ TEST(GraphFile, KeepsWhatComputesGradients) {
   const Value loss = mean(square(linear(g.input("x", {3, 4}), w)));
   g.output("gradient", *gradients(loss, {w})[0]);
   g.place_stages({0, 1, 0});
+  g.set_partial_sums({Type::f32});
   const Graph same = reread(g, "gradients");
   EXPECT_EQ(same.stage_places(), g.stage_places());
+  EXPECT_EQ(same.partial_sums(), g.partial_sums());
   ASSERT_EQ(same.nodes().size(), g.nodes().size());
   for (size_t n = 0; n < g.nodes().size(); ++n) {
     EXPECT_EQ(same.nodes()[n].backward, g.nodes()[n].backward);

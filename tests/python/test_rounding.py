@@ -117,9 +117,30 @@ def test_sums_in_fp32_keep_gradients_that_fp16_loses(options, kept, machine):
     np.testing.assert_array_equal(session.get("w"), np.full(8, -(micro_batches - 1) * tiny if kept else 0))
 
 
+def test_partial_sums_in_fp32_are_nearer_on_tiles():
+    rng = np.random.default_rng(3)
+    x, w = (rng.uniform(0.5, 1, shape).astype(np.float16) for shape in ((8, 4096), (16, 4096)))
+    w[:, 2048:] *= -1
+    exact = x.astype(np.float64) @ w.T.astype(np.float64)
+
+    def error(dtype):
+        graph = tg.Graph()
+        weight = graph.parameter("w", initial=w.astype(np.float32), dtype="f16")
+        graph.output("y", tg.linear(graph.input("x", x.shape, "f16"), weight))
+        if dtype is not None:
+            graph.set_partial_sums(dtype)
+        return np.abs(graph.session(tessera.Machine("bow", tiles=64)).run(x) - exact).max()
+
+    assert error("f32") < 0.07
+    assert error("f16") == error(None) > 2 * error(np.float32)
+    with pytest.raises(ValueError, match="partial sums of products cannot be u32"):
+        tg.Graph().set_partial_sums("u32")
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
+        ({"partial_dtype": "u32"}, "partial sums of products cannot be u32"),
         ({"sum_dtype": "u32"}, "sums of gradients cannot be u32"),
         ({"rounding": "up"}, "unknown rounding 'up'"),
         ({"loss_scale": "static"}, "unknown loss_scale 'static'"),

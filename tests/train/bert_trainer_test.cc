@@ -371,6 +371,10 @@ TEST_F(BertTrainerTest, SettingsThatDoNotFitAreRefused) {
                    "only gradients of 16-bit parameters have sums of another type"));
   EXPECT_TRUE(says(error([](PretrainingSettings& s) { s.numbers = "mlperf-v1", s.sums = Type::bf16; }),
                    "gradients are f16, and their sums bf16"));
+  EXPECT_TRUE(says(error([](PretrainingSettings& s) { s.partials = Type::f32; }),
+                   "only products of 16 bits have partial sums of another type"));
+  EXPECT_TRUE(says(error([](PretrainingSettings& s) { s.numbers = "mlperf-v1", s.partials = Type::bf16; }),
+                   "products are f16, and their partial sums bf16"));
   EXPECT_TRUE(
       says(error([](PretrainingSettings& s) { s.config.hidden_dropout_prob = 1; }), "dropout probability"));
   EXPECT_TRUE(says(error([](PretrainingSettings& s) { s.config.type_vocab_size = 1; }), "token types"));

@@ -32,8 +32,8 @@ from tessera.graph._values import (
 
 #: The number of a run, or of each of its micro-batches, on which masks of dropout depend.
 _DRAW = "dropout_step"
-#: Numbers of a step, as the library takes them: type of the state, whether it rounds stochastically, seed, scale.
-_TrainingNumbers: TypeAlias = tuple[str, str, bool, int, tuple[float, int] | None]
+#: Numbers of a step, as the library takes them: types of sums and state, whether it rounds stochastically, seed, scale.
+_TrainingNumbers: TypeAlias = tuple[str | None, str, str, bool, int, tuple[float, int] | None]
 #: Of a loss, where it may change.
 _FIRST_SCALE = 65536.0
 #: The label of rows that do not count, as PyTorch's.
@@ -176,6 +176,13 @@ class Graph:
         `graph.place_stages([0, 1, 2, 3, 0])`. Without places, each stage has chips of its own.
         """
         self.native.place_stages([_tessera.whole_number("place", place) for place in places])
+
+    def set_partial_sums(self, dtype: DTypeLike | str) -> None:
+        """Let tiles of modelled machines send each other the parts of FP16 products' sums as "f16" or "f32".
+
+        Otherwise they have the products' type. Those of FP32 products are FP32, and hosts sum in FP32, anyway.
+        """
+        self.native.set_partial_sums(value_type(dtype))
 
     def loop(
         self,
@@ -357,6 +364,7 @@ class Graph:
         offload: bool | int = False,
         offload_activations: bool | int = False,
         keep: Iterable[str] = (),
+        partial_dtype: DTypeLike | str | None = None,
         sum_dtype: DTypeLike | str = "f32",
         state_dtype: DTypeLike | str = "f32",
         rounding: Rounding = "nearest",
@@ -396,17 +404,20 @@ class Graph:
         Gradients are summed over micro-batches and replicas in `sum_dtype`: 16-bit ones in FP32, or in their own type,
         which loses those that are small beside the sum; gradients of FP32 parameters in FP32 all the same.
 
+        Parts of FP16 products' sums, which tiles of modelled machines send each other, are `partial_dtype`, "f16" or
+        "f32", or as `set_partial_sums` has them.
+
         Updates are computed in FP32. The optimizer's state is stored as `state_dtype`; it and parameters of 16 bits are
         rounded to the nearest number or, with "stochastic", so that the expected result is what was computed, with
         random numbers of `seed`. Gradients are those of the loss times `loss_scale`, and divided by it in FP32. If that
         is "dynamic" it begins with 65,536; a step with a gradient that is not finite changes no parameter and no
         optimizer's state and halves it, and after `scale_growth` good steps it doubles (`session.get("loss_scale")`).
 
-        `numbers` names a combination of `sum_dtype`, `state_dtype`, `rounding` and `loss_scale`, which is then not
-        given: "fp32"; "bf16", also FP32 here; "mlperf-v1" and "mlperf-v2", as Graphcore's submissions of BERT to MLPerf
-        1.0 and 2.0: FP16 sums, stochastic rounding, FP32 or FP16 moments, a loss scale of 64 or 10; "mlperf-slides", as
-        its slides on them: FP32 sums, FP16 moments, a loss scale of 64. Types of parameters and products are the
-        graph's.
+        `numbers` names a combination of `partial_dtype`, `sum_dtype`, `state_dtype`, `rounding` and `loss_scale`,
+        which is then not given: "fp32"; "bf16", also FP32 here; "mlperf-v1" and "mlperf-v2", as Graphcore's submissions
+        of BERT to MLPerf 1.0 and 2.0: FP16 partial sums and sums of gradients, stochastic rounding, FP32 or FP16
+        moments, a loss scale of 64 or 10; "mlperf-slides", as its slides on them: FP32 sums of gradients, FP16 moments,
+        a loss scale of 64. Types of parameters and products are the graph's.
         """
         step = TrainingStep(self, lr, schedule)
         step._add_loss(loss, output, tuple(keep))
@@ -426,7 +437,9 @@ class Graph:
             least_elements("offload_activations", offload_activations),
             frozen,
             native_groups(groups),
-            _training_numbers(sum_dtype, state_dtype, rounding, seed, loss_scale, scale_growth, numbers),
+            _training_numbers(
+                partial_dtype, sum_dtype, state_dtype, rounding, seed, loss_scale, scale_growth, numbers
+            ),
         )
         return step
 
@@ -509,6 +522,7 @@ class TrainingStep(Graph):
 
 
 def _training_numbers(
+    partial_dtype: DTypeLike | str | None,
     sum_dtype: DTypeLike | str,
     state_dtype: DTypeLike | str,
     rounding: Rounding,
@@ -518,9 +532,11 @@ def _training_numbers(
     numbers: Numbers | None,
 ) -> _TrainingNumbers:
     if numbers is not None:
-        given = value_type(sum_dtype), value_type(state_dtype), rounding, loss_scale
-        if given != ("f32", "f32", "nearest", None):
-            raise ValueError("give numbers by name, or sum_dtype, state_dtype, rounding and loss_scale, but not both")
+        given = partial_dtype, value_type(sum_dtype), value_type(state_dtype), rounding, loss_scale
+        if given != (None, "f32", "f32", "nearest", None):
+            raise ValueError(
+                "give numbers by name, or partial_dtype, sum_dtype, state_dtype, rounding and loss_scale, but not both"
+            )
         return _tessera.training_numbers(numbers, _tessera.whole_number("seed", seed))
     growth = _tessera.whole_number("scale_growth", scale_growth, 1)
     scale = None
@@ -531,8 +547,9 @@ def _training_numbers(
     elif loss_scale is not None:
         scale = (float(loss_scale), 0)
     stochastic = is_stochastic("training_step", rounding)
+    partials = None if partial_dtype is None else value_type(partial_dtype)
     types = value_type(sum_dtype), value_type(state_dtype)
-    return *types, stochastic, _tessera.whole_number("seed", seed), scale
+    return partials, *types, stochastic, _tessera.whole_number("seed", seed), scale
 
 
 def _kept_inputs(graph: Graph) -> tuple[str, ...]:

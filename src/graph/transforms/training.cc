@@ -185,6 +185,7 @@ TrainedParameters trained_by(Value loss, Graph& graph, const std::vector<Value>&
 
 void extend(Graph& graph, Value loss, const TrainingOptions& options) {
   const std::map<ValueId, ParameterSettings> settings = settings_of_parameters(graph, options);
+  if (options.partials) graph.set_partial_sums({options.partials});
   const auto lr = [&] { return input_named(graph, "lr", Type::f32); };
   // Before the gradients, as an update may run together with its gradient.
   std::optional<LearningRates> lrs;

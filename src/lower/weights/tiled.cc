@@ -19,6 +19,7 @@ TiledWeight::TiledWeight(const ops::Builder& builder, const TensorType& type, st
                          const WeightUse& use)
     : machine_(builder.machine()),
       type_(type.type),
+      partials_(use.partial_sums.type.value_or(type_) == type_ ? type_ : Type::f32),
       name_(std::move(name)),
       dense_(!type.pattern),
       forward_only_(use.is_forward_only),
@@ -104,8 +105,12 @@ double TiledWeight::seconds_of_rows(const TileProductPlan& forward, const Weight
 }
 
 ProductProblem TiledWeight::problem_of(ProductKind product, uint32_t n) const {
-  return {
-      .n = n, .type = type_, .partials = type_, .dense = dense_, .product = product, .capacity = capacity_};
+  return {.n = n,
+          .type = type_,
+          .partials = partials_,
+          .dense = dense_,
+          .product = product,
+          .capacity = capacity_};
 }
 
 const TileProductPlan& TiledWeight::plan(ProductKind product, uint32_t n) {
@@ -152,7 +157,7 @@ std::vector<engine::Binding> TiledWeight::bindings() {
 }
 
 ops::DynamicShape TiledWeight::dynamic_shape() const {
-  return {pattern_.rows, pattern_.cols, n_, pattern_.block_size, *capacity_, {type_, type_}};
+  return {pattern_.rows, pattern_.cols, n_, pattern_.block_size, *capacity_, {type_, partials_}};
 }
 
 void TiledWeight::set_pattern(const Pattern& pattern) {

@@ -41,6 +41,7 @@ class TiledWeight : public LinearWeight {
 
   machine::Machine machine_;
   Type type_;
+  Type partials_;
   std::string name_;
   bool dense_;
   bool forward_only_;

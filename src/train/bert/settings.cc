@@ -91,6 +91,18 @@ void check_stages(const PretrainingSettings& s) {
   graph::pipeline_schedule({s.pipeline, {}}, s.stages + 1, s.micro_batches);
 }
 
+void check_partials(const PretrainingSettings& s, const graph::Numbers& numbers) {
+  if (!s.partials) return;
+  if (numbers.products == Type::f32)
+    throw UsageError(
+        fmt::format("only products of 16 bits have partial sums of another type, and the numbers {} have "
+                    "none: leave the type out, or ask for bf16, mlperf-v1, mlperf-v2 or mlperf-slides",
+                    s.numbers));
+  if (*s.partials != Type::f32 && *s.partials != numbers.products)
+    throw UsageError(fmt::format("products are {}, and their partial sums {}: use f32 or {}",
+                                 name_of(numbers.products), name_of(*s.partials), name_of(numbers.products)));
+}
+
 void check_sums(const PretrainingSettings& s, const graph::Numbers& numbers) {
   if (!s.sums) return;
   if (numbers.parameters == Type::f32)
@@ -123,6 +135,7 @@ void check(const PretrainingSettings& s) {
         fmt::format("only 16-bit parameters are rounded, and the numbers {} have none: leave it "
                     "out, or ask for mlperf-v1 or mlperf-v2",
                     s.numbers));
+  check_partials(s, numbers);
   check_sums(s, numbers);
 }
 
@@ -144,6 +157,7 @@ void check_packs(const PretrainingPhase& phase, uint64_t packs) {
 graph::Numbers numbers_of(const PretrainingSettings& s) {
   graph::Numbers numbers = graph::numbers_named(s.numbers);
   if (s.rounding) numbers.rounding = *s.rounding;
+  if (s.partials) numbers.partials = s.partials;
   if (s.sums) numbers.sums = *s.sums;
   return numbers;
 }
@@ -168,6 +182,7 @@ nlohmann::ordered_json json_of(const PretrainingSettings& s) {
   json["average"] = name_of(s.average);
   json["numbers"] = s.numbers;
   json["rounding"] = numbers_of(s).rounding == graph::Rounding::stochastic ? "stochastic" : "nearest";
+  if (s.partials) json["partials"] = name_of(*s.partials);
   if (s.sums) json["sums"] = name_of(*s.sums);
   add_optimizer(json, s);
   json["micro_batches"] = s.micro_batches;
