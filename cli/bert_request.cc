@@ -65,7 +65,8 @@ void add_model_options(CLI::App& command, BertRequest& r) {
   add_choice<graph::Rounding>(
       command, "--rounding", r.settings.rounding,
       {{"nearest", graph::Rounding::nearest}, {"stochastic", graph::Rounding::stochastic}},
-      "Rounding of 16-bit parameters and moments, nearest or stochastic (default: as --numbers says)");
+      "Rounding of 16-bit parameters, moments and partial sums, nearest or stochastic (default: as "
+      "--numbers says)");
   add_choice<Type>(command, "--partials", r.settings.partials, {{"f32", Type::f32}, {"f16", Type::f16}},
                    "Partial sums of FP16 products on tiles, f32 or f16 (default: as --numbers says)");
   add_choice<Type>(

@@ -642,7 +642,7 @@ struct TrainingOptions {
   Type sums = Type::f32;
   /// Type of the optimizer's state for each element: f32, f16 or bf16. Updates are computed in FP32.
   Type state = Type::f32;
-  /// Rounding of updated parameters and state of 16-bit types, by random numbers that replicas share.
+  /// Rounding of 16-bit parameters and state, by numbers that replicas share, and of 16-bit partial sums.
   Rounding rounding = Rounding::nearest;
   uint64_t seed = 0;
   std::optional<LossScale> loss_scale = {};

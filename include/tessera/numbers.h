@@ -15,7 +15,7 @@ struct Numbers {
   std::optional<Type> partials = {};      ///< of partial sums of products; see PartialSums
   Type sums = Type::f32;                  ///< of gradients, over micro-batches and replicas
   Type state = Type::f32;                 ///< of what an optimizer keeps
-  Rounding rounding = Rounding::nearest;  ///< of updated parameters and state
+  Rounding rounding = Rounding::nearest;  ///< of updated parameters and state, and of partial sums
   std::optional<LossScale> loss_scale = {};
 };
 

@@ -59,6 +59,10 @@ enum class Rounding : uint8_t { nearest, stochastic };
 struct PartialSums {
   /// f16 or bf16: of products of this type, others have f32; none: the type of the product.
   std::optional<Type> type = {};
+  /// To 16-bit types. Random numbers follow from the seed and the sums of a tile, so that they differ from
+  /// step to step as sums do, and equal sums are rounded alike.
+  Rounding rounding = Rounding::nearest;
+  uint64_t seed = 0;
 
   bool operator==(const PartialSums&) const = default;
 };

@@ -160,7 +160,13 @@ void bind_values(nb::class_<Graph>& graph) {
       .def_prop_ro("stage_places", &Graph::stage_places)
       .def(
           "set_partial_sums",
-          [](Graph& g, const std::string& dtype) { g.set_partial_sums({type_named(dtype)}); }, "dtype"_a)
+          [](Graph& g, const std::string& dtype, bool is_stochastic, uint64_t seed) {
+            g.set_partial_sums(
+                {.type = type_named(dtype),
+                 .rounding = is_stochastic ? graph::Rounding::stochastic : graph::Rounding::nearest,
+                 .seed = seed});
+          },
+          "dtype"_a, "is_stochastic"_a, "seed"_a)
       .def(
           "loop",
           [](Graph& g, const std::shared_ptr<const Graph>& body, const Ids& inputs, uint32_t count,

@@ -122,7 +122,15 @@ class Writer {
     for (const auto& [name, id] : graph.outputs()) outputs[name] = numbers.at(id);
     Json json = {{"values", std::move(values)}, {"nodes", std::move(nodes)}, {"outputs", std::move(outputs)}};
     if (!graph.stage_places().empty()) json["stage_places"] = graph.stage_places();
-    if (const auto& type = graph.partial_sums().type) json["partial_sums"] = {{"type", name_of(*type)}};
+    if (graph.partial_sums() != PartialSums{}) json["partial_sums"] = describe(graph.partial_sums());
+    return json;
+  }
+
+  /// With a seed, they are rounded stochastically.
+  static Json describe(const PartialSums& sums) {
+    Json json = Json::object();
+    if (sums.type) json["type"] = name_of(*sums.type);
+    if (sums.rounding == Rounding::stochastic) json["seed"] = sums.seed;
     return json;
   }
 
@@ -278,11 +286,19 @@ class Reader {
       for (const Json& place : json.at("stage_places")) places.push_back(whole<uint32_t>(place));
       graph.place_stages(std::move(places));
     }
-    if (json.contains("partial_sums"))
-      graph.set_partial_sums({type_named(json.at("partial_sums").at("type").get<std::string>())});
+    if (json.contains("partial_sums")) graph.set_partial_sums(partial_sums_from(json.at("partial_sums")));
     for (const auto& [name, number] : json.at("outputs").items())
       graph.output(name, graph.value(ids.at(whole<size_t>(number))));
     return graph;
+  }
+
+  static PartialSums partial_sums_from(const Json& json) {
+    PartialSums sums;
+    if (json.contains("type")) sums.type = type_named(json.at("type").get<std::string>());
+    if (!json.contains("seed")) return sums;
+    sums.rounding = Rounding::stochastic;
+    sums.seed = whole<uint64_t>(json.at("seed"));
+    return sums;
   }
 
   static void mark_backward(Graph& graph, const Json& nodes, const std::vector<ValueId>& ids) {

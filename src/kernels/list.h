@@ -34,6 +34,7 @@ namespace tessera::kernels {
   X(pool)                           \
   X(rearrange)                      \
   X(reduce)                         \
+  X(rounded_product)                \
   X(row_epilogue)                   \
   X(scalar_product)                 \
   X(sddmm)                          \

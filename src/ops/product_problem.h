@@ -21,6 +21,9 @@ enum class Planner : uint8_t { best, vendor };
 struct TiledNumbers {
   Type operands = Type::f32;
   Type partials = Type::f32;
+  /// Seed of the random numbers by which partial sums of 16 bits are rounded stochastically; none: to
+  /// nearest.
+  std::optional<uint64_t> rounding = {};
 };
 
 /// A product, without its weight.
@@ -28,6 +31,7 @@ struct ProductProblem {
   uint32_t n = 0;
   Type type = Type::f32;      ///< type of W; on tiles f32 or f16, also of X and Y
   Type partials = Type::f32;  ///< on tiles, type of partial sums sent between tiles: `type`, or f32
+  std::optional<uint64_t> rounding = {};  ///< of partial sums; see TiledNumbers
   /// On hosts, type of X and Y: f32, or bf16 where takes_bf16() holds.
   Type activations = Type::f32;
   Planner planner = Planner::best;
@@ -42,7 +46,7 @@ struct ProductProblem {
 
   bool operator==(const ProductProblem&) const = default;
 
-  TiledNumbers numbers() const { return {type, partials}; }
+  TiledNumbers numbers() const { return {type, partials, rounding}; }
 };
 
 /// Throws UsageError for a value that is not a ProductKind.

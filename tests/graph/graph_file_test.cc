@@ -185,7 +185,7 @@ TEST(GraphFile, KeepsWhatComputesGradients) {
   const Value loss = mean(square(linear(g.input("x", {3, 4}), w)));
   g.output("gradient", *gradients(loss, {w})[0]);
   g.place_stages({0, 1, 0});
-  g.set_partial_sums({Type::f32});
+  g.set_partial_sums({Type::f16, Rounding::stochastic, ~uint64_t{0}});
   const Graph same = reread(g, "gradients");
   EXPECT_EQ(same.stage_places(), g.stage_places());
   EXPECT_EQ(same.partial_sums(), g.partial_sums());

@@ -290,20 +290,22 @@ TEST(TiledDynamic, IsRightForEveryGridAndRandomPatterns) {
     const SparseMatrix matrix =
         generate({kKinds[random.below(3)], m, k, 0.02 + 0.3 * random.below(100) / 100, block_size, seed});
     const TiledNumbers& numbers = kNumbers[random.below(3)];
-    const ProductProblem problem{.n = 1 + random.below(50),
-                                 .type = numbers.operands,
-                                 .partials = numbers.partials,
-                                 .product = kProducts[random.below(3)],
-                                 .capacity = matrix.pattern.blocks() + random.below(10)};
+    ProductProblem problem{.n = 1 + random.below(50),
+                           .type = numbers.operands,
+                           .partials = numbers.partials,
+                           .product = kProducts[random.below(3)],
+                           .capacity = matrix.pattern.blocks() + random.below(10)};
     const ForcedKnobs grid = {{"m_parts", 1 + random.below(std::min(4U, matrix.pattern.block_rows()))},
                               {"k_parts", 1 + random.below(std::min(4U, matrix.pattern.block_cols()))},
                               {"n_parts", 1 + random.below(std::min(3U, problem.n))}};
     const machine::Machine machine = random.below(2) == 0 ? testing::toy_machine(48, 1 << 20)
                                                           : testing::toy_machine_with_regions(48, 1 << 20);
+    if (random.below(2) == 0) problem.rounding = seed;
     bound::BoundProduct product(matrix, problem, machine, grid);
-    SCOPED_TRACE(fmt::format("seed {}: {} of {} × {}, n = {}, b = {}, {} {}: {}", seed,
+    SCOPED_TRACE(fmt::format("seed {}: {} of {} × {}, n = {}, b = {}, {} {}, rounded {}: {}", seed,
                              name_of(problem.product), m, k, problem.n, block_size, name_of(problem.type),
-                             name_of(problem.partials), product.chosen().partition));
+                             name_of(problem.partials), problem.rounding.has_value(),
+                             product.chosen().partition));
     expect_right(product, matrix, seed);
   }
 }

@@ -72,9 +72,11 @@ TEST(TiledProducts, AreRightForRandomShapesPatternsAndMachines) {
     ProductProblem problem =
         problem_of(kProducts[random.below(3)], 1 + random.below(70), kNumbers[random.below(3)]);
     problem.dense = random.below(4) == 0;
-    SCOPED_TRACE(fmt::format("seed {}: {} of {} × {}, n = {}, b = {}, {} {}, {} tiles, dense {}", seed,
-                             name_of(problem.product), m, k, problem.n, block_size, name_of(problem.type),
-                             name_of(problem.partials), tiles, problem.dense));
+    if (random.below(2) == 0) problem.rounding = seed;
+    SCOPED_TRACE(fmt::format("seed {}: {} of {} × {}, n = {}, b = {}, {} {}, {} tiles, dense {}, rounded {}",
+                             seed, name_of(problem.product), m, k, problem.n, block_size,
+                             name_of(problem.type), name_of(problem.partials), tiles, problem.dense,
+                             problem.rounding.has_value()));
     bound::BoundProduct product(matrix, problem, machine);
     const check::Verification v = ProductRun(matrix, problem, seed).run(product);
     EXPECT_TRUE(v.verified) << v.max_rel_error << " of " << v.tolerance;

@@ -123,16 +123,21 @@ def test_partial_sums_in_fp32_are_nearer_on_tiles():
     w[:, 2048:] *= -1
     exact = x.astype(np.float64) @ w.T.astype(np.float64)
 
-    def error(dtype):
+    def result(dtype, *rounding):
         graph = tg.Graph()
         weight = graph.parameter("w", initial=w.astype(np.float32), dtype="f16")
         graph.output("y", tg.linear(graph.input("x", x.shape, "f16"), weight))
         if dtype is not None:
-            graph.set_partial_sums(dtype)
-        return np.abs(graph.session(tessera.Machine("bow", tiles=64)).run(x) - exact).max()
+            graph.set_partial_sums(dtype, *rounding)
+        return graph.session(tessera.Machine("bow", tiles=64)).run(x)
+
+    def error(dtype):
+        return np.abs(result(dtype) - exact).max()
 
     assert error("f32") < 0.07
     assert error("f16") == error(None) > 2 * error(np.float32)
+    rounded = [result("f16", "stochastic", seed) for seed in (1, 1, 2)]
+    assert np.array_equal(rounded[0], rounded[1]) and not np.array_equal(rounded[0], rounded[2])
     with pytest.raises(ValueError, match="partial sums of products cannot be u32"):
         tg.Graph().set_partial_sums("u32")
 

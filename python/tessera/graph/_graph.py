@@ -177,12 +177,15 @@ class Graph:
         """
         self.native.place_stages([_tessera.whole_number("place", place) for place in places])
 
-    def set_partial_sums(self, dtype: DTypeLike | str) -> None:
+    def set_partial_sums(self, dtype: DTypeLike | str, rounding: Rounding = "nearest", seed: int = 0) -> None:
         """Let tiles of modelled machines send each other the parts of FP16 products' sums as "f16" or "f32".
 
-        Otherwise they have the products' type. Those of FP32 products are FP32, and hosts sum in FP32, anyway.
+        Otherwise they have the products' type. Those of FP32 products are FP32, and hosts sum in FP32, anyway. FP16
+        ones are rounded to the nearest number or, with "stochastic", so that the expected part is what was computed,
+        with random numbers of `seed` and of the sums themselves: equal sums are rounded alike.
         """
-        self.native.set_partial_sums(value_type(dtype))
+        stochastic = is_stochastic("set_partial_sums", rounding)
+        self.native.set_partial_sums(value_type(dtype), stochastic, _tessera.whole_number("seed", seed))
 
     def loop(
         self,
@@ -405,7 +408,7 @@ class Graph:
         which loses those that are small beside the sum; gradients of FP32 parameters in FP32 all the same.
 
         Parts of FP16 products' sums, which tiles of modelled machines send each other, are `partial_dtype`, "f16" or
-        "f32", or as `set_partial_sums` has them.
+        "f32", or as `set_partial_sums` has them. With `rounding="stochastic"`, FP16 ones are rounded so too.
 
         Updates are computed in FP32. The optimizer's state is stored as `state_dtype`; it and parameters of 16 bits are
         rounded to the nearest number or, with "stochastic", so that the expected result is what was computed, with

@@ -4,11 +4,13 @@
 #include <tessera/pipeline.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <map>
 #include <set>
 #include <string_view>
 #include <utility>
 
+#include "base/random.h"
 #include "graph/operation.h"
 #include "graph/stages.h"
 #include "graph/transforms/loss_scale.h"
@@ -183,9 +185,20 @@ TrainedParameters trained_by(Value loss, Graph& graph, const std::vector<Value>&
   return trained;
 }
 
+/// Rounded stochastically if updates are, by other random numbers than these.
+void set_partial_sums(Graph& graph, const TrainingOptions& options) {
+  PartialSums sums = graph.partial_sums();
+  if (options.partials) sums.type = options.partials;
+  if (options.rounding == Rounding::stochastic) {
+    sums.rounding = Rounding::stochastic;
+    sums.seed = base::seed_of_substream(options.seed, UINT32_MAX, 2);
+  }
+  graph.set_partial_sums(sums);
+}
+
 void extend(Graph& graph, Value loss, const TrainingOptions& options) {
   const std::map<ValueId, ParameterSettings> settings = settings_of_parameters(graph, options);
-  if (options.partials) graph.set_partial_sums({options.partials});
+  set_partial_sums(graph, options);
   const auto lr = [&] { return input_named(graph, "lr", Type::f32); };
   // Before the gradients, as an update may run together with its gradient.
   std::optional<LearningRates> lrs;

@@ -20,6 +20,8 @@ TiledWeight::TiledWeight(const ops::Builder& builder, const TensorType& type, st
     : machine_(builder.machine()),
       type_(type.type),
       partials_(use.partial_sums.type.value_or(type_) == type_ ? type_ : Type::f32),
+      rounding_(use.partial_sums.rounding == Rounding::stochastic ? std::optional(use.partial_sums.seed)
+                                                                  : std::nullopt),
       name_(std::move(name)),
       dense_(!type.pattern),
       forward_only_(use.is_forward_only),
@@ -108,6 +110,7 @@ ProductProblem TiledWeight::problem_of(ProductKind product, uint32_t n) const {
   return {.n = n,
           .type = type_,
           .partials = partials_,
+          .rounding = rounding_,
           .dense = dense_,
           .product = product,
           .capacity = capacity_};

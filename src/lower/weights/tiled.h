@@ -42,6 +42,7 @@ class TiledWeight : public LinearWeight {
   machine::Machine machine_;
   Type type_;
   Type partials_;
+  std::optional<uint64_t> rounding_;  ///< of partial sums; see TiledNumbers
   std::string name_;
   bool dense_;
   bool forward_only_;

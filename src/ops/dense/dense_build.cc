@@ -8,6 +8,7 @@
 #include "ops/dense/dense.h"
 #include "ops/owners.h"
 #include "ops/split.h"
+#include "ops/tiles/rounding.h"
 
 namespace tessera::ops {
 namespace {
@@ -205,7 +206,9 @@ class DenseBuilder {
     program::VertexGroup group{&codelet(), 0, partition_.tiles(), 1, {}, {}};
     for (const Side* side : {&left(), &right(), &result()}) group.fields.push_back(field_of(*side));
     group.params = {std::move(m), std::move(k), std::move(n)};
-    return {"multiply", Phase::compute, {std::move(group)}};
+    program::ComputeSet set{"multiply", Phase::compute, {std::move(group)}};
+    if (result().copies > 1) round_partials(shape_.numbers, set);
+    return set;
   }
 
   program::Field field_of(const Side& side) const {

@@ -86,6 +86,11 @@ Sample& Sample::param(int64_t value) {
   return *this;
 }
 
+Sample& Sample::of(const program::Codelet& codelet) {
+  codelet_ = &codelet;
+  return *this;
+}
+
 Sample& Sample::tolerance(Tolerance tolerance) {
   tolerance_ = tolerance;
   return *this;

@@ -70,6 +70,8 @@ class Sample {
   /// Makes the field added last contiguous and aligned in every layout.
   Sample& packed();
   Sample& param(int64_t value);
+  /// Makes it a sample of another codelet, whose fields, and first parameters, are those so far.
+  Sample& of(const program::Codelet& codelet);
   Sample& tolerance(Tolerance tolerance);
   /// Sets the floating-point operations of one run, for a benchmark's GFLOP/s; 0 if they do not matter.
   Sample& flops(double flops);

@@ -38,18 +38,7 @@ StochasticCast stochastic_of(const Vertex& v) {
 
 void stochastic_cast_reference(const Vertex& v) {
   const FieldView& in = v.fields[stochastic_cast_field::in];
-  const FieldView& out = v.fields[stochastic_cast_field::out];
-  if (in.empty()) return;
-  const StochasticCast cast = stochastic_of(v);
-  const base::RandomStream stream = cast.draws.stream();
-  for (uint32_t r = 0; r < out.rows; ++r)
-    for (uint32_t c = 0; c < out.cols; ++c) {
-      const auto number = f32_at(in, r, c);
-      const uint32_t word = stream.word(cast.element(r, c));
-      std::byte* to = address_of(out, r, c);
-      out.type == Type::f16 ? store(to, base::to_half(number, word))
-                            : store(to, base::to_bfloat16(number, word));
-    }
+  if (!in.empty()) stochastic_cast_by_elements(stochastic_of(v), in, v.fields[stochastic_cast_field::out]);
 }
 
 void stochastic_cast_simd(const Vertex& v) {
@@ -99,6 +88,18 @@ program::PhaseTimes stochastic_cast_cost(const Vertex& v, const machine::Machine
 }
 
 }  // namespace
+
+void stochastic_cast_by_elements(const StochasticCast& cast, const FieldView& in, const FieldView& out) {
+  const base::RandomStream stream = cast.draws.stream();
+  for (uint32_t r = 0; r < out.rows; ++r)
+    for (uint32_t c = 0; c < out.cols; ++c) {
+      const auto number = f32_at(in, r, c);
+      const uint32_t word = stream.word(cast.element(r, c));
+      std::byte* to = address_of(out, r, c);
+      out.type == Type::f16 ? store(to, base::to_half(number, word))
+                            : store(to, base::to_bfloat16(number, word));
+    }
+}
 
 TESSERA_DEFINE_FAMILY(cast, TESSERA_CAST_CODELETS, TESSERA_CODELET)
 

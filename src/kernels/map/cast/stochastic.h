@@ -20,5 +20,8 @@ struct StochasticCast {
 
 /// out = in, rounded. Fields of one shape. Fast if a step of the order is 1.
 void apply_stochastic_cast(StochasticCast cast, program::FieldView in, program::FieldView out);
+/// The same, one element after the other.
+void stochastic_cast_by_elements(const StochasticCast& cast, const program::FieldView& in,
+                                 const program::FieldView& out);
 
 }  // namespace tessera::kernels

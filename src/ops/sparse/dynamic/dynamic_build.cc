@@ -6,6 +6,7 @@
 #include "ops/owners.h"
 #include "ops/sparse/dynamic/dynamic.h"
 #include "ops/split.h"
+#include "ops/tiles/rounding.h"
 
 namespace tessera::ops {
 namespace {
@@ -165,6 +166,7 @@ class DynamicBuilder {
     product.params = {int64_t{shape_.block_size}, partition, int64_t{is_first}};
     if (!is_sddmm()) product.params.emplace_back(int64_t{is_transposed()});
     ComputeSet set{std::move(name), Phase::compute, {std::move(product)}};
+    if (needs_sum() || !is_sddmm()) round_partials(shape_.numbers, set);
     if (partitions_ == 1) return set;
     if (is_first)
       flags_ = temporary("pending", Type::u32, partitions_, 1, program::map_rows_to_tiles(partitions_, 1))

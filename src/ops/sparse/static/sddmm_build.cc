@@ -3,6 +3,7 @@
 #include "kernels/tile/tile_product/codelet.h"
 #include "ops/sparse/static/part_builder.h"
 #include "ops/sparse/static/sddmm.h"
+#include "ops/tiles/rounding.h"
 
 namespace tessera::ops {
 namespace {
@@ -83,11 +84,13 @@ class StaticSddmmBuilder : PartBuilder {
   }
 
   program::ComputeSet multiply() const {
-    return multiply_set(kernels::tile_sddmm_codelet, {local_dy_, layout_.boxes(parts_.y_begin)},
-                        {lists_, parts_.list_begin},
-                        {{local_x_, layout_.boxes(parts_.x_begin)},
-                         {found_.variable, found_.inside(boxes_of(blocks_of_all_parts()))}},
-                        {int64_t{block_size_}});
+    program::ComputeSet set = multiply_set(
+        kernels::tile_sddmm_codelet, {local_dy_, layout_.boxes(parts_.y_begin)}, {lists_, parts_.list_begin},
+        {{local_x_, layout_.boxes(parts_.x_begin)},
+         {found_.variable, found_.inside(boxes_of(blocks_of_all_parts()))}},
+        {int64_t{block_size_}});
+    if (partition_.col_parts > 1) round_partials(numbers_, set);
+    return set;
   }
 
   program::ComputeSet reduce_set(const Operand& received_blocks) const {

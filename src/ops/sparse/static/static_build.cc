@@ -4,6 +4,7 @@
 #include "kernels/map/reduce/codelet.h"
 #include "kernels/tile/tile_product/codelet.h"
 #include "ops/sparse/static/part_builder.h"
+#include "ops/tiles/rounding.h"
 
 namespace tessera::ops {
 namespace {
@@ -139,10 +140,12 @@ class StaticBuilder : PartBuilder {
   program::ComputeSet multiply() const {
     std::vector<program::Param> params = {int64_t{block_size_}};
     if (!shape_.mirrored) params.emplace_back(int64_t{shape_.aliased != nullptr});
-    return multiply_set(
+    program::ComputeSet set = multiply_set(
         shape_.mirrored ? kernels::sparse_transposed_product_codelet : kernels::sparse_product_codelet,
         {values_.variable, values_.inside(boxes_of(blocks_of_all_parts()))}, {lists_, list_begin_},
         {{in_rows_, layout_.boxes(in_begin_)}, {partials_.variable, y_boxes_}}, params);
+    round_partials(numbers_, set);
+    return set;
   }
 
   /// Each owner of Y has a list of its partials' rows; owners of the same range of rows have copies of one
