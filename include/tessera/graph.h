@@ -316,7 +316,8 @@ std::vector<std::string_view> operation_names();
 /// x · Wᵀ + b, with x [..., k], a weight W [m, k], dense or sparse, and b [m].
 Value linear(Value x, Value weight, std::optional<Value> bias = {});
 /// a · b, with a [..., m, k] and b [..., k, n] of the same leading dimensions; b may also be a single matrix
-/// for all of a's. A transposed factor is given as [..., k, m] or [..., n, k].
+/// for all of a's. A transposed factor is given as [..., k, m] or [..., n, k]. Either may be a sparse matrix,
+/// which is one for all of the other's.
 Value matmul(Value a, Value b, bool transpose_a = false, bool transpose_b = false);
 Value relu(Value x);
 /// x/2 · (1 + erf(x / √2)), exact (Hendrycks & Gimpel 2016), and its approximation by tanh.

@@ -150,6 +150,12 @@ void bind_values(nb::class_<Graph>& graph) {
       .def("constant", &add_constant, "name"_a, "shape"_a, "values"_a, "dtype"_a)
       .def("apply", &apply, "operation"_a, "inputs"_a, "attributes"_a)
       .def(
+          "matmul",
+          [](Graph& g, ValueId a, ValueId b, bool transpose_a, bool transpose_b) {
+            return matmul(g.value(a), g.value(b), transpose_a, transpose_b).id;
+          },
+          "a"_a, "b"_a, "transpose_a"_a, "transpose_b"_a)
+      .def(
           "call",
           [](Graph& g, const std::shared_ptr<const Graph>& function, const Ids& inputs,
              std::optional<uint32_t> number, std::optional<uint32_t> stage, bool recompute) {

@@ -4,6 +4,10 @@
 #include <fmt/format.h>
 #include <tessera/error.h>
 
+#include <numeric>
+#include <utility>
+#include <vector>
+
 #include "lower/lowering.h"
 #include "operations/list.h"
 
@@ -127,11 +131,38 @@ constexpr Operation kBatched[] = {
      .cases = batched_cases,
      .traits = {.keeps_samples = batched_keeps_samples, .kind = OperationKind::product}}};
 
+/// Each matrix transposed.
+Value transposed(Value x) {
+  std::vector<int> dims(x.shape().size());
+  std::iota(dims.begin(), dims.end(), 0);
+  std::swap(dims[dims.size() - 2], dims.back());
+  return permute(x, dims);
+}
+
+/// x · W, or x · Wᵀ, of all rows of x at once.
+Value by_weight(Value x, Value weight, bool transpose) {
+  return transpose ? linear(x, weight) : x.owner().apply("linear_input_gradient", {x, weight})[0];
+}
+
+/// With a sparse factor: the product of a layer, or (bᵀ · aᵀ)ᵀ.
+Value sparse_matmul(Value a, Value b, bool transpose_a, bool transpose_b) {
+  const bool is_right = b.type().pattern != nullptr;
+  const TensorType& dense = is_right ? a.type() : b.type();
+  if (dense.pattern || dense.shape.size() < 2)
+    throw UsageError(
+        fmt::format("matmul: {} and {}: beside a sparse matrix the other factor is dense, of two "
+                    "dimensions or more",
+                    to_string(a.type()), to_string(b.type())));
+  if (is_right) return by_weight(transpose_a ? transposed(a) : a, b, transpose_b);
+  return transposed(by_weight(transpose_b ? b : transposed(b), a, !transpose_a));
+}
+
 }  // namespace
 
 std::span<const Operation> batched_operations() { return kBatched; }
 
 Value matmul(Value a, Value b, bool transpose_a, bool transpose_b) {
+  if (a.type().pattern || b.type().pattern) return sparse_matmul(a, b, transpose_a, transpose_b);
   Attributes attributes;
   if (transpose_a) attributes["transpose_a"] = int64_t{1};
   if (transpose_b) attributes["transpose_b"] = int64_t{1};

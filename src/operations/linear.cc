@@ -110,6 +110,14 @@ Gradients linear_gradient(const Differentiation& d) {
   return gradients;
 }
 
+/// With z = y · W, dy = dz · Wᵀ; where a mask made z 0, nothing of dz counts.
+Gradients input_gradient_gradient(const Differentiation& d) {
+  const Value y = d.input(0), w = d.input(1);
+  Value dz = *d.dy[0];
+  if (d.node.inputs.size() > 2) dz = d.graph.apply("relu_gradient", {dz, d.input(2)})[0];
+  return {d.graph.apply("linear", {dz, w})[0], d.graph.apply("linear_weight_gradient", {dz, y, w})[0]};
+}
+
 /// Calls visit(row, column, position) for each stored element of a weight.
 template <class Visit>
 void each_weight(const TensorType& w, const Visit& visit) {
@@ -359,6 +367,10 @@ bool linear_keeps_samples(const Divided& divided) {
   return rows_keep_samples(product);
 }
 
+bool input_gradient_keeps_samples(const Divided& divided) {
+  return divided.operands.size() == 2 && rows_keep_samples(divided);
+}
+
 std::vector<Case> forward_cases() {
   std::vector<Case> cases;
   for (const TensorType& w : weights()) {
@@ -387,8 +399,7 @@ std::vector<Case> forward_cases() {
 
 std::vector<Case> input_gradient_cases() {
   std::vector<Case> cases;
-  for (const TensorType& w : weights())
-    cases.push_back({.inputs = {rows(w, {3, 7}, w.shape[0]), w}, .differentiable = false});
+  for (const TensorType& w : weights()) cases.push_back({{rows(w, {3, 7}, w.shape[0]), w}});
   const TensorType w = dense_type(Type::f32, {24, 40});
   cases.push_back({.inputs = {rows(w, {21}, 24), w, rows(w, {21}, 40)}, .differentiable = false});
   return cases;
@@ -420,12 +431,14 @@ constexpr Operation kLinear[] = {
      2,
      3,
      infer_input_gradient,
-     nullptr,
+     input_gradient_gradient,
      input_gradient_reference,
      input_gradient_layouts,
      lower_input_gradient,
      input_gradient_cases,
-     {.weight = {{1, ProductKind::input_gradient}}, .kind = OperationKind::product},
+     {.weight = {{1, ProductKind::input_gradient}},
+      .keeps_samples = input_gradient_keeps_samples,
+      .kind = OperationKind::product},
      absorb_mask},
     {"linear_weight_gradient",
      3,

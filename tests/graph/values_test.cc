@@ -7,13 +7,17 @@
 #include <atomic>
 #include <cmath>
 #include <memory>
+#include <optional>
 #include <set>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "networks.h"
 #include "operations/list.h"
+#include "sparse/pattern.h"
 #include "support/error_of.h"
+#include "support/random_choices.h"
 
 namespace tessera::graph {
 namespace {
@@ -225,6 +229,90 @@ TEST(Sessions, TakeNewPatternsInEveryProduct) {
       expect_each_near(found, evaluate(fresh, inputs, state), 1e-4);
     }
   }
+}
+
+/// A sparse matrix as one of the factors of a product, and its transpose, beside some number of matrices.
+struct SparseFactor {
+  explicit SparseFactor(uint64_t seed) {
+    test::Random random(seed);
+    is_left = random.coin(), transposes_matrix = random.coin(), transposes_dense = random.coin();
+    const auto size = [&] { return 16 + 8 * random.below(4); };
+    const uint32_t m = size(), k = size(), n = 1 + random.below(20), b = random.one_of({1U, 4U, 8U});
+    const auto stored = [](uint32_t rows, uint32_t cols, bool is_transposed) {
+      return is_transposed ? Shape{cols, rows} : Shape{rows, cols};
+    };
+    shape = is_left ? stored(m, k, transposes_matrix) : stored(k, m, transposes_matrix);
+    matrix.pattern = sparse::generate_pattern({PatternKind::random, shape[0], shape[1], 0.4, b, seed});
+    for (uint64_t i = 0; i < matrix.pattern.blocks() * b * b; ++i) matrix.values.push_back(random.value());
+    const uint64_t most = uint64_t{shape[0] / b} * (shape[1] / b);
+    if (random.coin()) capacity = std::min(matrix.pattern.blocks() + 3, most);
+    for (uint32_t i = random.below(3); i > 0; --i) leading.push_back(1 + random.below(3));
+    dense = with_leading(is_left ? stored(k, n, transposes_dense) : stored(n, k, transposes_dense));
+  }
+
+  Shape with_leading(Shape of) const {
+    of.insert(of.begin(), leading.begin(), leading.end());
+    return of;
+  }
+
+  /// The product and its gradients, with the matrix as it is or as a dense one.
+  Graph graph(bool is_sparse) const {
+    Graph g;
+    const Value x = g.input("x", dense);
+    const Value w =
+        is_sparse ? g.sparse_parameter("w", matrix.pattern, Initial::from(matrix.values), Type::f32, capacity)
+                  : g.parameter("w", shape, Initial::from(sparse::to_dense(matrix)));
+    const Value factor = is_sparse || leading.empty() ? w : expand(w, with_leading(shape));
+    const Value y = is_left ? matmul(factor, x, transposes_matrix, transposes_dense)
+                            : matmul(x, factor, transposes_dense, transposes_matrix);
+    g.output("y", y);
+    const auto found = gradients(sum(square(y)), {x, w});
+    g.output("dx", *found[0]);
+    g.output("dw", *found[1]);
+    return g;
+  }
+
+  SparseMatrix matrix;
+  std::optional<uint64_t> capacity;
+  Shape shape, leading, dense;
+  bool is_left = false, transposes_matrix = false, transposes_dense = false;
+};
+
+TEST(Products, OfSparseFactorsAreThoseOfDenseOnes) {
+  for (uint64_t seed = 0; seed < 32; ++seed) {
+    const SparseFactor factor(seed);
+    const Graph graph = factor.graph(true), dense = factor.graph(false);
+    SCOPED_TRACE(fmt::format("seed {}\n{}", seed, to_string(graph)));
+    const WideArrays inputs = random_inputs(graph);
+    const std::vector<float> w = sparse::to_dense(factor.matrix);
+    const std::vector<float>& values = factor.matrix.values;
+    WideArrays of_dense = {{"w", Array(w.begin(), w.end())}};
+    WideArrays of_sparse = {{"w", Array(values.begin(), values.end())}};
+    const WideArrays exact = evaluate(graph, inputs, of_sparse);
+    WideArrays expected = evaluate(dense, inputs, of_dense);
+    const Array dw = expected.extract("dw").mapped();
+    expect_each_near(exact, expected, 1e-9);
+    // Of the matrix, where it has elements.
+    SparseMatrix gradient = factor.matrix, is_stored = factor.matrix;
+    gradient.values = narrowed(exact.at("dw"));
+    std::ranges::fill(is_stored.values, 1.0F);
+    const std::vector<float> found = sparse::to_dense(gradient), stored = sparse::to_dense(is_stored);
+    for (size_t i = 0; i < dw.size(); ++i)
+      EXPECT_NEAR(found[i], dw[i] * stored[i], 1e-4 * std::max(1.0, std::abs(dw[i]))) << "element " << i;
+    for (const Machine& machine : {Machine::host(2), Machine::find("bow").with("tiles", 12)})
+      expect_each_near(Session(graph, machine).run(narrowed(inputs)), exact, 1e-4);
+  }
+}
+
+TEST(Products, OfTwoSparseFactorsAreRefused) {
+  Graph g;
+  const Value w = g.sparse_parameter("w", sparse::generate_pattern({PatternKind::random, 8, 8, 0.5, 1, 1}));
+  const auto refuses = [&](const auto& call) {
+    EXPECT_TRUE(says(error_of<UsageError>(call), "beside a sparse matrix the other factor is dense"));
+  };
+  refuses([&] { matmul(w, w); });
+  refuses([&] { matmul(w, g.input("x", {8})); });
+  EXPECT_TRUE(says(error_of<UsageError>([&] { matmul(g.input("y", {3, 7}), w); }), "does not match"));
 }
 
 TEST(Gradients, AreRefusedWhereThereAreNone) {

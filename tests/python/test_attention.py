@@ -1,5 +1,7 @@
 """Products of computed values, and attention, from PyTorch."""
 
+import itertools
+
 import numpy as np
 import pytest
 
@@ -9,6 +11,7 @@ from beside_torch import Function, compare, trains_like_pytorch  # noqa: E402
 from torch import nn  # noqa: E402
 from torch.nn import functional as F  # noqa: E402
 
+import tessera  # noqa: E402
 from tessera import graph as tg  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -37,6 +40,38 @@ pytestmark = pytest.mark.filterwarnings("ignore")
 def test_products(function, a, b):
     torch.manual_seed(0)
     compare(Function(function), torch.randn(a), torch.randn(b))
+
+
+def of_matrices(a, b, transpose_a, transpose_b):
+    return (a.mT if transpose_a else a) @ (b.mT if transpose_b else b)
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.parametrize(("is_left", "transpose_a", "transpose_b"), itertools.product([False, True], repeat=3))
+def test_products_with_sparse_factors(is_left, transpose_a, transpose_b, dynamic):
+    torch.manual_seed(0)
+    matrix = tessera.generate(32, 48, 0.3, block_size=8, seed=1)
+    dense = torch.from_numpy(matrix.to_dense()).requires_grad_()
+    inner = 48 if is_left is not transpose_a else 32
+    if not is_left:
+        inner = 48 if transpose_b else 32
+    swaps = transpose_b if is_left else transpose_a
+    x = torch.randn((3, 5, inner) if swaps is is_left else (3, inner, 5))
+    factors = (dense, x) if is_left else (x, dense)
+    y = of_matrices(*factors, transpose_a, transpose_b)
+    target = torch.randn(y.shape)
+    F.mse_loss(y, target).backward()
+
+    graph = tg.Graph()
+    given = graph.input("x", tuple(x.shape))
+    w = graph.sparse_parameter("w", matrix, dynamic=dynamic)
+    a, b = (w, given) if is_left else (given, w)
+    graph.output("y", tg.matmul(a, b, transpose_a=transpose_a, transpose_b=transpose_b))
+    np.testing.assert_allclose(graph.session().run(x), y.detach(), rtol=1e-4, atol=1e-5)
+    session = graph.training_step("mse", "sgd", lr=0.5).session()
+    session.run(x, target)
+    expected = dense.detach() - 0.5 * dense.grad * (dense.detach() != 0)
+    np.testing.assert_allclose(session.matrix("w").to_dense(), expected, rtol=1e-4, atol=1e-5)
 
 
 def heads(x, count):

@@ -229,10 +229,10 @@ def linear(x: Value, weight: Value, bias: Value | None = None) -> Value:
 def matmul(a: Value, b: Value, *, transpose_a: bool = False, transpose_b: bool = False) -> Value:
     """a · b of [..., m, k] and [..., k, n], with the same leading dimensions; b may also be one matrix for all.
 
-    A transposed factor is given as [..., k, m] or [..., n, k].
+    A transposed factor is given as [..., k, m] or [..., n, k]. Either may be a sparse matrix, for all of the other's.
     """
-    flags = {"transpose_a": transpose_a, "transpose_b": transpose_b}
-    return apply("matmul", a, b, **{name: 1 for name, is_set in flags.items() if is_set})
+    graph = graph_of("matmul", a, b)
+    return Value(graph, graph.native.matmul(a.id, b.id, transpose_a, transpose_b))
 
 
 def attention(
