@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import torch
@@ -12,6 +13,7 @@ from torch import nn
 
 from tessera import _blocks
 from tessera._choice import least_seconds, predict
+from tessera._conv1d import as_linear, is_conv1d
 from tessera._layers import GAIN, LayerReport, SparsityReport
 from tessera._matrices import Matrix
 from tessera._prepared import STORED_TYPES
@@ -22,7 +24,7 @@ def sparsify_(
     model: nn.Module,
     density: float | None = None,
     block_size: int = 1,
-    filter: Callable[[str, nn.Linear], bool] | None = None,
+    filter: Callable[[str, Any], bool] | None = None,
     *,
     rows: int,
     require_speedup: bool = True,
@@ -32,11 +34,11 @@ def sparsify_(
     """Prune the linear layers of a model by magnitude and make them sparse, in place.
 
     Without a density, the zeros stay that are there: a weight's, or those of a mask of `torch.nn.utils.prune`.
-    `filter(name, layer)` chooses among all `torch.nn.Linear`. `rows` is the number of rows of a layer's input, such as
-    sentences times tokens. With `require_speedup`, layers whose sparse product would not be faster by a tenth stay
-    dense, as they were; the report says which. So do layers that share parameters with other modules, and those whose
-    type the kernels lack. Times are predicted, or with `measure` measured here, layer by layer. An error leaves the
-    model as it was.
+    `filter(name, layer)` chooses among all `torch.nn.Linear`, and all `Conv1D` of `transformers`. `rows` is the number
+    of rows of a layer's input, such as sentences times tokens. With `require_speedup`, layers whose sparse product would
+    not be faster by a tenth stay dense, as they were; the report says which. So do layers that share parameters with
+    other modules, and those whose type the kernels lack. Times are predicted, or with `measure` measured here, layer by
+    layer. An error leaves the model as it was.
     """
     if rows < 1:
         raise ValueError(f"rows is {rows}; it is the number of rows of a layer's input, at least 1")
@@ -47,17 +49,18 @@ def sparsify_(
     owners = Counter(id(p) for module in model.modules() for p in module._parameters.values() if p is not None)
     replacements: dict[nn.Module, SparseLinear] = {}
     for name, layer in model.named_modules():
-        if type(layer) is not nn.Linear or (filter is not None and not filter(name, layer)):
+        linear = as_linear(layer) if is_conv1d(layer) else layer
+        if type(linear) is not nn.Linear or (filter is not None and not filter(name, layer)):
             continue
         if name == "":
             raise ValueError("the model is itself a linear layer: use SparseLinear.from_dense()")
-        shape = (layer.out_features, layer.in_features)
-        obstacle = _obstacle(layer, owners)
+        shape = (linear.out_features, linear.in_features)
+        obstacle = _obstacle(layer, linear.weight.dtype, owners)
         if obstacle:
             report.layers.append(LayerReport(name, shape, asked, False, obstacle, math.nan, math.nan, block_size, rows))
             continue
-        sparse = SparseLinear.from_dense(layer, density=density, block_size=block_size, dynamic=dynamic)
-        before, after, reason = predict(_matrix(sparse), rows, layer.weight.dtype)
+        sparse = SparseLinear.from_dense(linear, density=density, block_size=block_size, dynamic=dynamic)
+        before, after, reason = predict(_matrix(sparse), rows, linear.weight.dtype)
         if measure:
             before, after = _measured(layer, sparse, rows)
             reason = "" if after <= GAIN * before else reason or "measured to be no faster"
@@ -70,10 +73,10 @@ def sparsify_(
     return report
 
 
-def _obstacle(layer: nn.Linear, owners: Counter[int]) -> str:
+def _obstacle(layer: nn.Module, dtype: torch.dtype, owners: Counter[int]) -> str:
     """Why a layer cannot be sparse; empty if it can."""
-    if layer.weight.dtype not in STORED_TYPES:
-        return f"stays dense: weights of {layer.weight.dtype}, not float32, float16 or bfloat16"
+    if dtype not in STORED_TYPES:
+        return f"stays dense: weights of {dtype}, not float32, float16 or bfloat16"
     shared = [name for name, parameter in layer.named_parameters() if owners[id(parameter)] > 1]
     return f"stays dense: shares its {' and '.join(shared)} with another module" if shared else ""
 
@@ -104,7 +107,7 @@ def _matrix(layer: SparseLinear) -> Matrix:
     return Matrix((layer.out_features, layer.in_features), layer.block_size, crow, col, values)
 
 
-def _measured(dense: nn.Linear, sparse: SparseLinear, rows: int) -> list[float]:
-    x = torch.randn(rows, dense.in_features, dtype=dense.weight.dtype)
+def _measured(dense: nn.Module, sparse: SparseLinear, rows: int) -> list[float]:
+    x = torch.randn(rows, sparse.in_features, dtype=sparse.weight.dtype)
     with torch.inference_mode():
         return least_seconds([lambda: dense(x), lambda: sparse(x)])

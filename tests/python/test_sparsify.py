@@ -175,6 +175,85 @@ def test_without_a_density_zeros_stay():
     assert torch.allclose(model(x), expected, atol=1e-5)
 
 
+class Conv1D(torch.nn.Module):
+    """As `transformers` has it."""
+
+    def __init__(self, nf, nx):
+        super().__init__()
+        self.nf, self.nx = nf, nx
+        self.weight = torch.nn.Parameter(torch.randn(nx, nf) * 0.02)
+        self.bias = torch.nn.Parameter(torch.randn(nf))
+
+    def forward(self, x):
+        return torch.addmm(self.bias, x.view(-1, self.nx), self.weight).view(*x.shape[:-1], self.nf)
+
+
+def conv1d_model():
+    torch.manual_seed(0)
+    return torch.nn.Sequential(Conv1D(64, 48), torch.nn.GELU(), torch.nn.Sequential(Conv1D(32, 64)))
+
+
+@pytest.mark.parametrize("block_size", [1, 16])
+def test_layers_whose_weight_is_transposed_become_sparse(block_size):
+    model, x = conv1d_model(), torch.randn(3, 9, 48)
+    model[2][0].weight.requires_grad_(False)
+    before = [model[0].weight.detach().clone(), model[2][0].weight.detach().clone()]
+    report = tessera.sparsify_(
+        model, 0.25, block_size, lambda name, layer: layer.nf in (32, 64), rows=27, require_speedup=False
+    )
+    assert [(each.name, each.shape) for each in report.layers] == [("0", (64, 48)), ("2.0", (32, 64))]
+    layers = [model[0], model[2][0]]
+    assert all(isinstance(each, SparseLinear) and each.density == pytest.approx(0.25, rel=0.01) for each in layers)
+    assert [each.weight.requires_grad for each in layers] == [True, False]
+    for each, weight in zip(layers, before, strict=True):
+        assert torch.equal(each.dense_weight(), weight.t() * each.mask())
+    reference = conv1d_model()
+    with torch.no_grad():
+        for each, layer in zip((reference[0], reference[2][0]), layers, strict=True):
+            each.weight.mul_(layer.mask().t())
+    assert torch.allclose(model(x), reference(x), atol=1e-5)
+    model(x).square().sum().backward()
+    reference(x).square().sum().backward()
+    gradient = reference[0].weight.grad.t() * layers[0].mask()
+    layers[0].weight.data.copy_(layers[0].weight.grad)
+    assert torch.allclose(layers[0].dense_weight(), gradient, rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize("measure", [False, True])
+def test_masks_of_transposed_weights_stay(measure):
+    model, x = conv1d_model(), torch.randn(9, 48)
+    prune.l1_unstructured(model[0], "weight", amount=0.9)  # not removed
+    with torch.no_grad():
+        model[2][0].weight *= torch.rand(64, 32) < 0.1
+    kept = [int(model[0].weight_mask.sum()), int((model[2][0].weight != 0).sum())]
+    expected = model(x).detach()
+    tessera.sparsify_(model, rows=9, require_speedup=False, measure=measure)
+    assert [model[0].blocks, model[2][0].blocks] == kept
+    assert torch.allclose(model(x), expected, atol=1e-5)
+
+
+def test_other_classes_of_that_name_stay():
+    class Conv1D(torch.nn.Conv1d):
+        pass
+
+    model = torch.nn.Sequential(Conv1D(8, 8, 1), torch.nn.Linear(8, 8))
+    report = tessera.sparsify_(model, 0.5, rows=4, require_speedup=False)
+    assert [each.name for each in report.layers] == ["1"]
+
+
+def test_gpt2_becomes_sparse():
+    transformers = pytest.importorskip("transformers")
+    sizes = {"vocab_size": 99, "n_positions": 32, "n_embd": 64, "n_layer": 2, "n_head": 2}
+    model = transformers.GPT2LMHeadModel(transformers.GPT2Config(**sizes, bos_token_id=0, eos_token_id=0)).eval()
+    ids = torch.randint(0, 99, (2, 10))
+    before = model(ids).logits.detach()
+    report = tessera.sparsify_(model, 1.0, rows=20, require_speedup=False)
+    names = ["attn.c_attn", "attn.c_proj", "mlp.c_fc", "mlp.c_proj"]
+    found = [each.name for each in report.layers if each.is_sparse]
+    assert found == [f"transformer.h.{i}.{name}" for i in range(2) for name in names]
+    assert torch.allclose(model(ids).logits, before, atol=1e-4)
+
+
 def test_refuses_bad_arguments():
     with pytest.raises(ValueError, match="rows is 0"):
         tessera.sparsify_(model_of(), 0.1, rows=0)

@@ -115,6 +115,8 @@ def test_gradients_of_all_parameters(make, density):
     loss = module(ids, labels)
     loss.backward()
     gradients = {name: each.grad.numpy() for name, each in module.named_parameters()}
+    kind = transformers.pytorch_utils.Conv1D
+    transposed = {f"{path}.weight" for path, each in module.named_modules() if isinstance(each, kind)}
     if density < 1:
         tessera.sparsify_(module.model, block_size=4, rows=ids.numel(), require_speedup=False)
     graph = tg.from_torch(module, (ids, labels))
@@ -124,10 +126,11 @@ def test_gradients_of_all_parameters(make, density):
     for name, expected in gradients.items():
         found = session.get(f"{name}.velocity")  # after a first step the gradient
         if found.shape != expected.shape:
+            expected = expected.T if name in transposed else expected
             expected, sparse = blocks_of(expected, *session.pattern(name)), sparse + 1
         least = 1e-5 if name.endswith("key.bias") else 1e-7  # those of keys' biases are 0 but for rounding
         assert np.abs(found - expected).max() <= 1e-4 * max(least, np.abs(expected).max()), name
-    assert sparse == (73 if make is bert_for_tokens and density < 1 else 0)
+    assert sparse == (0 if density == 1 else 73 if make is bert_for_tokens else 48)
 
 
 def blocks_of(matrix, crow_indices, col_indices, b=4):

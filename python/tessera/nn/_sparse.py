@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike
 from torch import Tensor, nn
 
 from tessera import _blocks, _distributed, _operators
+from tessera._conv1d import as_linear, is_conv1d
 from tessera._prepared import Prepared, known, prepared_for, remember, stored
 from tessera._saved import SavedWeight, sizes_of
 
@@ -111,7 +112,7 @@ class SparseLinear(nn.Module):
     @classmethod
     def from_dense(
         cls,
-        linear: nn.Linear,
+        linear: nn.Module,
         *,
         density: float | None = None,
         mask: ArrayLike | Tensor | None = None,
@@ -119,11 +120,15 @@ class SparseLinear(nn.Module):
         dynamic: bool | int = False,
         activation: str | None = None,
     ) -> SparseLinear:
-        """Keep of a dense layer the blocks of largest norm up to a density, or those of a mask.
+        """Keep of a dense layer the blocks of largest norm up to a density, or those of a mask [out, in].
+
+        The layer is a `torch.nn.Linear`, or a `Conv1D` of `transformers`, whose weight is [in, out].
 
         With neither, the zeros that it has stay zeros: those of a mask of `torch.nn.utils.prune`, whether `remove` was
         called or not, or else those of the weight. All blocks with another element are kept, at least one.
         """
+        if is_conv1d(linear):
+            linear = as_linear(linear)
         if not isinstance(linear, nn.Linear):
             raise TypeError(f"from_dense() takes a torch.nn.Linear, not a {type(linear).__name__}")
         matrix = _pruned(linear, "weight").detach()
