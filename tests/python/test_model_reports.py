@@ -51,7 +51,7 @@ def test_each_weight_has_its_choice_or_a_reason():
         "stem.weight": "no zeros",
         "tokens.weight": "no zeros",
         "experts": "batched product",
-        "left": "left factor of a product",
+        "left": "no zeros",
         "mixed.transposed": "no zeros",
         "by_channel.weight": "grouped convolution",
         "grouped.weight": "grouped convolution",
@@ -164,6 +164,61 @@ def test_copies_of_tables_are_for_all_sizes():
     for batch in (4, 7, 2):
         expect_like(model, compiled, torch.randint(0, SIZE, (batch, 16)))
     assert len(compiled.report.layers) == 1
+
+
+class Left(nn.Module):
+    """Products of which a weight is the first factor."""
+
+    def __init__(self, form, tied):
+        super().__init__()
+        self.form, self.tied, self.weight = form, tied, nn.Parameter(torch.randn(SIZE, SIZE))
+
+    def forward(self, x):
+        weight = self.weight.t() if "transposed" in self.form else self.weight
+        x = x.mT if "columns" in self.form else x
+        y = torch.addmm(torch.ones(x.shape[-1]), weight, x) if "added" in self.form else weight @ x
+        if "both" in self.form:
+            y = y.mT @ weight
+        return y + self.weight.sum() if self.tied else y
+
+
+LEFT_FORMS = {
+    "as it is": (SIZE, 64),
+    "transposed": (SIZE, 64),
+    "many": (3, SIZE, 24),
+    "transposed, many, columns": (3, 24, SIZE),
+    "vector": (SIZE,),
+    "added": (SIZE, 64),
+    "both": (2, SIZE, 40),
+}
+
+
+@pytest.mark.parametrize("tied", [False, True])
+@pytest.mark.parametrize("density", [0.1, 1.0])
+@pytest.mark.parametrize("form", LEFT_FORMS)
+def test_weights_may_be_first_factors(form, density, tied, tmp_path):
+    torch.manual_seed(0)
+    model, x = Left(form, tied).eval(), torch.randn(LEFT_FORMS[form])
+    if density < 1:
+        model.weight.data = pruned(model.weight.data, 1, density)
+    compiled = tessera.compile(model, x)
+    expect_like(model, compiled, x)
+    layers = {each.name: each for each in compiled.report.layers}
+    name = "weight.transposed" if "transposed" in form else "weight"
+    assert layers[name].rows == x.numel() // SIZE
+    if density == 1:
+        assert {each.reason for each in layers.values()} == {"no zeros"}
+        return
+    assert layers[name].is_sparse == (form != "vector" or layers[name].reason == "")
+    assert (layers[name].copy_bytes > 0) == (tied and layers[name].is_sparse)
+    with torch.no_grad():
+        model.weight.mul_(-2)
+    expect_like(model, compiled, x)
+    compiled.save(tmp_path / "m.safetensors")
+    expect_like(model, tessera.load(tmp_path / "m.safetensors"), x)
+    with torch.no_grad():
+        model.weight.copy_(pruned(torch.randn(SIZE, SIZE), 4))  # the zeros move
+    expect_like(model, compiled, x)
 
 
 class Experts(nn.Module):

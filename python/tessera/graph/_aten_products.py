@@ -37,6 +37,19 @@ def _has_transposed_form(weight: Parameter, rows: int) -> bool:
     return weight.is_weight or weight.sparse_copy(rows, transposed=True) is not None
 
 
+def _product_with_left(a: Any, b: Any) -> Value | None:
+    """A product whose first factor is a sparse weight; None: it stays dense, or is no parameter."""
+    left = a.of if isinstance(a, Transposed) else a
+    if not isinstance(left, Parameter) or len(left.shape) != 2:
+        return None
+    *leading, _, columns = _shape_of(b)
+    weight = left.left_factor(math.prod(leading) * columns, transposed=isinstance(a, Transposed))
+    if weight is None:
+        return None
+    right, is_transposed = (b.of, True) if isinstance(b, Transposed) else (b, False)
+    return ops.matmul(weight, value_of(right), transpose_b=is_transposed)
+
+
 def _product_by_group(a: Any, b: Any) -> Value | None:
     """A product with a sparse weight for each group, one after another; None: they stay dense, or are no parameter."""
     stack, a_shape = b.of if isinstance(b, Transposed) else b, _shape_of(a)
@@ -88,6 +101,9 @@ def _product(a: Any, b: Any, bias: Value | None = None) -> Value:
         y = _product(rows, cols)
         kept = y.shape[:-2] if len(a_shape) == 1 else y.shape[:-1]
         return ops.reshape(y, kept if len(b_shape) == 1 else (*kept, y.shape[-1]))
+    with_left = _product_with_left(a, b)
+    if with_left is not None:
+        return with_left if bias is None else with_left + bias
     if isinstance(b, Transposed) and len(b_shape) == 2 and not _is_input(b.of):
         return _of_layer(value_of(a), b.of, bias)
     if isinstance(b, Parameter) and len(b_shape) == 2 and _has_transposed_form(b, math.prod(a_shape[:-1])):

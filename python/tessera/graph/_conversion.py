@@ -235,8 +235,8 @@ class Conversion:
             return None
 
 
-#: By operator, the argument that is the weight of a product.
-_PRODUCTS = {"aten.linear": 1, "aten.addmm": 2, "aten.mm": 1, "aten.matmul": 1}
+#: By operator, the arguments that may be the weight of a product.
+_PRODUCTS = {"aten.linear": (1,), "aten.addmm": (1, 2), "aten.mm": (0, 1), "aten.matmul": (0, 1)}
 _CONVOLUTIONS = {
     f"aten.{name}" for name in ("conv1d", "conv2d", "conv_transpose1d", "conv_transpose2d", "convolution")
 }
@@ -268,12 +268,13 @@ def _rank_of_first(node: torch.fx.Node) -> int:
 
 
 def _is_weight(node: torch.fx.Node, user: torch.fx.Node) -> bool:
-    """Whether a product takes it as its second factor, and as nothing else."""
+    """Whether a product takes it as one of its factors, and as nothing else."""
     if str(user.target) in ("aten.t.default", "aten.transpose.int", "aten.permute.default"):
         return all(_is_weight(user, each) for each in user.users)
     operator_name = str(user.target).rpartition(".")[0]
-    position = 1 if operator_name in _CONVOLUTIONS else _PRODUCTS.get(operator_name)
-    if position is None or user.args[position] is not node or sum(each is node for each in user.args) > 1:
+    positions = (1,) if operator_name in _CONVOLUTIONS else _PRODUCTS.get(operator_name, ())
+    is_factor = any(user.args[position] is node for position in positions)
+    if not is_factor or sum(each is node for each in user.args) > 1:
         return False
     return operator_name in _CONVOLUTIONS or len(node.meta["val"].shape) == 2
 
