@@ -19,7 +19,7 @@ from torch.nn import Parameter
 from tessera._backend._divided import Divided
 from tessera._backend._partitions import Stage, divide
 from tessera._backend._program import Program, Settings
-from tessera._backend._support import Support, dependencies, is_part, is_pure, prepared_nodes
+from tessera._backend._support import Support, dependencies, is_part, is_pure, may_gain, prepared_nodes
 from tessera._backend._weights import Weight, WeightSets
 
 log = logging.getLogger(__name__)
@@ -83,7 +83,8 @@ class CompiledGraph:
         _simplify(graph)
         _draw_masks_apart(graph)
         placeholders = graph.find_nodes(op="placeholder")
-        given = {placeholders[i]: args[i] for i in self._static if _is_plain(args[i])}
+        plain = {placeholders[i]: args[i] for i in self._static if _is_plain(args[i])}
+        given = {node: tensor for node, tensor in plain.items() if may_gain(node, tensor)}
         prepared = prepared_nodes(graph, set(given))
         support = Support(graph, given, prepared)
         live = _live_nodes(graph, prepared)
@@ -148,6 +149,40 @@ def _simplify(graph: Graph) -> None:
         if not is_transposed and len(stride) == 2:
             node.target = aten.conv2d.default
             node.args = (x, weight, bias, stride, padding, dilation, groups)
+    for node in graph.find_nodes(op="call_function", target=aten.bmm.default):
+        _take_factors_as_they_are(node)
+
+
+_VIEWS = (aten.expand.default, aten.view.default, aten._unsafe_view.default, aten.reshape.default)
+
+
+def _take_factors_as_they_are(product: Node) -> None:
+    """Take the factors of a batched product without views that change nothing, and one matrix for all as it is."""
+    left, right = map(_viewed, (2 * product.all_input_nodes)[:2])
+    if _is_one_for_all(left):
+        left = left.all_input_nodes[0]
+        product.target = aten.matmul.default
+    product.args = (left, right)
+
+
+def _viewed(factor: Node) -> Node:
+    """What a view has in the same shape."""
+    while factor.target in _VIEWS and _shape_of(factor) == _shape_of(factor.all_input_nodes[0]):
+        factor = factor.all_input_nodes[0]
+    return factor
+
+
+def _is_one_for_all(factor: Node) -> bool:
+    if factor.target is not aten.expand.default:
+        return False
+    shape, before = _shape_of(factor), _shape_of(factor.all_input_nodes[0])
+    return len(before) == 2 and shape[-2:] == before
+
+
+def _shape_of(node: Node) -> tuple[int, ...]:
+    """Empty if it is not known."""
+    meaning = node.meta.get("val")
+    return tuple(meaning.shape) if isinstance(meaning, Tensor) else ()
 
 
 def _draw_masks_apart(graph: Graph) -> None:

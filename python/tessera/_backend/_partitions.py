@@ -17,6 +17,7 @@ _WORTHWHILE = frozenset(
         "addmm",
         "bmm",
         "baddbmm",
+        "matmul",
         "conv2d",
         "convolution",
         "native_layer_norm",

@@ -5,11 +5,12 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 from torch.fx import GraphModule
 
@@ -97,6 +98,16 @@ class _Array:
         if self.stride != self.given_stride:
             tensor = torch.empty_strided(self.shape, self.given_stride, dtype=self.dtype).copy_(tensor)
         return tensor
+
+
+def _forms_of(name: str, weight: NDArray[Any]) -> Iterator[tuple[str, NDArray[Any]]]:
+    """What a session may have of a weight: itself, its transpose, and the same of each of several matrices."""
+    yield name, weight
+    if weight.ndim == 2:
+        yield f"{name}.transposed", weight.T
+    elif weight.ndim == 3:
+        for i, matrix in enumerate(weight):
+            yield from _forms_of(f"{name}[{i}]", matrix)
 
 
 class Program:
@@ -215,15 +226,14 @@ class Program:
             return None  # one has a weight in another form, and so for itself
         values: dict[str, Any] = {}
         for weight in self._weights:
-            array = weight.of(sources).float().numpy()
-            for name, each in ((weight.name, array), (f"{weight.name}.transposed", array.T)):
+            for name, array in _forms_of(weight.name, weight.of(sources).float().numpy()):
                 if name in names:
-                    values[name] = known.choice.values_of(name, each)
+                    values[name] = known.choice.values_of(name, array)
         return None if any(each is None for each in values.values()) else values
 
     def _made(self, sources: Sequence[Tensor] | None, known: WeightSet | None = None) -> Session:
         """A session with these weights as parameters, or with weights as inputs."""
-        choice = None if known is None or self._must_be_parameters else known.choice
+        choice = None if known is None else known.choice
         considered = 0 if choice is None else len(choice.layers)
         conversion = Conversion(weights=choice)
         for i, node in enumerate(self._body.graph.nodes):

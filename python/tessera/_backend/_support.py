@@ -38,8 +38,23 @@ _OF_INTEGERS = frozenset(
 
 _CONVOLUTIONS = ("aten.conv2d.default", "aten.convolution.default")
 
-#: By operator, the argument that may be a weight which is prepared once.
-_WEIGHTS = {"aten.mm.default": 1, "aten.addmm.default": 2, **dict.fromkeys(_CONVOLUTIONS, 1)}
+#: By operator, the arguments of which one may be a weight that is prepared once, the first that is known before.
+_WEIGHTS = {
+    "aten.mm.default": (1, 0),
+    "aten.addmm.default": (2, 1),
+    "aten.matmul.default": (0,),
+    "aten.bmm.default": (1,),
+    "aten.baddbmm.default": (2,),
+    **dict.fromkeys(_CONVOLUTIONS, (1,)),
+}
+#: The same of those that gain nothing by a weight that is prepared, unless it is sparse.
+_UNPREPARED = {
+    "aten.mm.default": 0,
+    "aten.addmm.default": 1,
+    "aten.matmul.default": 0,
+    "aten.bmm.default": 1,
+    "aten.baddbmm.default": 2,
+}
 
 _TRANSPOSES = ("aten.t.default", "aten.transpose.int", "aten.permute.default")
 
@@ -111,13 +126,30 @@ def weights_of(node: Node, prepared: set[Node]) -> dict[int, Node]:
     """By argument, what a session takes as a parameter: the matrix of a product, before it is transposed."""
     if is_own(node):
         return {i: each for i, each in enumerate(node.args) if isinstance(each, Node) and each in prepared}
-    position = _WEIGHTS.get(str(node.target))
-    if position is None:
-        return {}
-    weight = node.args[position]
-    while isinstance(weight, Node) and str(weight.target) in _TRANSPOSES:
-        weight = weight.args[0]
-    return {position: weight} if isinstance(weight, Node) and weight in prepared else {}
+    for position in _WEIGHTS.get(str(node.target), ()):
+        weight = node.args[position]
+        while isinstance(weight, Node) and str(weight.target) in _TRANSPOSES:
+            weight = weight.args[0]
+        if isinstance(weight, Node) and weight in prepared:
+            return {position: weight}
+    return {}
+
+
+def may_gain(placeholder: Node, tensor: Tensor) -> bool:
+    """Whether a weight is worth a copy: one without zeros is not, where all take it as it lies."""
+    return not _is_unprepared(placeholder) or int(tensor.count_nonzero()) < tensor.numel()
+
+
+def _is_unprepared(node: Node) -> bool:
+    """Whether only products take it, or views of it, that do so as it lies."""
+
+    def takes_it_as_it_lies(user: Node) -> bool:
+        if is_view(user):
+            return _is_unprepared(user)
+        position = _UNPREPARED.get(str(user.target))
+        return position is not None and user.args[position] is node
+
+    return all(map(takes_it_as_it_lies, node.users))
 
 
 def dependencies(node: Node, prepared: set[Node]) -> list[Node]:
@@ -182,7 +214,7 @@ def handle_of(
     if not tensor.dtype.is_floating_point:
         return Constant(conversion.graph, tensor)
     handle = Parameter(conversion.graph, name, tensor, weights)
-    handle.is_weight = conversion.is_weight(node)
+    handle.is_weight, handle.is_stack = conversion.is_weight(node), conversion.is_stack(node)
     return handle
 
 

@@ -130,8 +130,8 @@ class Conversion:
         return self.lacks(node, f"its result {index} is not possible", of) if part is None and node.users else part
 
     def weights_of(self, node: torch.fx.Node) -> Weights | None:
-        """What decides the form of a parameter, if it is nothing but the weight of products."""
-        return self._weights if self.is_weight(node) else None
+        """What decides the form of a parameter, if it is nothing but the weight of products, or several of them."""
+        return self._weights if self.is_weight(node) or self.is_stack(node) else None
 
     def is_weight(self, node: torch.fx.Node) -> bool:
         """Whether nothing but products take a parameter, and convolutions in one order of its elements."""
