@@ -756,6 +756,27 @@ def test_log_says_what_stays_with_pytorch(caplog):
     assert "1 × aten.cumprod.default: there is no such operation" in caplog.text
 
 
+def test_log_has_a_reason_for_each_weight(caplog):
+    reports = importlib.import_module("test_model_reports")
+    caplog.set_level(logging.INFO, "tessera")
+
+    def reasons(model, x):
+        caplog.clear()
+        torch._dynamo.reset()
+        equal(compiled(model)(x), model(x))
+        return caplog.text
+
+    with torch.no_grad():
+        text = reasons(reports.Everything().eval(), torch.randint(0, 64, (2, 9)))
+        # The head, which is the table, two layers, a convolution, experts, a first factor, and what is summed too.
+        assert text.count("no zeros") >= 7 and text.count("grouped convolution") == 2
+        text = reasons(nn.Sequential(nn.Embedding(8, 16), nn.Linear(16, 4)), torch.arange(5))
+        assert text.count("not a product") == 1 and "4 × 16, 5 rows, density 1: no zeros" in text
+        text = reasons(nn.Linear(16, 4).double(), torch.randn(5, 16).double())
+        assert "PyTorch computes aten.addmm.default: values of torch.float64" in text
+    assert "a graph has gradients" in reasons(nn.Linear(16, 4), torch.randn(5, 16))
+
+
 def test_pytorch_computes_what_fails(monkeypatch, caplog):
     def fail(*_):
         raise ValueError("no memory")

@@ -67,6 +67,7 @@ def _boxed(call: Callable[[list[Any]], Any]) -> Callable[..., Any]:
 
 
 def _by_pytorch(module: GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any]:
+    log.info("a graph has gradients, and options no training=True: PyTorch computes it, with dense weights")
     return _boxed(lambda args: module(*args))
 
 

@@ -11,6 +11,7 @@ from torch.fx.node import map_arg
 
 from tessera._backend._partitions import Stage
 from tessera._backend._program import Program
+from tessera._backend._reasons import place_of
 from tessera._backend._support import Support, dependencies, is_part, is_pure, is_view, needs_parameters, weights_of
 from tessera._backend._weights import Weight
 
@@ -132,7 +133,7 @@ class _Body:
                 self.sources += [each for each in sources if each not in self.sources]
                 positions = tuple(map(self.sources.index, sources))
                 is_parameter = any(map(needs_parameters, root.users))
-                weights.append(Weight(f"weight {root.name}", positions, compute, is_parameter))
+                weights.append(Weight(f"weight {root.name}", positions, compute, is_parameter, place_of(node)))
         return weights
 
     def _copied(self, node: Node) -> Node:

@@ -19,6 +19,7 @@ from torch.nn import Parameter
 from tessera._backend._divided import Divided
 from tessera._backend._partitions import Stage, divide
 from tessera._backend._program import Program, Settings
+from tessera._backend._reasons import left_dense
 from tessera._backend._support import Support, dependencies, is_part, is_pure, may_gain, prepared_nodes
 from tessera._backend._weights import Weight, WeightSets
 
@@ -90,6 +91,7 @@ class CompiledGraph:
         live = _live_nodes(graph, prepared)
         stages = divide(live, {node for node in live if support.takes(node)})
         self._report(live, stages, support)
+        self._report_dense(plain, prepared, live, stages, support)
         if not any(stage.taken for stage in stages):
             return self._module
         return Divided(graph, stages, support, prepared, functools.partial(self._program, sizes)).module
@@ -116,6 +118,20 @@ class CompiledGraph:
             *(self._name, len(operators) - len(others), len(operators), parts),
             "".join(f"\n  {count} × {each}" for each, count in counts.most_common()) or " nothing",
         )
+
+    def _report_dense(
+        self,
+        parameters: dict[Node, Tensor],
+        prepared: set[Node],
+        live: list[Node],
+        stages: list[Stage],
+        support: Support,
+    ) -> None:
+        """Log which weights are not considered for a sparse form, and why; sessions log what became of the others."""
+        if log.isEnabledFor(logging.INFO):
+            taken = {node for stage in stages for node in stage.taken}
+            for each in left_dense(parameters, prepared, live, taken, support):
+                log.info("%s: %s", self._name, each)
 
 
 def _is_plain(tensor: Any) -> bool:

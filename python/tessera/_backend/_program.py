@@ -14,11 +14,14 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.fx import GraphModule
 
+from tessera._backend._reasons import named
 from tessera._backend._support import handle_of, limits_of
 from tessera._backend._weights import Weight, WeightSet, WeightSets, state_of
+from tessera._layers import LayerReport
 from tessera.graph import _values as ops
 from tessera.graph._aten import Constant, Transposed, value_of
 from tessera.graph._conversion import Conversion
+from tessera.graph._dense_weights import note_dense
 from tessera.graph._parameters import type_of
 from tessera.graph._session import Session
 from tessera.graph._values import Truth, Value
@@ -110,6 +113,11 @@ def _forms_of(name: str, weight: NDArray[Any]) -> Iterator[tuple[str, NDArray[An
             yield from _forms_of(f"{name}[{i}]", matrix)
 
 
+def _is_of(form: str, weight: str) -> bool:
+    """Whether a form by its name is one of a weight."""
+    return form == weight or form.startswith((f"{weight}.", f"{weight}["))
+
+
 class Program:
     """A part of a graph, called with its inputs and then with the tensors that its weights are computed from.
 
@@ -171,7 +179,7 @@ class Program:
         if session is None:
             if any(weight.must_be_parameter for weight in self._weights):
                 return self.by_pytorch(*args)
-            session = self._plain = self._plain or self._made(None)
+            session = self._plain = self._plain or self._made_plain()
             inputs += tuple(weight.of(sources) for weight in self._weights)
         taken = [array.taken(tensor) for array, tensor in zip(self._arrays, inputs, strict=False)]
         results = [array.empty() for array in self._results]
@@ -231,6 +239,19 @@ class Program:
                     values[name] = known.choice.values_of(name, array)
         return None if any(each is None for each in values.values()) else values
 
+    def _made_plain(self) -> Session:
+        for weight in self._weights:
+            log.info("%s: dense, as it changes, or was made in inference mode", named(weight.name, weight.place))
+        return self._made(None)
+
+    def _report(self, layers: Sequence[LayerReport]) -> None:
+        for layer in layers:
+            own = (each.place for each in self._weights if _is_of(layer.name, each.name))
+            rows = f", {layer.rows} rows" if layer.rows else ""
+            what = f"{layer.shape[0]} × {layer.shape[1]}{rows}, density {layer.density:.3g}"
+            chosen = layer.reason or f"sparse, predicted speed-up {layer.speedup:.1f}"
+            log.info("%s, %s: %s", named(layer.name, next(own, "")), what, chosen)
+
     def _made(self, sources: Sequence[Tensor] | None, known: WeightSet | None = None) -> Session:
         """A session with these weights as parameters, or with weights as inputs."""
         choice = None if known is None else known.choice
@@ -254,7 +275,8 @@ class Program:
                 conversion.apply(node)
         if conversion.missing:
             raise ValueError("; ".join(map(str, conversion.missing.values())))
-        for layer in choice.layers[considered:] if choice is not None else ():
-            log.info("%s: %s", layer.name, layer.reason or f"sparse, predicted speed-up {layer.speedup:.1f}")
+        if choice is not None:
+            note_dense(conversion.known, choice)
+            self._report(choice.layers[considered:])
         owner = next(iter(known.sessions.values()), None) if known is not None else None
         return conversion.graph.session(threads=self._threads, share=owner)

@@ -33,6 +33,8 @@ class Weight:
     compute: GraphModule | None
     #: Whether it is no input of sessions that read weights where they lie; with other values they are made anew.
     must_be_parameter: bool
+    #: The module whose product takes it, for reports.
+    place: str = ""
 
     def of(self, sources: Sequence[Tensor]) -> Tensor:
         given = [sources[i].detach() for i in self.sources]

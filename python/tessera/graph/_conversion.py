@@ -112,7 +112,7 @@ class Conversion:
             handler = _aten.HANDLERS.get(str(node.target))
             if handler is None:
                 raise ValueError("there is no such operation")
-            place = _module_of(node)[0]
+            place = module_of(node)[0]
             call = Call(self.graph, node, self.known, self._form, self._weights, self.folded, place)
             result = as_known(handler(call, *call.args, **call.kwargs), node.meta.get("val"))
             self._name(result, node)
@@ -209,7 +209,7 @@ class Conversion:
 
     def _name_of_weight(self, node: torch.fx.Node) -> str:
         """That of the layer's weight, if it has none, as under torch.nn.utils.prune."""
-        path = _module_of(node)[0]
+        path = module_of(node)[0]
         name = f"{path}.weight".lstrip(".")
         is_free = all(not isinstance(each, Parameter) or each.name != name for each in self.known.values())
         return name if is_free and self._computed.setdefault(name, node) is node else f"{path}.{node.name}".lstrip(".")
@@ -218,7 +218,7 @@ class Conversion:
         """Name what an operation computes after its module, for reports."""
         if not isinstance(result, Value) or not result.name.startswith("%"):
             return
-        path = _module_of(node)[0]
+        path = module_of(node)[0]
         for name in (path, f"{path}.{node.name}".lstrip(".")):
             if name and not self.graph.native.contains(name):
                 result.name = name
@@ -313,7 +313,7 @@ def _order_of(user: torch.fx.Node) -> tuple[bool, int] | None:
     return is_transposed, groups if is_transposed else 1
 
 
-def _module_of(node: torch.fx.Node) -> tuple[str, str]:
+def module_of(node: torch.fx.Node) -> tuple[str, str]:
     """Path and class of the module that applies an operation."""
     stack = list((node.meta.get("nn_module_stack") or {}).values())
     if not stack:
@@ -323,5 +323,5 @@ def _module_of(node: torch.fx.Node) -> tuple[str, str]:
 
 
 def _place_of(node: torch.fx.Node) -> str:
-    path, kind = _module_of(node)
+    path, kind = module_of(node)
     return f"{path or 'the module'} ({kind})" if kind else "the module"

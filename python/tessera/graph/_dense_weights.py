@@ -38,7 +38,7 @@ _CONVOLUTIONS = {
     "aten.convolution": 8,
 }
 #: An operation that takes a value, and as what.
-_Use: TypeAlias = tuple[torch.fx.Node, torch.fx.Node]
+Use: TypeAlias = tuple[torch.fx.Node, torch.fx.Node]
 _EMBEDDINGS = {"aten.embedding", "aten.embedding_bag", "aten._embedding_bag"}
 
 
@@ -59,17 +59,17 @@ def note_dense(known: Mapping[torch.fx.Node, Any], weights: Weights) -> None:
         nodes.setdefault(name, []).append(node)
         tensors.setdefault(name, each.tensor)
     for name, of in nodes.items():
-        uses = [use for node in of for use in _uses(node)]
-        reason = _reason(tensors[name], uses)
+        uses = [use for node in of for use in uses_of(node)]
+        reason = reason_of(tensors[name], uses)
         if reason is not None:
             weights.leave(name, *_as_matrix(tensors[name], uses), reason)
 
 
-def _uses(node: torch.fx.Node) -> Iterator[_Use]:
+def uses_of(node: torch.fx.Node) -> Iterator[Use]:
     """Of a value, also in another shape, and of its parts."""
     for user in node.users:
         if _name_of(user) in _VIEWS | _PARTS or user.target is operator.getitem:
-            yield from _uses(user)
+            yield from uses_of(user)
         elif user.op != "output":
             yield user, node
 
@@ -86,13 +86,18 @@ def _is_kernel(user: torch.fx.Node, node: torch.fx.Node) -> bool:
     return _name_of(user) in _CONVOLUTIONS and user.args[1] is node
 
 
+def multiplies(user: torch.fx.Node, node: torch.fx.Node) -> bool:
+    """Whether an operation is a product with a value, or a convolution with it."""
+    return _is_factor(user, node) or _is_kernel(user, node)
+
+
 def _groups(user: torch.fx.Node) -> int:
     at = _CONVOLUTIONS[_name_of(user)]
     groups = user.args[at] if len(user.args) > at else user.kwargs.get("groups", 1)
     return groups if isinstance(groups, int) else 1
 
 
-def _reason(tensor: Tensor, uses: list[_Use]) -> str | None:
+def reason_of(tensor: Tensor, uses: list[Use]) -> str | None:
     """Why a weight whose zeros do not decide stays dense; None: it is none."""
     factors = [use for use in uses if _is_factor(*use)]
     kernels = [use for use in uses if _is_kernel(*use)]
@@ -114,7 +119,7 @@ def _reason(tensor: Tensor, uses: list[_Use]) -> str | None:
     return "reshaped before its product"
 
 
-def _as_matrix(tensor: Tensor, uses: list[_Use]) -> tuple[Tensor, int]:
+def _as_matrix(tensor: Tensor, uses: list[Use]) -> tuple[Tensor, int]:
     """[outputs, inputs], as far as it is one, and the rows of the first product; 0: it is the weight of none."""
     for user, node in uses:
         if _is_factor(user, node) and tensor.dim() == 2 and node.meta["val"].numel() == tensor.numel():
