@@ -76,28 +76,43 @@ std::optional<Value> product_by_group(Call& call, Value x) {
   return concatenate(parts, dim);
 }
 
+/// A product of a weight with a value that is computed.
+Value product_with_left(Call& call) {
+  const Known& a = call[0];
+  Value x = call.value(1);
+  if (call[1].dims.size() == 1) x = reshape(x, {x.shape()[0], 1});
+  const uint32_t inner = x.shape()[x.shape().size() - 2];
+  if (a.dims[1] != inner) refuse("{} and {} do not fit", to_string(a.dims), to_string(call[1].dims));
+  const auto columns = static_cast<uint32_t>(x.type().elements() / inner);
+  const Value weight = call.context.weight_of(a.constant, false, columns, weight_name(call));
+  return weight.type().pattern ? matmul(weight, x) : matrix_product(call, weight, x);
+}
+
+/// a · b, whose vectors are matrices of one row or column.
+Value any_product(Call& call) {
+  const Known &a = call[0], &b = call[1];
+  if (is_weight(a) && !b.constant) return product_with_left(call);
+  Value x = call.value(0);
+  if (a.dims.size() == 1) x = reshape(x, {1, x.shape()[0]});
+  if (is_weight(b) && !a.constant) {
+    if (b.dims[0] != x.type().cols()) refuse("{} and {} do not fit", to_string(a.dims), to_string(b.dims));
+    return product_with_weight(call, x, b, true);
+  }
+  if (const auto attended = attention_of(call.context, x, b)) return *attended;
+  if (const auto by_group = product_by_group(call, x)) return *by_group;
+  if (b.constant) call.context.leave(*b.constant, weight_name(call), "batched product");
+  if (a.constant) call.context.leave(*a.constant, weight_name(call), "left factor of a product");
+  Value w = call.value(1);
+  if (b.dims.size() == 1) w = reshape(w, {w.shape()[0], 1});
+  return matrix_product(call, x, w);
+}
+
 Results product(Call& call) {
   const Known &a = call[0], &b = call[1];
   if (a.dims.empty() || b.dims.empty()) refuse("a product with a scalar is not possible");
   if (is_integer(a.type) || is_integer(b.type)) refuse("products of integers are not possible");
-  Value x = call.value(0);
   const bool is_row = a.dims.size() == 1, is_column = b.dims.size() == 1;
-  if (is_row) x = reshape(x, {1, x.shape()[0]});
-  Value y = x;
-  if (is_weight(b) && !a.constant) {
-    if (b.dims[0] != x.type().cols()) refuse("{} and {} do not fit", to_string(a.dims), to_string(b.dims));
-    y = product_with_weight(call, x, b, true);
-  } else if (const auto attended = attention_of(call.context, x, b)) {
-    y = *attended;
-  } else if (const auto by_group = product_by_group(call, x)) {
-    y = *by_group;
-  } else {
-    if (b.constant) call.context.leave(*b.constant, weight_name(call), "batched product");
-    if (a.constant) call.context.leave(*a.constant, weight_name(call), "left factor of a product");
-    Value w = call.value(1);
-    if (is_column) w = reshape(w, {w.shape()[0], 1});
-    y = matrix_product(call, x, w);
-  }
+  const Value y = any_product(call);
   Shape shape = y.shape();
   if (is_column) shape.pop_back();
   if (is_row) shape.erase(shape.end() - (is_column ? 1 : 2));

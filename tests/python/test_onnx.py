@@ -152,7 +152,7 @@ def test_each_weight_has_its_choice_or_a_reason() -> None:
         "table": "not a product",
         "w": "no zeros",
         "v": "no zeros",
-        "left": "left factor of a product",
+        "left": "no zeros",
         "batched": "batched product",
         "kernel": "grouped convolution",
     }
@@ -208,6 +208,24 @@ def test_experts_are_weights_of_their_own_where_that_pays(density: float, shape:
         x = generator.standard_normal([rows if size == "rows" else size for size in shape], dtype=np.float32)
         scale = np.abs(x @ weight).max()
         np.testing.assert_allclose(session.run(None, {"x": x})[0], x @ weight, rtol=0, atol=1e-4 * scale)
+
+
+@pytest.mark.parametrize("density", [0.1, 1.0])
+@pytest.mark.parametrize("shape", [(512, "columns"), (2, 3, 512, "columns"), (512,)])
+def test_weights_may_be_first_factors(density: float, shape: tuple[Any, ...]) -> None:
+    generator = np.random.default_rng(0)
+    weight = generator.standard_normal((640, 512), dtype=np.float32)
+    weight[generator.random(weight.shape) >= density] = 0
+    data = model_of([helper.make_node("MatMul", ["w", "x"], ["y"])], {"x": shape}, ["y"], {"w": weight})
+    session = tessera.onnx.load(data, {"columns": 64} if "columns" in shape else None)
+    (layer,) = session.report.layers
+    assert (layer.name, layer.shape, layer.copy_bytes) == ("w", (640, 512), 0)
+    assert (layer.reason == "no zeros") == (density == 1)
+    assert layer.is_sparse or density == 1 or len(shape) == 1
+    for columns in (64, 5):
+        x = generator.standard_normal([columns if size == "columns" else size for size in shape], dtype=np.float32)
+        scale = np.abs(weight @ x).max()
+        np.testing.assert_allclose(session.run(None, {"x": x})[0], weight @ x, rtol=0, atol=1e-4 * scale)
 
 
 def test_experts_are_not_taken_for_weights_that_have_their_names() -> None:
