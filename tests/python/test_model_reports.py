@@ -7,7 +7,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import tessera  # noqa: E402
-from compiled_models import SIZE, expect_like, pruned, with_mask  # noqa: E402
+from compiled_models import SIZE, Function, expect_like, pruned, with_mask  # noqa: E402
 from torch import nn  # noqa: E402
 from torch.nn import functional as F  # noqa: E402
 
@@ -219,6 +219,24 @@ def test_weights_may_be_first_factors(form, density, tied, tmp_path):
     with torch.no_grad():
         model.weight.copy_(pruned(torch.randn(SIZE, SIZE), 4))  # the zeros move
     expect_like(model, compiled, x)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda w, x: torch.bmm(w.expand(3, -1, -1), x),
+        lambda w, x: torch.bmm(x, w.unsqueeze(0).expand(3, -1, -1)),
+        lambda w, x: torch.bmm(x, w.t().expand(len(x), -1, -1)),
+    ],
+)
+def test_copies_of_a_matrix_for_batched_products_are_one_weight(function):
+    torch.manual_seed(0)
+    model, x = Function(function, SIZE, SIZE).eval(), torch.randn(3, SIZE, SIZE)
+    model.w.data = pruned(model.w.data, 1)
+    compiled = tessera.compile(model, x)
+    expect_like(model, compiled, x)
+    (layer,) = compiled.report.layers
+    assert layer.is_sparse and (layer.rows, layer.copy_bytes) == (3 * SIZE, 0)
 
 
 class Experts(nn.Module):

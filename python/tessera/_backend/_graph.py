@@ -22,6 +22,7 @@ from tessera._backend._program import Program, Settings
 from tessera._backend._reasons import left_dense
 from tessera._backend._support import Support, dependencies, is_part, is_pure, may_gain, prepared_nodes
 from tessera._backend._weights import Weight, WeightSets
+from tessera.graph._factors import take_factors_as_they_are
 
 log = logging.getLogger(__name__)
 
@@ -165,40 +166,7 @@ def _simplify(graph: Graph) -> None:
         if not is_transposed and len(stride) == 2:
             node.target = aten.conv2d.default
             node.args = (x, weight, bias, stride, padding, dilation, groups)
-    for node in graph.find_nodes(op="call_function", target=aten.bmm.default):
-        _take_factors_as_they_are(node)
-
-
-_VIEWS = (aten.expand.default, aten.view.default, aten._unsafe_view.default, aten.reshape.default)
-
-
-def _take_factors_as_they_are(product: Node) -> None:
-    """Take the factors of a batched product without views that change nothing, and one matrix for all as it is."""
-    left, right = map(_viewed, (2 * product.all_input_nodes)[:2])
-    if _is_one_for_all(left):
-        left = left.all_input_nodes[0]
-        product.target = aten.matmul.default
-    product.args = (left, right)
-
-
-def _viewed(factor: Node) -> Node:
-    """What a view has in the same shape."""
-    while factor.target in _VIEWS and _shape_of(factor) == _shape_of(factor.all_input_nodes[0]):
-        factor = factor.all_input_nodes[0]
-    return factor
-
-
-def _is_one_for_all(factor: Node) -> bool:
-    if factor.target is not aten.expand.default:
-        return False
-    shape, before = _shape_of(factor), _shape_of(factor.all_input_nodes[0])
-    return len(before) == 2 and shape[-2:] == before
-
-
-def _shape_of(node: Node) -> tuple[int, ...]:
-    """Empty if it is not known."""
-    meaning = node.meta.get("val")
-    return tuple(meaning.shape) if isinstance(meaning, Tensor) else ()
+    take_factors_as_they_are(graph)
 
 
 def _draw_masks_apart(graph: Graph) -> None:

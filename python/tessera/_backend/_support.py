@@ -42,7 +42,7 @@ _CONVOLUTIONS = ("aten.conv2d.default", "aten.convolution.default")
 _WEIGHTS = {
     "aten.mm.default": (1, 0),
     "aten.addmm.default": (2, 1),
-    "aten.matmul.default": (0,),
+    "aten.matmul.default": (1, 0),
     "aten.bmm.default": (1,),
     "aten.baddbmm.default": (2,),
     **dict.fromkeys(_CONVOLUTIONS, (1,)),

@@ -15,6 +15,7 @@ from torch.nn.parameter import is_lazy
 from tessera.graph._aten import Constant, State, as_known, value_of
 from tessera.graph._conversion import Conversion, Missing, decompositions, lacking, orders_of
 from tessera.graph._dense_weights import note_dense
+from tessera.graph._factors import take_factors_as_they_are
 from tessera.graph._graph import Graph
 from tessera.graph._parameters import Parameter, Weights, type_of
 from tessera.graph._values import Form, Value
@@ -232,6 +233,7 @@ class _ModuleConversion(Conversion):
         self._orders: dict[str, set[Any]] = {}
         #: Buffers that the module changes.
         self._states: dict[str, State] = {}
+        take_factors_as_they_are(program.graph)
         specs = {spec.arg.name: spec for spec in program.graph_signature.input_specs if hasattr(spec.arg, "name")}
         for node in program.graph.nodes:
             if node.op == "placeholder":
