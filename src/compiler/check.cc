@@ -433,6 +433,8 @@ class Checker {
         overlaps_->log().read(overlaps_->mapped(branch->condition, 0));
       } else if (const auto* call = std::get_if<program::Call>(&steps[id])) {
         note_call(id, *call);
+      } else if (const auto* collect = std::get_if<program::Collect>(&steps[id])) {
+        if (collect->beside != program::kNoStep) note_beside(id, *collect);
       }
       overlaps_->close(touchers_.of_control(id));
     }
@@ -454,6 +456,22 @@ class Checker {
     overlaps_->close(touchers_.of_control(id));
     for (const program::CallOperand& operand : call.operands)
       each_box(operand, [&](Overlaps::StorageId storage) { overlaps_->log().read(storage); });
+    overlaps_->close(touchers_.of_end(id));
+  }
+
+  /// What a collective fills is in use from its begin to its end, while other steps run.
+  void note_beside(program::StepId id, const program::Collect& collect) {
+    const auto each_line = [&](const auto& visit) {
+      program::each_filled(program_.collectives()[collect.collective], [&](VariableId v) {
+        for (uint32_t i = 0; i < e_.mapped[v].size(); ++i)
+          if (const Box& box = program_.variable(v).mapping[i].box; !box.empty())
+            visit(overlaps_->mapped(v, i), box.elements());
+      });
+    };
+    each_line(
+        [&](Overlaps::StorageId storage, uint64_t elements) { overlaps_->log().write(storage, elements); });
+    overlaps_->close(touchers_.of_control(id));
+    each_line([&](Overlaps::StorageId storage, uint64_t) { overlaps_->log().read(storage); });
     overlaps_->close(touchers_.of_end(id));
   }
 

@@ -8,6 +8,22 @@ namespace tessera::compiler {
 using program::Phase;
 using program::PhaseTimes;
 
+namespace {
+
+std::pair<uint32_t, uint32_t> ends_of(const program::LinkLoad& load) { return {load.from, load.to}; }
+
+/// Both are ascending, as LinkTotals gives them.
+bool share_links(const std::vector<program::LinkLoad>& a, const std::vector<program::LinkLoad>& b) {
+  auto one = a.begin();
+  for (const program::LinkLoad& other : b) {
+    while (one != a.end() && ends_of(*one) < ends_of(other)) ++one;
+    if (one != a.end() && ends_of(*one) == ends_of(other)) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
 void ChipClocks::wait(PhaseTimes& chip, double until) {
   const double from = chip.total();
   if (until <= from) return;
@@ -23,6 +39,7 @@ void ChipClocks::run(const ExchangeCost& exchange) {
       wait(at(chip), begin);
       at(chip) += group.cycles;
     }
+    if (group.chips.size() > 1) hold_up(begin, group.cycles.total());
   }
 }
 
@@ -41,12 +58,98 @@ void ChipClocks::wait_until(double cycles) {
   for (PhaseTimes& chip : chips_) wait(chip, cycles);
 }
 
+double ChipClocks::ready_for(const CollectiveCost& cost) const {
+  double ready = 0;
+  for (const uint32_t chip : cost.chips) ready = std::max(ready, chips_[chip - first_chip_].total());
+  return ready;
+}
+
+double ChipClocks::links_free_for(const CollectiveCost& cost) const {
+  double free = 0;
+  for (const Travel& travel : travels_)
+    if (share_links(travel.cost->links, cost.links)) free = std::max(free, travel.end);
+  return free;
+}
+
+bool ChipClocks::has_under_way() const {
+  return std::ranges::any_of(travels_, [](const Travel& travel) { return !travel.has_arrived; });
+}
+
+ChipClocks::Travel& ChipClocks::last_under_way() {
+  return *std::find_if(travels_.rbegin(), travels_.rend(),
+                       [](const Travel& travel) { return !travel.has_arrived; });
+}
+
+void ChipClocks::hold_up(double begin, double cycles) {
+  for (Travel& travel : travels_) {
+    if (travel.has_arrived || travel.end <= begin || begin + cycles <= travel.ready) continue;
+    if (travel.begin >= begin) travel.begin += cycles;
+    travel.end += cycles;
+  }
+}
+
+std::vector<double> ChipClocks::arrivals() const {
+  std::vector<double> ends;
+  for (const Travel& travel : travels_)
+    if (!travel.has_arrived) ends.push_back(travel.end);
+  return ends;
+}
+
+/// Nor will hold up anything when it is repeated: all chips are past the times at which data got under way.
+bool ChipClocks::held_up_nothing_since(const ChipClocks& before) const {
+  const double earliest = std::ranges::min_element(chips_, {}, &PhaseTimes::total)->total();
+  return arrivals() == before.arrivals() && std::ranges::none_of(travels_, [&](const Travel& travel) {
+           return !travel.has_arrived && travel.ready > earliest;
+         });
+}
+
+void ChipClocks::start(std::span<ChipClocks> replicas, const CollectiveCost& cost, double times) {
+  double ready = 0, begin = 0;
+  for (const ChipClocks& clocks : replicas) {
+    ready = std::max(ready, clocks.ready_for(cost));
+    begin = std::max(begin, clocks.links_free_for(cost));
+  }
+  begin = std::max(begin, ready);
+  for (ChipClocks& clocks : replicas) {
+    const double earliest = std::ranges::min_element(clocks.chips_, {}, &PhaseTimes::total)->total();
+    std::erase_if(clocks.travels_,
+                  [&](const Travel& travel) { return travel.has_arrived && travel.end <= earliest; });
+    clocks.travels_.push_back({&cost, ready, begin, begin + cost.under_way * times});
+  }
+}
+
+void ChipClocks::finish(std::span<ChipClocks> replicas, const CollectiveCost& cost, double times) {
+  double arrival = 0, ready = 0;
+  for (ChipClocks& clocks : replicas) {
+    arrival = std::max(arrival, clocks.last_under_way().end);
+    ready = std::max(ready, clocks.ready_for(cost));
+  }
+  for (ChipClocks& clocks : replicas) clocks.arrive(cost, arrival, std::max(arrival, ready), times);
+}
+
+void ChipClocks::arrive(const CollectiveCost& cost, double arrival, double ready, double times) {
+  Travel& travel = last_under_way();
+  travel.end = arrival;
+  travel.has_arrived = true;
+  if (watch_ != nullptr) watch_->travelled(travel.begin, arrival);
+  PhaseTimes own = cost.cycles.scaled(times);
+  own[Phase::exchange] -= cost.under_way * times;
+  for (const uint32_t number : cost.chips) {
+    PhaseTimes& chip = at(number);
+    // Waiting for data is exchange, as where nothing runs beside it.
+    chip[Phase::exchange] += std::max(0.0, arrival - chip.total());
+    wait(chip, ready);
+    chip += own;
+  }
+}
+
 const PhaseTimes& ChipClocks::slowest() const {
   return *std::ranges::max_element(chips_, {}, &PhaseTimes::total);
 }
 
 bool ChipClocks::advanced_evenly_since(const ChipClocks& before) const {
   constexpr double kRounding = 1e-12;
+  if (!held_up_nothing_since(before)) return false;
   double advance = 0;
   for (size_t chip = 0; chip < chips_.size(); ++chip) {
     const double its = chips_[chip].total() - before.chips_[chip].total();

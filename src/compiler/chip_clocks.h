@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <map>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -30,24 +31,56 @@ class ChipClocks {
   /// Lets all chips wait until `cycles`.
   void wait_until(double cycles);
 
+  // Collectives beside which chips do other things, on the chips of all replicas. Of several, the one that
+  // starts last is finished first. On one chip all cycles count `times`.
+
+  /// Whether data of collectives is under way that others have to wait for.
+  bool has_under_way() const;
+  /// Data of a collective gets under way as soon as all chips that take part are ready and no other
+  /// collective uses its links; the chips go on.
+  static void start(std::span<ChipClocks> replicas, const CollectiveCost& cost, double times = 1);
+  /// Lets the chips wait for the data, and for each other, and do their own part.
+  static void finish(std::span<ChipClocks> replicas, const CollectiveCost& cost, double times = 1);
+
   /// Times by phase of the chip that ends last; waiting for other chips counts as sync.
   const program::PhaseTimes& slowest() const;
   double last() const { return slowest().total(); }
   /// Times by phase, by chip of the machine.
   const std::vector<program::PhaseTimes>& of_chips() const { return chips_; }
 
-  /// Whether all chips that did anything since `before` advanced by equal times; a repetition then takes the
-  /// same times again.
+  /// Whether all chips that did anything since `before` advanced by equal times, and held up nothing that is
+  /// under way; a repetition then takes the same times again.
   bool advanced_evenly_since(const ChipClocks& before) const;
   /// Repeats what happened since `before` another `times` times.
   void repeat_since(const ChipClocks& before, double times);
 
  private:
+  /// The data of a collective while it is under way over links.
+  struct Travel {
+    const CollectiveCost* cost = nullptr;
+    double ready = 0;  ///< when its chips were
+    double begin = 0;
+    double end = 0;
+    bool has_arrived = false;
+  };
+
   program::PhaseTimes& at(uint32_t chip) { return chips_[chip - first_chip_]; }
   void wait(program::PhaseTimes& chip, double until);
+  /// When all chips that take part in a collective are ready.
+  double ready_for(const CollectiveCost& cost) const;
+  /// When the collectives that have begun leave the links of one free.
+  double links_free_for(const CollectiveCost& cost) const;
+  Travel& last_under_way();
+  /// An exchange between chips goes first: what is under way arrives later by as much.
+  void hold_up(double begin, double cycles);
+  bool held_up_nothing_since(const ChipClocks& before) const;
+  /// When the data arrives that is under way, in the order in which it started.
+  std::vector<double> arrivals() const;
+  void arrive(const CollectiveCost& cost, double arrival, double ready, double times);
 
   uint32_t first_chip_;
   std::vector<program::PhaseTimes> chips_;
+  std::vector<Travel> travels_;
   StepWatch* watch_ = nullptr;
 };
 

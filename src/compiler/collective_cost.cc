@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
+#include <utility>
 
 #include "compiler/chip_clocks.h"
 #include "machine/model/links.h"
@@ -45,12 +47,16 @@ class CollectiveCount {
         replicas_(program.replicas()),
         group_(program::group_size(collective, replicas_)),
         chips_(part.chip_count()) {
-    for (auto& [tile, lines] : lines_by_tile(program, collective))
+    std::set<uint32_t> chips;
+    for (auto& [tile, lines] : lines_by_tile(program, collective)) {
+      chips.insert(part.chip_of(tile));
       ++tiles_[std::move(lines)][part.chip_of(tile) - part.first_chip()];
+    }
+    cost_.chips.assign(chips.begin(), chips.end());
   }
 
   CollectiveCost count() {
-    if (group_ == 1) return {};
+    if (group_ == 1) return std::move(cost_);
     for (const program::Round& round : program::rounds_of(collective_, replicas_)) add(round);
     if (collective_.kind != program::CollectiveKind::all_reduce) add_own_chunks();
     cost_.links = total_.loads();
@@ -87,13 +93,15 @@ class CollectiveCount {
         if (cycles.total() > adding.total()) adding = cycles;
       }
     std::vector<program::LinkLoad> loads;
+    const double of_tiles = busiest;
     for (const auto& [link, bytes] : over) {
       busiest = std::max(busiest, machine_.link_cycles(bytes));
       loads.push_back({links_[link].from, links_[link].to, bytes});
     }
     total_.add(loads);
-    cost_.cycles[Phase::exchange] +=
-        busiest + hops * machine_.link_latency_cycles() + program::exchange_overhead_cycles(machine_);
+    const double latency = hops * machine_.link_latency_cycles();
+    cost_.under_way += busiest - of_tiles + latency;
+    cost_.cycles[Phase::exchange] += busiest + latency + program::exchange_overhead_cycles(machine_);
     cost_.cycles[Phase::sync] += machine_.chip_sync_cycles;
     if (!round.adds) return;
     cost_.cycles += adding;

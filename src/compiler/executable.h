@@ -124,6 +124,8 @@ struct CompiledSet {
 /// Cost of a collective, for all replicas together.
 struct CollectiveCost {
   program::PhaseTimes cycles;
+  double under_way = 0;                  ///< of these, cycles of exchange in which only links are busy
+  std::vector<uint32_t> chips;           ///< chips of the first replica that take part, ascending
   uint64_t bytes = 0;                    ///< bytes that a replica sends
   std::vector<program::LinkLoad> links;  ///< loads by all replicas
 };

@@ -20,7 +20,7 @@ namespace {
 /// The first word of a file; with another byte order it reads differently.
 constexpr uint64_t kMagic = 0x4558454152455354;  // "TSERAEXE"
 /// Version of what describe.h lists: increased with each change there.
-constexpr uint32_t kVersion = 7;
+constexpr uint32_t kVersion = 8;
 
 struct Header {
   uint64_t magic = kMagic;
@@ -97,6 +97,10 @@ void check_costs(const Executable& e) {
   }
   for (const Exchange& copy : e.copies)
     are_there = are_there && (m.chip_count() == 1 || has_chips_of(m, copy.cost));
+  for (const CollectiveCost& cost : e.collectives)
+    are_there = are_there && std::ranges::all_of(cost.chips, [&](uint32_t chip) {
+                  return chip - m.first_chip() < m.chip_count();
+                });
   const size_t memories = m.kind == machine::Kind::tiled ? m.tiles : 1;
   are_there =
       are_there && e.memory.tiles.size() == memories && (memories == 1 || e.memory.fullest_tile < memories);

@@ -124,9 +124,14 @@ class RunCycles {
     const CollectiveCost& cost = e_.collectives[collect.collective];
     together_.add(cost.links, times);
     note(kCollectives, collect.collective, cost.cycles, times);
-    if (clocks_.is_one_chip()) return add(cost.cycles, times);
+    const bool is_alone = collect.beside == program::kNoStep && !clocks_.has_under_way();
+    if (is_alone && clocks_.is_one_chip()) return add(cost.cycles, times);
+    if (!is_alone) {
+      ChipClocks::start({&clocks_, 1}, cost, times);
+      walk(collect.beside, times);
+    }
     if (watch_ != nullptr) watch_->enter_collective(clocks_);
-    clocks_.run_together(cost.cycles);
+    is_alone ? clocks_.run_together(cost.cycles) : ChipClocks::finish({&clocks_, 1}, cost, times);
     if (watch_ != nullptr) watch_->leave_collective(clocks_);
   }
   void walk_inside(const program::Repeat& loop, double times) {

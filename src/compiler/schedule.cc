@@ -52,7 +52,11 @@ uint32_t Schedule::expand(StepId id) {
     return position(touchers_.of_copy(copy->set));
   } else if (const auto* collect = std::get_if<program::Collect>(&step)) {
     ++supersteps_;
-    return position(touchers_.of_collective(collect->collective));
+    if (collect->beside == program::kNoStep) return position(touchers_.of_collective(collect->collective));
+    children.push_back(position(touchers_.of_control(id)));
+    children.push_back(expand(collect->beside));
+    children.push_back(position(touchers_.of_end(id)));
+    children.push_back(position(touchers_.of_collective(collect->collective)));
   } else if (const auto* repeat = std::get_if<program::Repeat>(&step)) {
     node.kind = Kind::repeat;
     node.always = repeat->count > 0;

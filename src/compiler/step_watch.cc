@@ -9,6 +9,7 @@ namespace tessera::compiler {
 void StepWatch::begin(const ChipClocks& clocks) {
   for (auto& [step, executions] : executions_) executions = 0;
   inside_.reset();
+  under_way_.clear();
   since_.assign(clocks.of_chips().size(), 0);
   chips_.assign(clocks.of_chips().size(), {});
 }

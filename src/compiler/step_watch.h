@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "program/program.h"
@@ -44,6 +45,8 @@ class StepWatch {
     if (inside_ && inside_->kind == Kind::collective) leave(clocks);
   }
   void wait(size_t chip, double from, double until);
+  /// Data of a collective was under way while chips did other things.
+  void travelled(double begin, double end) { under_way_.push_back({begin, end}); }
   void end(const ChipClocks& clocks);
 
   /// A position to which repeat_since() refers.
@@ -58,6 +61,9 @@ class StepWatch {
 
   /// By chip: spans from 0 to the end of the chip that ends last, each of which begins where the former ends.
   const std::vector<std::vector<Span>>& chips() const { return chips_; }
+  /// The times, in cycles, in which data of collectives was under way while chips did other things; such
+  /// times may overlap. Repetitions of a loop's passes that are not walked lack theirs.
+  const std::vector<std::pair<double, double>>& under_way() const { return under_way_; }
 
  private:
   void enter(Span what, const ChipClocks& clocks);
@@ -69,6 +75,7 @@ class StepWatch {
   std::optional<Span> inside_;  ///< what is being executed, unless it is `other`
   std::vector<double> since_;   ///< by chip: the end of its last span
   std::vector<std::vector<Span>> chips_;
+  std::vector<std::pair<double, double>> under_way_;
 };
 
 }  // namespace tessera::compiler

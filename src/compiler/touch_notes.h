@@ -71,6 +71,9 @@ class TouchNotes {
         log_.read(control(branch->condition));
       else if (const auto* call = std::get_if<program::Call>(&steps[id]))
         note(id, *call);
+      else if (const auto* collect = std::get_if<program::Collect>(&steps[id]);
+               collect && collect->beside != program::kNoStep)
+        note(id, *collect);
       close(touchers_.of_control(id));
     }
   }
@@ -94,6 +97,15 @@ class TouchNotes {
       }
     close(touchers_.of_control(id));
     for (const program::CallOperand& operand : call.operands) each(operand.variable, &TouchNotes::read);
+    close(touchers_.of_end(id));
+  }
+
+  /// Records what runs beside a collective: what that fills is alive from its begin to its end.
+  void note(program::StepId id, const program::Collect& collect) {
+    const program::Collective& collective = c_.program.collectives()[collect.collective];
+    program::each_filled(collective, [&](program::VariableId v) { each(v, &TouchNotes::overwrite); });
+    close(touchers_.of_control(id));
+    program::each_filled(collective, [&](program::VariableId v) { each(v, &TouchNotes::read); });
     close(touchers_.of_end(id));
   }
 

@@ -26,9 +26,9 @@ class Touchers {
   ToucherId of_copy(program::CopySetId id) const { return sets_ + id; }
   ToucherId of_collective(program::CollectiveId id) const { return sets_ + copies_ + id; }
   ToucherId of_control(program::StepId id) const { return sets_ + copies_ + collectives_ + 2 * id; }
-  /// The toucher of a call's end: a call touches its operands when it begins and when it ends, so that they
-  /// are alive in between.
-  ToucherId of_end(program::StepId call) const { return of_control(call) + 1; }
+  /// The toucher of a step's end: a call touches its operands when it begins and when it ends, so that they
+  /// are alive in between, and so does a collective, beside which something runs, with what it fills.
+  ToucherId of_end(program::StepId step) const { return of_control(step) + 1; }
   size_t count(const program::Program& program) const {
     return of_control(static_cast<program::StepId>(program.steps().size()));
   }

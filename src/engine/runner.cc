@@ -185,8 +185,16 @@ class Run {
     const auto exchange = [&] {
       if (has_memory_ && !options_.dry) run_collective(program_, collective, memories_, options_.reference);
     };
-    if (!is_timed_) return exchange();
+    if (!is_timed_) {
+      walk(collect.beside);
+      return exchange();
+    }
     const compiler::CollectiveCost& cost = executable_.collectives[collect.collective];
+    const bool is_alone = collect.beside == program::kNoStep && !clocks_.front().has_under_way();
+    if (!is_alone) {
+      compiler::ChipClocks::start(clocks_, cost);
+      walk(collect.beside);
+    }
     StepProfile& step = profile_.collectives[collect.collective];
     run_step(step, {StepKind::collective, collect.collective, 0, {}, cost.cycles}, [&](PhaseTimes& cycles) {
       const Clock::time_point start = Clock::now();
@@ -196,14 +204,19 @@ class Run {
       step.seconds += seconds;
       profile_.phases += seconds;
       if (watch_ != nullptr) watch_->enter_collective(clocks_.front());
-      const double begin = std::ranges::max(clocks_, {}, &compiler::ChipClocks::last).last();
-      for (compiler::ChipClocks& clocks : clocks_) {
-        clocks.wait_until(begin);
-        clocks.run_together(cycles);
-      }
+      is_alone ? run_together(cycles) : compiler::ChipClocks::finish(clocks_, cost);
       if (watch_ != nullptr) watch_->leave_collective(clocks_.front());
       links_.add(cost.links);
     });
+  }
+
+  /// All chips of all replicas.
+  void run_together(const PhaseTimes& cycles) {
+    const double begin = std::ranges::max(clocks_, {}, &compiler::ChipClocks::last).last();
+    for (compiler::ChipClocks& clocks : clocks_) {
+      clocks.wait_until(begin);
+      clocks.run_together(cycles);
+    }
   }
 
   // Replicas, which do the same in turn.

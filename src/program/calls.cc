@@ -4,21 +4,16 @@
 
 #include <algorithm>
 #include <map>
-#include <set>
 
 #include "program/conflicts.h"
+#include "program/uses.h"
 
 namespace tessera::program {
 namespace {
 
-/// The variables that something touches, and whether it writes them.
-using Uses = std::map<VariableId, bool>;
-
-void note(Uses& uses, VariableId v, bool writes) { uses[v] |= writes; }
-
 class CallVerifier {
  public:
-  explicit CallVerifier(const Program& program) : program_(program) {}
+  explicit CallVerifier(const Program& program) : program_(program), uses_(program) {}
 
   void verify() {
     find_owners();
@@ -30,13 +25,6 @@ class CallVerifier {
   }
 
  private:
-  /// What a body touches: by its own steps, and by those of the functions that it calls, without what it
-  /// passes.
-  struct Body {
-    Uses own;
-    Uses called;
-  };
-
   const std::string& name(VariableId v) const { return program_.variable(v).name; }
 
   void find_owners() {
@@ -59,8 +47,8 @@ class CallVerifier {
   const Variable& variable(const Argument& argument) const { return program_.variable(argument.variable); }
 
   void check_body(StepId id, const Function* function, const std::string& where) {
-    const Body body = body_of(id);
-    for (const auto& [v, is_written] : body.own) {
+    const StepUses uses = uses_.of(id);
+    for (const auto& [v, is_written] : uses.own) {
       if (!program_.variable(v).is_argument()) continue;
       if (owners_.at(v) != function)
         reject(fmt::format("{} touches '{}', an argument of function '{}'", where, name(v),
@@ -69,74 +57,6 @@ class CallVerifier {
       if (is_written && !writes(argument->access))
         reject(fmt::format("{} writes its argument '{}', which it declares as read", where, name(v)));
     }
-  }
-
-  Body body_of(StepId id) {
-    Body body;
-    std::set<StepId> seen;
-    gather(id, body, seen);
-    return body;
-  }
-
-  /// Whatever a function touches that is not passed to it.
-  const Uses& touched_by(FunctionId id) {
-    const auto known = touched_.find(id);
-    if (known != touched_.end()) return known->second;
-    Body body = body_of(program_.functions()[id].body);
-    for (const auto& [v, is_written] : body.own)
-      if (!program_.variable(v).is_argument()) note(body.called, v, is_written);
-    return touched_.emplace(id, std::move(body.called)).first->second;
-  }
-
-  void gather(StepId id, Body& body, std::set<StepId>& seen) {
-    if (id == kNoStep || !seen.insert(id).second) return;
-    std::visit([&](const auto& step) { gather_inside(step, body, seen); }, program_.steps()[id]);
-  }
-
-  void gather_inside(const Sequence& sequence, Body& body, std::set<StepId>& seen) {
-    for (const StepId step : sequence.steps) gather(step, body, seen);
-  }
-  void gather_inside(const Execute& execute, Body& body, std::set<StepId>&) {
-    for (const VertexGroup& group : program_.compute_sets()[execute.set].groups)
-      for (size_t f = 0; f < group.fields.size(); ++f) {
-        note(body.own, group.fields[f].variable, writes(group.codelet->fields[f].access));
-        if (group.fields[f].row) note(body.own, group.fields[f].row->index, false);
-      }
-  }
-  void gather_inside(const Copy& copy, Body& body, std::set<StepId>&) {
-    for (const CopyGroup& group : program_.copy_sets()[copy.set].groups) {
-      note(body.own, group.from, false);
-      note(body.own, group.to, true);
-      for (const auto& row : {group.source_offset, group.target_offset})
-        if (row) note(body.own, row->index, false);
-    }
-  }
-  void gather_inside(const Collect& collect, Body& body, std::set<StepId>&) {
-    for (const Exchanged& exchanged : program_.collectives()[collect.collective].variables) {
-      note(body.own, exchanged.whole, true);
-      for (const auto& beside : {exchanged.part, exchanged.buffer})
-        if (beside) note(body.own, *beside, true);
-    }
-  }
-  void gather_inside(const Repeat& repeat, Body& body, std::set<StepId>& seen) {
-    if (repeat.counter) note(body.own, *repeat.counter, true);
-    gather(repeat.body, body, seen);
-  }
-  void gather_inside(const While& loop, Body& body, std::set<StepId>& seen) {
-    note(body.own, loop.condition, false);
-    gather(loop.test, body, seen);
-    gather(loop.body, body, seen);
-  }
-  void gather_inside(const If& branch, Body& body, std::set<StepId>& seen) {
-    note(body.own, branch.condition, false);
-    gather(branch.then, body, seen);
-    gather(branch.otherwise, body, seen);
-  }
-  void gather_inside(const Call& call, Body& body, std::set<StepId>&) {
-    const std::vector<Argument>& arguments = program_.functions()[call.function].arguments;
-    for (size_t i = 0; i < arguments.size(); ++i)
-      note(body.own, call.operands[i].variable, writes(arguments[i].access));
-    for (const auto& [v, is_written] : touched_by(call.function)) note(body.called, v, is_written);
   }
 
   template <class Visit>
@@ -154,7 +74,7 @@ class CallVerifier {
 
   void check(const Call& call) {
     const Function& function = program_.functions()[call.function];
-    const Uses& touched = touched_by(call.function);
+    const Uses& touched = uses_.touched_by(call.function);
     for (size_t i = 0; i < call.operands.size(); ++i) {
       check(function, function.arguments[i], call.operands[i]);
       check_touched(function, function.arguments[i], call.operands[i], touched);
@@ -206,8 +126,8 @@ class CallVerifier {
   }
 
   const Program& program_;
+  UsesOfSteps uses_;
   std::map<VariableId, const Function*> owners_;
-  std::map<FunctionId, Uses> touched_;
 };
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "program/conflicts.h"
+#include "program/uses.h"
 
 namespace tessera::program {
 namespace {
@@ -102,6 +103,22 @@ void verify(const Program& program, const Collective& collective, const Exchange
         [&](uint64_t elements) { return buffer_elements(collective.algorithm, elements, replicas); });
 }
 
+/// Nothing touches what is under way.
+void verify_beside(const Program& program) {
+  UsesOfSteps uses(program);
+  for (const Step& step : program.steps()) {
+    const auto* collect = std::get_if<Collect>(&step);
+    if (collect == nullptr || collect->beside == kNoStep) continue;
+    const Collective& collective = program.collectives()[collect->collective];
+    const Uses beside = uses.all_of(collect->beside);
+    each_variable(collective, [&](VariableId v) {
+      if (beside.contains(v))
+        reject(fmt::format("collective '{}': '{}' is touched beside it", collective.name,
+                           program.variable(v).name));
+    });
+  }
+}
+
 }  // namespace
 
 std::string_view name_of(CollectiveKind kind) {
@@ -169,6 +186,7 @@ void verify_collectives(const Program& program) {
                          collective.group, program.replicas()));
     for (const Exchanged& exchanged : collective.variables) verify(program, collective, exchanged);
   }
+  verify_beside(program);
 }
 
 }  // namespace tessera::program

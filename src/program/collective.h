@@ -59,9 +59,30 @@ inline bool writes_part(CollectiveKind kind) {
 }
 inline bool writes_whole(CollectiveKind kind) { return kind != CollectiveKind::scatter; }
 
+/// Calls visit(variable) for each variable that a collective exchanges.
+template <class Visit>
+void each_variable(const Collective& collective, const Visit& visit) {
+  for (const Exchanged& exchanged : collective.variables) {
+    visit(exchanged.whole);
+    for (const auto& beside : {exchanged.part, exchanged.buffer})
+      if (beside) visit(*beside);
+  }
+}
+
+/// Calls visit(variable) for each variable that a collective only fills, so that it needs room from its
+/// beginning on, but no contents.
+template <class Visit>
+void each_filled(const Collective& collective, const Visit& visit) {
+  for (const Exchanged& exchanged : collective.variables) {
+    if (!reads_whole(collective.kind)) visit(exchanged.whole);
+    if (exchanged.part && !reads_part(collective.kind)) visit(*exchanged.part);
+    if (exchanged.buffer) visit(*exchanged.buffer);
+  }
+}
+
 /// Throws the Error of an unsound program for collectives whose variables are not on the same tiles, do not
-/// have the necessary elements, or cannot be written; and for a number of replicas below 1, or not of whole
-/// groups.
+/// have the necessary elements, cannot be written, or are touched beside them; and for a number of replicas
+/// below 1, or not of whole groups.
 void verify_collectives(const Program& program);
 
 }  // namespace tessera::program

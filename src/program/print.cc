@@ -154,6 +154,9 @@ class Printer {
       }
     }
     --depth_;
+    if (collect.beside == kNoStep) return;
+    line("beside it");
+    nested(collect.beside);
   }
   void print(const Repeat& repeat) {
     line("repeat {} times{}", repeat.count,

@@ -210,8 +210,11 @@ struct Execute {
 struct Copy {
   CopySetId set = 0;
 };
+/// With a step `beside` it, which touches none of its variables, the collective begins before that step and
+/// is completed after it: data is under way while tiles do other work.
 struct Collect {
   CollectiveId collective = 0;
+  StepId beside = kNoStep;
 };
 /// The body, count times. The counter, if any, holds 0, 1, … during the body.
 struct Repeat {

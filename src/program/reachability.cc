@@ -40,7 +40,10 @@ class Walk {
       for (const auto& row : {group.source_offset, group.target_offset})
         if (row) control(row->index);
   }
-  void inside(const Collect& c) { reachability_.collectives.at(c.collective) = true; }
+  void inside(const Collect& c) {
+    reachability_.collectives.at(c.collective) = true;
+    visit(c.beside);
+  }
   void inside(const Repeat& r) {
     if (r.counter) control(*r.counter);
     visit(r.body);

@@ -361,6 +361,7 @@ class Verifier {
   void visit_inside(const Collect& c) {
     if (c.collective >= program_.collectives().size())
       reject(fmt::format("collective {} does not exist", c.collective));
+    visit(c.beside);
   }
   void visit_inside(const Repeat& r) {
     if (r.counter) {

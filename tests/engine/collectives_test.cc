@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <tessera/error.h>
 
+#include <algorithm>
 #include <filesystem>
 
 #include "compiler/compile.h"
@@ -219,6 +220,105 @@ TEST(Replicas, OfSeveralChipsKeepTheirClocks) {
   EXPECT_EQ(compiler::estimate(p, toy_chips(4, 1)).cycles.at, run.cycles.at);
 }
 
+/// A sum of two replicas of a tile, and steps with other data, beside it or after it.
+Built with_work(uint32_t steps, bool is_beside) {
+  Built b = build(CollectiveKind::all_reduce, CollectiveAlgorithm::ring, 2, 1, 100);
+  Program& p = b.program;
+  const auto scratch = p.add(testing::variable("scratch", Type::f32, 1, 100, Role::temporary, 0));
+  b.part = p.add(testing::variable("other", Type::f32, 1, 100, Role::inout, 0));
+  std::vector<program::StepId> work = {testing::execute(p, testing::fill_codelet, {scratch}, {1})};
+  for (uint32_t i = 0; i < steps; ++i)
+    work.push_back(testing::execute(p, testing::accumulate_codelet, {scratch, b.part}));
+  const program::StepId all = p.sequence(std::move(work));
+  p.set_main(is_beside ? p.add(program::Step{program::Collect{0, all}}) : p.sequence({p.main(), all}));
+  return b;
+}
+
+TEST(Replicas, ComputeWhileDataIsUnderWay) {
+  const machine::Machine machine = toy_chips(2, 1);
+  for (const uint32_t steps : {0U, 1U, 3U, 50U}) {
+    SCOPED_TRACE(steps);
+    std::vector<std::vector<float>> results;
+    std::vector<Profile> runs;
+    compiler::CollectiveCost cost;
+    for (const bool is_beside : {false, true}) {
+      const Built b = with_work(steps, is_beside);
+      const Engine engine(compiler::compile(b.program, machine));
+      cost = engine.executable().collectives.at(0);
+      std::vector<float> whole(200), other(200, 0.5F);
+      for (size_t i = 0; i < 200; ++i) whole[i] = value_of(static_cast<uint32_t>(i / 100), i % 100);
+      runs.push_back(engine.run(
+          std::vector<Binding>{{b.whole, whole.data(), 100, 1, 100}, {b.part, other.data(), 100, 1, 100}}));
+      whole.insert(whole.end(), other.begin(), other.end());
+      results.push_back(std::move(whole));
+      EXPECT_EQ(engine.run({}, {.dry = true}).cycles.at, runs.back().cycles.at);
+      EXPECT_EQ(compiler::estimate(b.program, machine).cycles.at, runs.back().cycles.at);
+    }
+    EXPECT_EQ(results[0], results[1]);
+    EXPECT_GT(cost.under_way, 0);
+    const double after = runs[0].cycles.total(), beside = runs[1].cycles.total(),
+                 work = after - cost.cycles.total();
+    EXPECT_DOUBLE_EQ(beside, std::max(work, cost.under_way) + cost.cycles.total() - cost.under_way);
+    EXPECT_LT(beside, after);
+    EXPECT_EQ(runs[1].collectives.at(0).cycles.at, cost.cycles.at);
+    EXPECT_EQ(runs[1].links.size(), runs[0].links.size());
+  }
+}
+
+TEST(Replicas, KeepWhatIsUnderWayApart) {
+  const auto bytes = [](bool is_beside) {
+    return compiler::estimate(with_work(1, is_beside).program, toy_chips(2, 1)).memory.max_tile_bytes;
+  };
+  EXPECT_GT(bytes(true), bytes(false));
+}
+
+TEST(Replicas, QueueForLinks) {
+  const auto run = [](bool is_beside) {
+    Program p;
+    p.set_replicas(2);
+    std::vector<program::StepId> sums;
+    for (const std::string name : {"a", "b"}) {
+      const auto whole = p.add(testing::variable(name, Type::f32, 1, 100, Role::inout, 0));
+      const auto buffer = p.add(testing::variable(name + ".buffer", Type::f32, 1, 50, Role::temporary, 0));
+      sums.push_back(p.collect({"sum",
+                                CollectiveKind::all_reduce,
+                                CollectiveAlgorithm::ring,
+                                &testing::add_codelet,
+                                {{whole, {}, buffer}}}));
+    }
+    p.set_main(is_beside ? p.add(program::Step{program::Collect{0, sums[1]}}) : p.sequence(sums));
+    return Engine(compiler::compile(p, toy_chips(2, 1))).run({}, {.dry = true});
+  };
+  EXPECT_DOUBLE_EQ(run(true).cycles.total(), run(false).cycles.total());
+}
+
+TEST(Replicas, LetExchangesBetweenTheirChipsGoFirst) {
+  // A replica is a rung; its second chip sums, while the first one computes what it then sends to it.
+  Program p;
+  p.set_replicas(2);
+  const auto a = p.add(testing::variable("a", Type::f32, 1, 100, Role::temporary, 0));
+  const auto b = p.add(testing::variable("b", Type::f32, 1, 100, Role::inout, 1));
+  const auto c = p.add(testing::variable("c", Type::f32, 1, 100, Role::output, 1));
+  const auto buffer = p.add(testing::variable("buffer", Type::f32, 1, 100, Role::temporary, 1));
+  const auto fill = testing::execute(p, testing::fill_codelet, {a}, {7});
+  const auto whole = program::BoxSeries::same({0, 1, 0, 100});
+  const auto copy = p.copy({"copy", {{a, c, 1, whole, whole, {}, {}, {}}}});
+  const auto sum = p.add(program::Collective{"sum",
+                                             CollectiveKind::all_reduce,
+                                             CollectiveAlgorithm::tree,
+                                             &testing::add_codelet,
+                                             {{b, {}, buffer}}});
+  p.set_main(p.add(program::Step{program::Collect{sum, p.sequence({fill, copy})}}));
+  const Engine engine(compiler::compile(p, toy_chips(4, 1)));
+  const compiler::Executable& e = engine.executable();
+  const compiler::CollectiveCost& cost = e.collectives.at(0);
+  EXPECT_EQ(cost.chips, std::vector<uint32_t>{1});
+  const double computing = e.sets.at(0).chip_cycles.at(0).cycles.total(),
+               sending = e.copies.at(0).cost.tied.at(0).cycles.total();
+  EXPECT_DOUBLE_EQ(engine.run({}, {.dry = true}).cycles.total(),
+                   std::max(cost.under_way, computing) + sending + cost.cycles.total() - cost.under_way);
+}
+
 TEST(Replicas, HaveTheirOwnState) {
   Program p;
   p.set_replicas(3);
@@ -304,6 +404,10 @@ TEST(Replicas, AreKeptInFiles) {
   EXPECT_EQ(to_string(*loaded->program), to_string(b.program));
   EXPECT_EQ(Engine(loaded).run({}, {.dry = true}).cycles.at,
             Engine(executable).run({}, {.dry = true}).cycles.at);
+  compiler::Executable elsewhere = *executable;
+  elsewhere.collectives.at(0).chips.at(0) = 1;
+  compiler::save(elsewhere, file);
+  EXPECT_ERROR("costs of tiles or chips that its machine lacks", compiler::load(file, machine, find));
   machine::Machine ring = machine;
   ring.topology = machine::Topology::all_to_all;
   EXPECT_ERROR("topology", compiler::load(file, ring, find));
@@ -314,6 +418,8 @@ TEST(Replicas, ArePrinted) {
   const std::string text =
       to_string(build(CollectiveKind::all_gather, CollectiveAlgorithm::tree, 4, 1, 100).program);
   EXPECT_THAT(text, HasSubstr("main of 4 replicas\n  all-gather exchange by tree\n    part → whole\n"));
+  EXPECT_THAT(to_string(with_work(0, true).program),
+              HasSubstr("  all-reduce exchange by ring\n    whole\n  beside it\n    execute fill"));
 }
 
 }  // namespace

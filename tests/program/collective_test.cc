@@ -169,6 +169,25 @@ TEST(Collectives, LieBesideEachOther) {
               HasSubstr("'input' is read only"));
 }
 
+TEST(Collectives, AreLeftAloneByWhatRunsBesideThem) {
+  const auto error_of = [](uint32_t touched) {
+    Case c;
+    const VariableId other =
+        c.program.add({"other", Type::f32, 1, 4, Role::temporary, map_to_tile(1, 4, 0), {}});
+    const VariableId variables[] = {c.whole, c.part, other};
+    const StepId fill =
+        tessera::testing::execute(c.program, tessera::testing::fill_codelet, {variables[touched]}, {1});
+    const StepId call = c.program.add(Step{Call{c.program.add(Function{"f", fill})}});
+    const CollectiveId sum = c.program.add(Collective{
+        "c", CollectiveKind::all_reduce, CollectiveAlgorithm::ring, c.add, {{c.whole, {}, c.part}}});
+    c.program.set_main(c.program.add(Step{Collect{sum, c.program.sequence({call})}}));
+    return test::error_of([&] { verify(c.program, 2, false); });
+  };
+  EXPECT_THAT(error_of(0), HasSubstr("collective 'c': 'whole' is touched beside it"));
+  EXPECT_THAT(error_of(1), HasSubstr("collective 'c': 'part' is touched beside it"));
+  EXPECT_EQ(error_of(2), "(no error)");
+}
+
 TEST(Collectives, MustExistForTheirSteps) {
   Program program;
   program.set_main(program.add(Step{Collect{3}}));

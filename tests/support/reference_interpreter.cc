@@ -66,6 +66,7 @@ class Interpreter {
   /// Of one replica: others have nothing to add.
   void run(const program::Collect& collect) {
     if (program_.replicas() != 1) throw std::logic_error("the interpreter runs one replica");
+    walk(collect.beside);
     const program::Collective& collective = program_.collectives().at(collect.collective);
     for (const program::Exchanged& exchanged : collective.variables) {
       if (!exchanged.part) continue;
