@@ -110,6 +110,8 @@ void add_text_options(CLI::App& command, BertRequest& r) {
                    "Keep only the inputs of layers, and compute them again for the backward pass");
   add_count(command, "--replicas", r.settings.replicas,
             "Equal parts of the machine's chips, among which a batch is divided (default: 1)");
+  command.add_flag("--overlap,!--no-overlap", r.settings.overlap,
+                   "Sum gradients over replicas while the rest of the backward pass is computed (default)");
   static constexpr uint64_t kLarge = 8192;
   command.add_flag_callback(
       "--shard", [&r] { r.settings.shard_from = kLarge; },

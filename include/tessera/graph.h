@@ -629,6 +629,9 @@ struct TrainingOptions {
   /// The graph is one of this many replicas, each of which runs on an equal part of a machine's chips;
   /// gradients and scalar outputs are means over replicas.
   uint32_t replicas = 1;
+  /// Whether sums over replicas begin as soon as gradients are complete, and go over the links while the rest
+  /// of the step is computed. Results are the same, bit for bit; sums take their memory earlier.
+  bool overlap = true;
   /// With replicas, each keeps the optimizer's state of an equal part of every parameter of at least so many
   /// elements, updates this part, and gathers those of the others; none: each keeps and updates all. Weights
   /// whose pattern may change are not divided.

@@ -114,6 +114,7 @@ struct PretrainingSettings : LearningSettings {
   graph::PipelineKind pipeline = graph::PipelineKind::sequential;  ///< if there are several stages
   bool recompute = false;  ///< whether backward passes keep only the inputs of layers
   uint32_t replicas = 1;   ///< equal parts of a machine's chips, among which the packs of a step are divided
+  bool overlap = true;     ///< see graph::TrainingOptions::overlap
   /// Parameters of at least so many elements have their optimizer's state divided among the replicas; see
   /// graph::TrainingOptions::shard_from.
   std::optional<uint64_t> shard_from = {};

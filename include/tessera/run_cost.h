@@ -136,8 +136,10 @@ struct RunCost {
   // For machines of several chips; bytes and tiles are those of the first replica.
   std::vector<ChipCost> chips;
   std::vector<LinkCost> links;
-  std::vector<ChipLane> lanes;            ///< of the first replica, if micro-batches go through stages on
-                                          ///< several chips
+  std::vector<ChipLane> lanes;  ///< of the first replica, if micro-batches go through stages on
+                                ///< several chips
+  /// With lanes: when data of collectives goes over links while the lanes may show other things.
+  std::vector<ChipSpan> under_way;
   std::vector<PlacementCost> placements;  ///< considered for a graph without stages and replicas
   std::vector<PassRecord> passes;         ///< how the program was made, in order
 

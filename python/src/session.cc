@@ -307,6 +307,12 @@ void bind_cost(nb::module_& m) {
                      }
                      return lanes;
                    })
+      .def_prop_ro("under_way",
+                   [](const RunCost& c) {
+                     std::vector<std::pair<double, double>> spans;
+                     for (const graph::ChipSpan& span : c.under_way) spans.emplace_back(span.begin, span.end);
+                     return spans;
+                   })
       .def_prop_ro("placements",
                    [](const RunCost& c) {
                      std::vector<std::tuple<std::string, double, std::string, bool>> placements;

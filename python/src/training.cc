@@ -146,9 +146,10 @@ void bind_training(nb::module_& m, nb::class_<Graph>& graph) {
       "add_training",
       [](Graph& g, ValueId loss, const graph::Optimizer& optimizer, std::optional<double> clip_norm,
          uint32_t micro_batches, const std::string& pipeline, std::set<uint32_t> recomputed,
-         uint32_t replicas, std::optional<uint64_t> shard_from, std::optional<uint64_t> offload_from,
-         std::optional<uint64_t> offload_activations_from, const std::vector<ValueId>& frozen,
-         std::vector<ParameterGroup> groups, const TrainingNumbers& numbers) {
+         uint32_t replicas, bool overlap, std::optional<uint64_t> shard_from,
+         std::optional<uint64_t> offload_from, std::optional<uint64_t> offload_activations_from,
+         const std::vector<ValueId>& frozen, std::vector<ParameterGroup> groups,
+         const TrainingNumbers& numbers) {
         const auto& [partials, sums, state, is_stochastic, seed, scale] = numbers;
         graph::TrainingOptions options{
             .optimizer = optimizer,
@@ -157,6 +158,7 @@ void bind_training(nb::module_& m, nb::class_<Graph>& graph) {
             .pipeline = {graph::pipeline_named(pipeline), std::move(recomputed), offload_activations_from},
             .groups = std::move(groups),
             .replicas = replicas,
+            .overlap = overlap,
             .shard_from = shard_from,
             .offload_from = offload_from,
             .sums = type_named(sums),
@@ -169,8 +171,8 @@ void bind_training(nb::module_& m, nb::class_<Graph>& graph) {
         add_training(g.value(loss), options);
       },
       "loss"_a, "optimizer"_a, "clip_norm"_a.none(), "micro_batches"_a, "pipeline"_a, "recomputed"_a,
-      "replicas"_a, "shard_from"_a.none(), "offload_from"_a.none(), "offload_activations_from"_a.none(),
-      "frozen"_a, "groups"_a, "numbers"_a);
+      "replicas"_a, "overlap"_a, "shard_from"_a.none(), "offload_from"_a.none(),
+      "offload_activations_from"_a.none(), "frozen"_a, "groups"_a, "numbers"_a);
 }
 
 }  // namespace tessera::python

@@ -251,6 +251,9 @@ std::vector<ValueId> updated_values(const Node& node);
 /// How many consecutive replicas a collective combines: those of a group, as its attribute "group" says, or
 /// all. A single replica is a group by itself. Throws UsageError if the replicas are not whole groups.
 uint32_t combined_replicas(const Node& node, uint32_t replicas);
+/// Whether a collective may begin as soon as what it takes is complete, while other operations run, as its
+/// attribute "overlap" says.
+bool may_overlap(const Node& node);
 
 /// The weight of a product; none: the node is another operation, or a call.
 std::optional<ValueId> weight_input(const Node& node);

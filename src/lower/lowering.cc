@@ -238,20 +238,8 @@ program::StepId Lowering::build_steps() {
   lower_all();
   place_outputs();
   assign();
+  begin_early();
   return builders_.front().sequence(std::move(steps_));
-}
-
-void Lowering::lower_all(const std::function<void(uint32_t)>& before) {
-  find_shared_updates();
-  for (node_ = 0; node_ < graph_.nodes().size(); ++node_) {
-    if (skipped_[node_]) continue;
-    if (before) before(node_);
-    const auto shared = shared_updates_.find(node_);
-    if (shared == shared_updates_.end())
-      lower_with_streamed({&node_, 1}, [&] { lower(node_); });
-    else
-      lower_with_streamed(shared->second.of.all_nodes(), [&] { lower_shared_update(shared->second); });
-  }
 }
 
 std::vector<program::MappedBox> Lowering::columns_on_tiles(const ops::Builder& builder, uint32_t rows,

@@ -258,6 +258,10 @@ class Lowering {
     run(ops::add(builder(), problem, operands));
   }
   void run(program::StepId step) { steps_.push_back(step); }
+  /// For sums over replicas that may begin early: lists of positions in `variables`, which the steps so far
+  /// write, that have their contents at the same time, in the order of these times. For others all are in one
+  /// list.
+  std::vector<std::vector<size_t>> by_completion(std::span<const program::VariableId> variables) const;
 
  private:
   friend class PipelineLowering;
@@ -304,6 +308,8 @@ class Lowering {
   void store(const std::vector<StreamedState>& states);
   /// Calls `before` with each node before it is lowered, unless it is null.
   void lower_all(const std::function<void(uint32_t)>& before = {});
+  std::vector<bool> early_nodes() const;
+  void begin_early();
   void lower(uint32_t node);
   // Lowering of updates on tiles, which share code.
   /// An update of which there are several alike.
@@ -389,6 +395,8 @@ class Lowering {
   std::vector<bool> skipped_;
   std::vector<bool> stashed_;  ///< by value: whether the backward pass takes it
   std::vector<program::StepId> steps_;
+  size_t first_step_ = 0;            ///< of the node being lowered
+  std::set<program::StepId> early_;  ///< steps that come as soon as what they take is complete
   uint32_t replicas_ = 1;
   std::optional<ops::Operand> counter_, pass_;  ///< for a loop's body: number of passes so far, and the
                                                 ///< current pass, whose rows it takes

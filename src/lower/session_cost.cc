@@ -5,6 +5,8 @@
 #include <array>
 #include <functional>
 #include <numeric>
+#include <utility>
+#include <vector>
 
 #include "lower/session_impl.h"
 
@@ -190,6 +192,19 @@ void add(ChipLane& lane, const ChipSpan& span) {
   lane.spans.push_back(span);
 }
 
+/// The times in which data of any collective is under way, one after the other.
+std::vector<ChipSpan> under_way_of(const compiler::StepWatch& watch) {
+  std::vector<std::pair<double, double>> times = watch.under_way();
+  std::ranges::sort(times);
+  std::vector<ChipSpan> spans;
+  for (const auto& [begin, end] : times)
+    if (!spans.empty() && begin <= spans.back().end)
+      spans.back().end = std::max(spans.back().end, end);
+    else
+      spans.push_back({.kind = ChipSpan::Kind::collective, .begin = begin, .end = end});
+  return spans;
+}
+
 double balance_of(const compiler::Executable& executable, const engine::Profile& profile) {
   double mean = 0, most = 0;
   for (size_t s = 0; s < executable.sets.size(); ++s) {
@@ -321,6 +336,7 @@ RunCost Session::Impl::cost(std::span<const Tensor> inputs) const {
   RunCost cost =
       cost_of(program().estimate(known, nullptr, lowered.passes.empty() ? nullptr : &watch), false);
   cost.lanes = lanes_of(watch);
+  cost.under_way = under_way_of(watch);
   if (parts) add_parts(cost);
   return cost;
 }

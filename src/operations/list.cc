@@ -87,6 +87,10 @@ uint32_t combined_replicas(const Node& node, uint32_t replicas) {
   return group;
 }
 
+bool may_overlap(const Node& node) {
+  return node.operation->traits.over_replicas != nullptr && node.integer("overlap", 0) != 0;
+}
+
 std::optional<ValueId> weight_input(const Node& node) {
   const auto& weight = node.operation->traits.weight;
   return weight ? std::optional(node.inputs[weight->operand]) : std::nullopt;

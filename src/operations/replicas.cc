@@ -68,12 +68,29 @@ void join(Lowering& l, const Node& node, uint32_t group, const LowerOne& lower_o
   std::set<ValueId> joined;
   l.each_from([&](const Node& other) {
     if (other.operation->lower != node.operation->lower || joined.contains(other.inputs[0]) ||
-        !l.is_computed(other.inputs[0]) || combined_replicas(other, l.replicas()) != group)
+        may_overlap(other) != may_overlap(node) || !l.is_computed(other.inputs[0]) ||
+        combined_replicas(other, l.replicas()) != group)
       return false;
     lower_one(other);
     joined.insert(other.outputs[0]);
     return true;
   });
+}
+
+void run_all(Lowering& l, const std::vector<program::StepId>& steps) {
+  for (const program::StepId step : steps) l.run(step);
+}
+
+/// The items at the positions in each list.
+template <class Item>
+std::vector<std::vector<Item>> chosen(const std::vector<Item>& items,
+                                      const std::vector<std::vector<size_t>>& lists) {
+  std::vector<std::vector<Item>> result;
+  for (const std::vector<size_t>& list : lists) {
+    std::vector<Item>& of_list = result.emplace_back();
+    for (const size_t i : list) of_list.push_back(items[i]);
+  }
+  return result;
 }
 
 void lower_replicas(Lowering& l, const Node& node) {
@@ -91,8 +108,8 @@ void lower_replicas(Lowering& l, const Node& node) {
     sums.push_back(summed.variable);
     if (is_passed) passed.groups.push_back(copy_of(summed, out));
   });
-  l.run(ops::all_reduce(l.builder().program(), l.builder().whole_machine(), "mean over replicas", sums,
-                        group == l.replicas() ? 0 : group));
+  run_all(l, ops::all_reduces(l.builder().program(), l.builder().whole_machine(), "mean over replicas",
+                              chosen(sums, l.by_completion(sums)), group == l.replicas() ? 0 : group));
   if (!passed.groups.empty()) l.run(l.builder().copy(std::move(passed)));
 }
 
@@ -164,15 +181,17 @@ void lower_mean_shard(Lowering& l, const Node& node) {
   if (l.replicas() == 1) return l.alias_output(0, l.input(0));
   const uint32_t group = combined_replicas(node, l.replicas());
   std::vector<ops::Sharded> shards;
+  std::vector<program::VariableId> wholes;
   join(l, node, group, [&](const Node& other) {
     const ops::Operand in = l.brought(other.inputs[0], other.inputs[1]);
     const ops::Operand whole =
         l.temporary_like("summed", l.builder().type_of(in), l.operand_of(other.inputs[1]));
     scale(l, in, whole, factor_of(other, group));
     shards.push_back({whole.variable, l.output(0).variable});
+    wholes.push_back(whole.variable);
   });
-  l.run(
-      ops::reduce_scatter(l.builder().program(), l.builder().whole_machine(), "mean over replicas", shards));
+  run_all(l, ops::reduce_scatters(l.builder().program(), l.builder().whole_machine(), "mean over replicas",
+                                  chosen(shards, l.by_completion(wholes))));
 }
 
 /// Into the state to which the whole is assigned, if that can be.

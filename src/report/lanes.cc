@@ -57,7 +57,10 @@ struct Window {
 class ChipLanes {
  public:
   explicit ChipLanes(const graph::RunCost& cost)
-      : lanes_(cost.lanes), drawn_(std::min(lanes_.size(), kMostLanes)), end_(lanes_[0].spans.back().end) {
+      : lanes_(cost.lanes),
+        under_way_(cost.under_way),
+        drawn_(std::min(lanes_.size(), kMostLanes)),
+        end_(lanes_[0].spans.back().end) {
     seconds_ = cost.seconds_without_host_io() / end_;
     for (const ChipLane& lane : lanes_)
       for (const ChipSpan& span : lane.spans)
@@ -93,7 +96,9 @@ class ChipLanes {
     timeline.frame.note = note();
     timeline.time = {"", Unit::seconds, Growth::linear, window.from * seconds_, window.until * seconds_};
     timeline.categories = categories();
-    for (size_t l = 0; l < drawn_; ++l) timeline.lanes.push_back(lane(lanes_[l], window));
+    for (size_t l = 0; l < drawn_; ++l)
+      timeline.lanes.push_back(lane(fmt::format("chip {}", lanes_[l].chip), lanes_[l], window));
+    if (!under_way_.empty()) timeline.lanes.push_back(lane("links", {0, under_way_}, window));
     return timeline;
   }
 
@@ -102,11 +107,12 @@ class ChipLanes {
     std::string note = "F3, R3, B3: the forward, recomputed and backward pass of micro-batch 3";
     if (is_shared) note += "; 2:F3 through stage 2, on chips that have several stages";
     if (drawn_ < lanes_.size()) note += fmt::format(". The first {} of {} chips", drawn_, lanes_.size());
+    if (!under_way_.empty()) note += ". Over links go sums, while chips do other things";
     return note + ".";
   }
 
-  Timeline::Lane lane(const ChipLane& of, const Window& window) const {
-    Timeline::Lane lane{fmt::format("chip {}", of.chip), {}};
+  Timeline::Lane lane(const std::string& name, const ChipLane& of, const Window& window) const {
+    Timeline::Lane lane{name, {}};
     const double least = (window.until - window.from) * kLeastSeen;
     for (const ChipSpan& span : of.spans) {
       const double begin = std::max(span.begin, window.from), end = std::min(span.end, window.until);
@@ -142,6 +148,7 @@ class ChipLanes {
   }
 
   const std::vector<ChipLane>& lanes_;
+  const std::vector<ChipSpan>& under_way_;
   size_t drawn_;
   double end_;
   double seconds_ = 0;                             ///< of a cycle

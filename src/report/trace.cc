@@ -42,12 +42,18 @@ class TraceWriter {
                         : ordered_json());
       }
     }
+    if (traced.cost->under_way.empty()) return;
+    name("thread_name", process, kLinks, "links");
+    for (const graph::ChipSpan& span : traced.cost->under_way)
+      slice(process, kLinks, short_name(span), name_of(span.kind), span.begin * seconds_a_cycle,
+            span.end * seconds_a_cycle);
   }
 
   std::string json() && { return std::move(out_) + "\n], \"displayTimeUnit\": \"ns\"}\n"; }
 
  private:
   static constexpr size_t kSteps = 0;
+  static constexpr size_t kLinks = 999;
   static constexpr size_t kFirstChip = 1000;  ///< after threads and tiles
 
   void name_tracks(size_t process, const RunSummary& run) {

@@ -65,6 +65,10 @@ TEST_F(TrainBertCliTest, TrainsReplicasOnChips) {
   };
   const json whole = train_on_chips(""), shards = train_on_chips("--shard");
   EXPECT_EQ(shards["settings"]["replicas"], 2);
+  EXPECT_EQ(whole["settings"].count("overlap"), 0);
+  const json late = train_on_chips("--no-overlap");
+  EXPECT_EQ(late["settings"]["overlap"], false);
+  EXPECT_EQ(late["evaluations"][0]["held_out_loss"], whole["evaluations"][0]["held_out_loss"]);
   EXPECT_EQ(shards["settings"]["shard_from"], 8192);
   EXPECT_NEAR(shards["evaluations"][0]["held_out_loss"].get<double>(),
               whole["evaluations"][0]["held_out_loss"].get<double>(), 1e-4);

@@ -5,7 +5,11 @@
 #include <tessera/estimate.h>
 
 #include <algorithm>
+#include <optional>
 #include <set>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "graph/stages.h"
 #include "networks.h"
@@ -190,6 +194,63 @@ std::set<uint32_t> stages_of_weight(const std::string& name, const Graph& g, con
     for (const ValueId input : g.nodes()[n].inputs)
       if (g.info(input).name == name) found.insert(stages.nodes[n]);
   return found;
+}
+
+/// Layers whose gradients take about as long as their sums over slow links.
+Graph trained_layers(const TrainingOptions& options) {
+  Graph g;
+  Value h = g.input("x", {64, 128});
+  for (uint32_t i = 0; i < 4; ++i)
+    h = relu(linear(h, g.parameter("w" + std::to_string(i), {128, 128}, Initial::normal(0.1))));
+  const Value loss = mean_squared_error(h, g.input("target", {64, 128}));
+  g.output("loss", loss);
+  add_training(loss, options);
+  return g;
+}
+
+TEST(DataParallel, SumsGradientsWhileOthersAreComputed) {
+  const Machine machine = chips(2).with("link_gb_per_second", 1);
+  for (const std::optional<uint64_t> shard_from : {std::optional<uint64_t>(), std::optional<uint64_t>(0)}) {
+    SCOPED_TRACE(shard_from.has_value());
+    std::vector<Arrays> results;
+    std::vector<RunCost> costs;
+    for (const bool overlap : {false, true}) {
+      const Graph g = trained_layers({.optimizer = Sgd{.momentum = 0.9},
+                                      .clip_norm = 1,
+                                      .replicas = 2,
+                                      .overlap = overlap,
+                                      .shard_from = shard_from});
+      Session session(g, machine);
+      ASSERT_TRUE(session.fits());
+      EXPECT_EQ(session.program().find("beside it") != std::string::npos, overlap);
+      WideArrays inputs = {{"lr", {0.05}}};
+      for (const ValueId id : g.inputs())
+        if (g.info(id).name != "lr")
+          inputs[g.info(id).name] = random_values(g.bound_type(id), -1, 1, 1, 3, id);
+      for (uint32_t step = 0; step < 2; ++step) {
+        Arrays result = session.run(narrowed(inputs));
+        result.merge(session.state());
+        results.push_back(std::move(result));
+      }
+      costs.push_back(session.cost());
+    }
+    EXPECT_EQ(results[0], results[2]);
+    EXPECT_EQ(results[1], results[3]);
+    EXPECT_LT(costs[1].seconds, costs[0].seconds);
+    // With several sums, buffers and messages are others, but as many bytes go over the links.
+    ASSERT_EQ(costs[1].links.size(), costs[0].links.size());
+    for (size_t i = 0; i < costs[0].links.size(); ++i)
+      EXPECT_EQ(costs[1].links[i].bytes, costs[0].links[i].bytes);
+  }
+}
+
+TEST(DataParallel, SumsTheGradientsOfSmallNetworksAtOnce) {
+  Classifier network(Layers::dense);
+  add_training(network.loss, {.replicas = 4});
+  const std::string program = Session(network.graph, chips(4)).program();
+  const size_t first = program.find("all-reduce");
+  ASSERT_NE(first, std::string::npos);
+  EXPECT_EQ(program.find("all-reduce", first + 1), std::string::npos);
 }
 
 TEST(Placement, OfWholeLayersFollowsTheirParameters) {

@@ -235,8 +235,8 @@ TEST(Pipelines, OfASingleMicroBatchAreCheckedToo) {
 }
 
 /// Layers alone, one on each stage, of equal work.
-Graph equal_stages(uint32_t stages, uint32_t micro_batches, const Pipeline& pipeline,
-                   bool recompute = false) {
+Graph equal_stages(uint32_t stages, uint32_t micro_batches, const Pipeline& pipeline, bool recompute = false,
+                   TrainingOptions options = {}) {
   constexpr uint32_t kRows = 128, kWidth = 192;
   auto body = std::make_shared<Graph>();
   const Value x = body->input("x", {kRows, kWidth}), w = body->input("w", {kWidth, kWidth});
@@ -248,7 +248,9 @@ Graph equal_stages(uint32_t stages, uint32_t micro_batches, const Pipeline& pipe
                {.stage = i, .recompute = recompute})[0];
   const Value loss = sum(h);
   g.output("loss", loss);
-  add_training(loss, {.micro_batches = micro_batches, .pipeline = pipeline});
+  options.micro_batches = micro_batches;
+  options.pipeline = pipeline;
+  add_training(loss, options);
   return g;
 }
 
@@ -363,6 +365,33 @@ TEST(Pipelines, WaitAsTheirSchedulesDo) {
   EXPECT_NEAR(1 - waiting / spans.back().end, kMicroBatches / (kMicroBatches + kStages - 1.0), 0.03);
   EXPECT_TRUE(Session(equal_stages(1, 4, pipeline), chips(1)).cost().lanes.empty());
   EXPECT_TRUE(Session(equal_stages(2, 4, pipeline), Machine::host(2)).cost().lanes.empty());
+}
+
+TEST(Pipelines, SumTheGradientsOfAStageWhileOthersWork) {
+  constexpr uint32_t kStages = 4;
+  const Machine machine = chips(2 * kStages).with("link_gb_per_second", 1);
+  std::vector<Steps> steps;
+  std::vector<RunCost> costs;
+  for (const bool overlap : {false, true}) {
+    const Graph graph = equal_stages(kStages, kStages, {PipelineKind::one_forward_one_backward, {}}, false,
+                                     {.replicas = 2, .overlap = overlap});
+    steps.push_back(steps_of(graph, machine));
+    costs.push_back(Session(graph, machine).cost());
+  }
+  EXPECT_EQ(steps[0].results, steps[1].results);
+  EXPECT_EQ(steps[0].state, steps[1].state);
+  EXPECT_LT(costs[1].seconds, costs[0].seconds);
+  EXPECT_TRUE(costs[0].under_way.empty());
+  ASSERT_FALSE(costs[1].under_way.empty());
+  const auto end_of = [&](uint32_t stage) {
+    double end = 0;
+    for (const ChipSpan& span : costs[1].lanes.at(stage).spans)
+      if (span.kind == ChipSpan::Kind::backward) end = span.end;
+    return end;
+  };
+  const double first = costs[1].under_way.front().begin;
+  EXPECT_GE(first, end_of(kStages - 1));
+  EXPECT_LT(first, end_of(0));
 }
 
 TEST(Pipelines, KeepWhatTheirScheduleSays) {

@@ -160,6 +160,21 @@ def test_outputs_of_replicas_have_the_rows_of_all():
     assert np.allclose(found["output"], expected, atol=1e-4)
 
 
+def test_sums_over_replicas_may_begin_before_the_last_gradient():
+    module = nn.Sequential(nn.Linear(24, 32), nn.ReLU(), nn.Linear(32, 10))
+    graph = tg.from_torch(module, torch.randn(BATCH, 24))
+    machine = tessera.Machine("m2000", chips=2, tiles=8, link_gb_per_second=0.01)
+    steps = [graph.training_step("cross_entropy", lr=RATE, replicas=2, overlap=overlap) for overlap in (False, True)]
+    sessions = [step.session(machine) for step in steps]
+    x, labels = torch.randn(2 * BATCH, 24).numpy(), torch.randint(0, 10, (2 * BATCH,), dtype=torch.int32).numpy()
+    for _ in range(2):
+        np.testing.assert_array_equal(*(session.run(x, labels) for session in sessions))
+    for name, values in sessions[0].state().items():
+        np.testing.assert_array_equal(sessions[1].state()[name], values)
+    assert ["beside it" in session.program() for session in sessions] == [False, True]
+    assert steps[1].estimate(machine).under_way == []  # without stages there are no lanes
+
+
 def test_replicas_combine_values_in_groups():
     graph = tg.Graph()
     x = graph.input("x", (2, 3))

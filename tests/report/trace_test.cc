@@ -110,6 +110,26 @@ TEST(Trace, HoldsSeveralRunsAndHostileNames) {
   EXPECT_EQ((slices[{1, 0}].size()), (slices[{2, 0}].size()));
 }
 
+TEST(Trace, OfLanesHasOneForLinksWithDataUnderWay) {
+  graph::RunCost cost;
+  cost.seconds = 100e-9;
+  graph::ChipSpan working, sum;
+  working.end = 100;
+  sum.kind = graph::ChipSpan::Kind::collective;
+  sum.begin = 20;
+  sum.end = 50;
+  cost.lanes = {{0, {working}}};
+  cost.under_way = {sum};
+  const TracedLanes traced{"step", &cost};
+  const json trace = json::parse(lanes_json({&traced, 1}));
+  expect_sound(trace);
+  std::map<Track, std::vector<Slice>> slices = slices_of(trace);
+  ASSERT_EQ(slices.size(), 2U);
+  ASSERT_EQ(slices.begin()->second.size(), 1U);  // of links, before the chips
+  EXPECT_EQ(slices.begin()->second[0].begin, 20);
+  EXPECT_EQ(slices.begin()->second[0].end, 50);
+}
+
 TEST(Trace, OfNothingIsStillATrace) { EXPECT_TRUE(json::parse(trace_json({}))["traceEvents"].empty()); }
 
 }  // namespace

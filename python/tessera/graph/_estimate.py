@@ -59,6 +59,8 @@ class Estimate:
         #: begin, end) in cycles, without gaps from 0 to the end of the run. Kinds are "forward", "recomputed", "backward",
         #: "exchange" between stages, "collective", "other" and "waiting".
         self.lanes: list[tuple[int, list[tuple[str, int, int, float, float]]]] = cost.lanes
+        #: With lanes: (begin, end) in cycles of sums over replicas that go over links while the lanes show other things.
+        self.under_way: list[tuple[float, float]] = cost.under_way
         #: Ways to place the graph on the chips that were considered: (placement, seconds, overflow, chosen).
         self.placements: list[tuple[str, float, str, bool]] = cost.placements
         #: How the program was made: (pass, what it did, seconds) of transforms, lowering and compiler.

@@ -363,6 +363,7 @@ class Graph:
         pipeline: PipelineKind = "sequential",
         recompute: Iterable[int] = (),
         replicas: int = 1,
+        overlap: bool = True,
         shard: bool | int = False,
         offload: bool | int = False,
         offload_activations: bool | int = False,
@@ -388,6 +389,9 @@ class Graph:
         run takes the rows of all; likewise with `replicas`, equal parts of a machine's chips that train side by side
         on rows of their own and share the means of their gradients. Runs return the loss and those outputs that `keep`
         names.
+
+        Sums over replicas begin as soon as gradients are complete, and go over the links while the rest of the step is
+        computed, unless `overlap` is False. Results are the same, bit for bit.
 
         With `shard`, each replica keeps the optimizer's state of an equal part of every parameter, updates that part,
         and gathers the others': "replicated tensor sharding", or the first stage of ZeRO. Only parameters of at least
@@ -435,6 +439,7 @@ class Graph:
             pipeline,
             {_tessera.whole_number("stage", stage) for stage in recompute},
             replicas,
+            overlap,
             least_elements("shard", shard),
             least_elements("offload", offload),
             least_elements("offload_activations", offload_activations),

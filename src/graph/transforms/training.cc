@@ -124,14 +124,16 @@ void average(Graph& graph, const TrainingOptions& options, TrainedParameters& tr
   // All before the first mean, so that the means are one collective.
   if (options.sums == Type::f32)
     for (Value& gradient : trained.gradients) gradient = cast(gradient, Type::f32);
+  const Attributes attributes = options.overlap ? Attributes{{"overlap", int64_t{1}}} : Attributes();
+  const auto averaged = [&](Value of) { return graph.apply("mean_over_replicas", {of}, attributes)[0]; };
   for (size_t i = 0; i < trained.values.size(); ++i) {
     Value& gradient = trained.gradients[i];
     gradient = is_divided(options, trained.values[i].type())
-                   ? graph.apply("mean_shard", {gradient, trained.values[i]})[0]
-                   : mean_over_replicas(gradient);
+                   ? graph.apply("mean_shard", {gradient, trained.values[i]}, attributes)[0]
+                   : averaged(gradient);
   }
   for (const auto& [name, id] : std::map(graph.outputs()))
-    if (graph.type(id).shape.empty()) graph.replace_output(name, mean_over_replicas(graph.value(id)));
+    if (graph.type(id).shape.empty()) graph.replace_output(name, averaged(graph.value(id)));
 }
 
 /// The sum of the squares of all gradients.

@@ -1,7 +1,9 @@
 #include "ops/collective/collective.h"
 
+#include <cstdint>
 #include <functional>
 #include <utility>
+#include <vector>
 
 #include "compiler/collective_cost.h"
 #include "kernels/map/elementwise/codelet.h"
@@ -44,19 +46,73 @@ VariableId add_buffer(Program& program, const Collective& collective, VariableId
   return program.add(std::move(buffer));
 }
 
-StepId add(Program& program, const machine::Machine& replica, Collective collective) {
-  if (program::group_size(collective, program.replicas()) == 1 || collective.variables.empty())
-    return program::kNoStep;
+bool is_nothing(const Program& program, const Collective& collective) {
+  return program::group_size(collective, program.replicas()) == 1 || collective.variables.empty();
+}
+
+CollectiveAlgorithm fastest(const Program& program, const machine::Machine& replica, Collective collective) {
   const auto cost = [&](CollectiveAlgorithm algorithm) {
     collective.algorithm = algorithm;
     return compiler::cost_of(program, collective, replica).cycles.total();
   };
   const bool by_tree = cost(CollectiveAlgorithm::tree) < cost(CollectiveAlgorithm::ring);
-  collective.algorithm = by_tree ? CollectiveAlgorithm::tree : CollectiveAlgorithm::ring;
+  return by_tree ? CollectiveAlgorithm::tree : CollectiveAlgorithm::ring;
+}
+
+/// By the algorithm that is chosen.
+StepId add_chosen(Program& program, Collective collective) {
   if (program::sums(collective.kind))
     for (Exchanged& exchanged : collective.variables)
       exchanged.buffer = add_buffer(program, collective, exchanged.whole);
   return program.collect(std::move(collective));
+}
+
+StepId add(Program& program, const machine::Machine& replica, Collective collective) {
+  if (is_nothing(program, collective)) return program::kNoStep;
+  collective.algorithm = fastest(program, replica, collective);
+  return add_chosen(program, std::move(collective));
+}
+
+uint64_t elements_of(const Program& program, const Collective& collective) {
+  uint64_t elements = 0;
+  for (const Exchanged& of : collective.variables) elements += program.variable(of.whole).elements();
+  return elements;
+}
+
+/// Whether links are busy for much longer than tiles, which cannot do anything else meanwhile.
+bool hides_well(const Program& program, const machine::Machine& replica, const Collective& collective) {
+  constexpr double kTimes = 4;
+  const compiler::CollectiveCost cost = compiler::cost_of(program, collective, replica);
+  return cost.under_way >= kTimes * (cost.cycles.total() - cost.under_way);
+}
+
+/// Several collectives like one, of neighbouring lists, each with at least an eighth of all elements, as they
+/// cost tiles more than one; the last has what is left.
+std::vector<StepId> add_each(Program& program, const machine::Machine& replica, Collective like,
+                             const std::vector<std::vector<Exchanged>>& lists) {
+  Collective all = like;
+  for (const std::vector<Exchanged>& list : lists)
+    all.variables.insert(all.variables.end(), list.begin(), list.end());
+  if (is_nothing(program, all)) return {};
+  constexpr uint64_t kMost = 8;
+  const uint64_t share = elements_of(program, all) / kMost;
+  like.algorithm = fastest(program, replica, std::move(all));
+  std::vector<StepId> steps;
+  Collective next = like;
+  uint64_t wanted = share;
+  for (size_t i = 0; i < lists.size(); ++i) {
+    next.variables.insert(next.variables.end(), lists[i].begin(), lists[i].end());
+    if (i + 1 < lists.size()) {
+      const uint64_t elements = elements_of(program, next);
+      if (elements < wanted) continue;
+      wanted = elements + share;
+      if (!hides_well(program, replica, next)) continue;
+    }
+    steps.push_back(add_chosen(program, std::move(next)));
+    next = like;
+    wanted = share;
+  }
+  return steps;
 }
 
 Collective named(std::string name, CollectiveKind kind) {
@@ -67,10 +123,20 @@ Collective named(std::string name, CollectiveKind kind) {
           {}};
 }
 
+std::vector<Exchanged> exchanged(std::span<const Sharded> variables) {
+  std::vector<Exchanged> all;
+  for (const Sharded& variable : variables) all.push_back({variable.whole, variable.part, {}});
+  return all;
+}
+std::vector<Exchanged> exchanged(std::span<const VariableId> variables) {
+  std::vector<Exchanged> all;
+  for (const VariableId variable : variables) all.push_back({variable, {}, {}});
+  return all;
+}
+
 StepId add(Program& program, const machine::Machine& replica, Collective collective,
            std::span<const Sharded> variables) {
-  for (const Sharded& variable : variables)
-    collective.variables.push_back({variable.whole, variable.part, {}});
+  collective.variables = exchanged(variables);
   return add(program, replica, std::move(collective));
 }
 
@@ -84,13 +150,24 @@ StepId all_reduce(Program& program, const machine::Machine& replica, std::string
                   std::span<const VariableId> variables, uint32_t group) {
   Collective collective = named(std::move(name), CollectiveKind::all_reduce);
   collective.group = group;
-  for (const VariableId variable : variables) collective.variables.push_back({variable, {}, {}});
+  collective.variables = exchanged(variables);
   return add(program, replica, std::move(collective));
 }
 
-StepId reduce_scatter(Program& program, const machine::Machine& replica, std::string name,
-                      std::span<const Sharded> variables) {
-  return add(program, replica, named(std::move(name), CollectiveKind::reduce_scatter), variables);
+std::vector<StepId> all_reduces(Program& program, const machine::Machine& replica, const std::string& name,
+                                std::span<const std::vector<VariableId>> lists, uint32_t group) {
+  Collective collective = named(name, CollectiveKind::all_reduce);
+  collective.group = group;
+  std::vector<std::vector<Exchanged>> all;
+  for (const std::vector<VariableId>& list : lists) all.push_back(exchanged(list));
+  return add_each(program, replica, std::move(collective), all);
+}
+
+std::vector<StepId> reduce_scatters(Program& program, const machine::Machine& replica,
+                                    const std::string& name, std::span<const std::vector<Sharded>> lists) {
+  std::vector<std::vector<Exchanged>> all;
+  for (const std::vector<Sharded>& list : lists) all.push_back(exchanged(list));
+  return add_each(program, replica, named(name, CollectiveKind::reduce_scatter), all);
 }
 
 StepId all_gather(Program& program, const machine::Machine& replica, std::string name,

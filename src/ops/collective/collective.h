@@ -1,8 +1,10 @@
 // What the replicas of a program exchange, by the algorithm that is fastest for the size of the data.
 #pragma once
 
+#include <cstdint>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "machine/model/machine.h"
 #include "program/program.h"
@@ -15,6 +17,16 @@ namespace tessera::ops {
 program::StepId all_reduce(program::Program& program, const machine::Machine& replica, std::string name,
                            std::span<const program::VariableId> variables, uint32_t group = 0);
 
+/// As several collectives: each list is of variables that are complete at the same time, and the lists are in
+/// the order of these times. Neighbouring lists share a collective until it has a good part of all, and its
+/// links are busy for several times as long as tiles, so that more of it can be hidden behind other work than
+/// it adds. All take the algorithm that is faster for one collective of all, so that sums have the same bits
+/// as there. Without replicas it adds nothing.
+std::vector<program::StepId> all_reduces(program::Program& program, const machine::Machine& replica,
+                                         const std::string& name,
+                                         std::span<const std::vector<program::VariableId>> lists,
+                                         uint32_t group = 0);
+
 /// A variable, and the part of it that each replica has.
 struct Sharded {
   program::VariableId whole = 0;
@@ -23,11 +35,14 @@ struct Sharded {
 /// The mapping of a part, a matrix of one row, beside a variable: one chunk of each of its boxes.
 std::vector<program::MappedBox> mapping_of_part(const program::Variable& whole, uint32_t replicas);
 
-/// Adds one collective of several variables: each part becomes the replica's own chunk of the sums, for which
-/// the whole variables are used up; each whole variable is assembled from the replicas' parts; each part is
-/// taken from a variable that all replicas have.
-program::StepId reduce_scatter(program::Program& program, const machine::Machine& replica, std::string name,
-                               std::span<const Sharded> variables);
+/// As all_reduces(): each part becomes the replica's own chunk of the sums, for which the whole variables are
+/// used up.
+std::vector<program::StepId> reduce_scatters(program::Program& program, const machine::Machine& replica,
+                                             const std::string& name,
+                                             std::span<const std::vector<Sharded>> lists);
+
+/// Adds one collective of several variables: each whole variable is assembled from the replicas' parts; each
+/// part is taken from a variable that all replicas have.
 program::StepId all_gather(program::Program& program, const machine::Machine& replica, std::string name,
                            std::span<const Sharded> variables);
 program::StepId scatter(program::Program& program, const machine::Machine& replica, std::string name,

@@ -69,6 +69,7 @@ Graph pretraining_graph(const PretrainingSettings& s, graph::BertBatch batch) {
   options.pipeline.kind = s.pipeline;
   options.pipeline.offload_from = s.offload_activations_from;
   options.replicas = s.replicas;
+  options.overlap = s.overlap;
   options.shard_from = s.shard_from;
   options.offload_from = s.offload_from;
   options.seed = s.seed;

@@ -195,6 +195,7 @@ nlohmann::ordered_json json_of(const PretrainingSettings& s) {
   if (s.stages > 1) json["pipeline"] = name_of(s.pipeline);
   if (s.recompute) json["recompute"] = true;
   if (s.replicas > 1) json["replicas"] = s.replicas;
+  if (!s.overlap) json["overlap"] = false;
   if (s.shard_from) json["shard_from"] = *s.shard_from;
   if (s.offload_from) json["offload_from"] = *s.offload_from;
   if (s.offload_activations_from) json["offload_activations_from"] = *s.offload_activations_from;

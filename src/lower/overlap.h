@@ -1,0 +1,46 @@
+// Sums over replicas that begin as soon as what they sum is complete, beside the steps that follow.
+#pragma once
+
+#include <cstddef>
+#include <map>
+#include <set>
+#include <vector>
+
+#include "program/program.h"
+#include "program/uses.h"
+
+namespace tessera::graph {
+
+/// Orders steps that are listed one after the other: `early` ones come as soon as nothing that they depend on
+/// comes later, all others stay where they are. Results stay the same.
+class StepOrder {
+ public:
+  explicit StepOrder(program::Program& program) : program_(program), uses_(program) {}
+
+  /// Adds a step after those that have been added.
+  void add(program::StepId step, bool early);
+  /// The position in order of the last step so far that writes a variable; 0: none does. Early steps count as
+  /// the step that they come after.
+  size_t written(program::VariableId variable) const;
+  /// The steps in order, where early collectives have those that follow beside them, up to the first that
+  /// touches what they exchange.
+  std::vector<program::StepId> steps();
+
+ private:
+  struct Placed {
+    program::StepId step = program::kNoStep;
+    size_t after = 0;
+    bool early = false;
+    program::Uses uses = {};
+  };
+
+  std::vector<program::StepId> with_besides(size_t first, size_t last);
+  bool touches(const Placed& placed, const program::Collective& collective) const;
+
+  program::Program& program_;
+  program::UsesOfSteps uses_;
+  std::vector<Placed> placed_;
+  std::map<program::VariableId, size_t> written_, touched_;
+};
+
+}  // namespace tessera::graph
