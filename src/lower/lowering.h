@@ -283,6 +283,9 @@ class Lowering {
   program::CopyGroup place_part(ValueId inside, const ops::Operand& given, const ops::Builder& builder,
                                 Lowering& body);
   void end_passes(const LoopForm& form, Lowering& body, SequentialPasses& passes);
+  void run_passes(const LoopForm& form, Lowering& body, size_t first_giving, size_t end_of_giving);
+  bool ends_apart(const LoopForm& form) const;
+  std::vector<program::StepId> parts_of_pass(size_t first_giving, size_t end_of_giving);
   bool is_given(const LoopForm& form, const ops::Operand& operand) const;
   ops::Operand kept_of_pass(const LoopForm& form, ValueId inside, const ops::Operand& own);
   void add_to_sum(const ops::Operand& sum, const ops::Operand& own, double scale, const ops::Builder& builder,
@@ -396,6 +399,7 @@ class Lowering {
   std::vector<bool> stashed_;  ///< by value: whether the backward pass takes it
   std::vector<program::StepId> steps_;
   size_t first_step_ = 0;            ///< of the node being lowered
+  std::vector<bool> early_nodes_;    ///< while all nodes are being lowered
   std::set<program::StepId> early_;  ///< steps that come as soon as what they take is complete
   uint32_t replicas_ = 1;
   std::optional<ops::Operand> counter_, pass_;  ///< for a loop's body: number of passes so far, and the

@@ -202,6 +202,7 @@ program::CopyGroup Lowering::place_part(ValueId inside, const Operand& given, co
 
 /// At the end of each pass, and after them: what they give.
 void Lowering::end_passes(const LoopForm& form, Lowering& body, SequentialPasses& passes) {
+  const size_t first_giving = body.steps_.size();
   std::vector<std::pair<size_t, Operand>> aliased;
   std::vector<std::pair<Operand, Operand>> sent;
   for (size_t i = 0; i < form.outputs.size(); ++i) {
@@ -223,6 +224,7 @@ void Lowering::end_passes(const LoopForm& form, Lowering& body, SequentialPasses
     }
   }
   passes.begin({});
+  const size_t end_of_giving = body.steps_.size();
   std::vector<std::pair<Operand, Operand>> carried;
   for (const auto& [input, becomes] : form.carried) {
     const ValueId id = form.body_inputs[input];
@@ -230,13 +232,27 @@ void Lowering::end_passes(const LoopForm& form, Lowering& body, SequentialPasses
                          body.operand_of(id));
   }
   body.copy_at_once(std::move(carried));
-  const ops::Builder& builder = builders_.front();
-  const program::StepId pass = builder.sequence(std::move(body.steps_));
-  run(builder.repeat(form.count, pass,
-                     body.counter_ ? std::optional(body.counter_->variable) : std::nullopt));
+  run_passes(form, body, first_giving, end_of_giving);
   for (const auto& [i, operand] : aliased)
     body.is_given(form, operand) ? copy_to_output(i, operand) : alias_output(i, operand);
-  for (const auto& [from, to] : sent) builder.send(from, to, steps_);
+  for (const auto& [from, to] : sent) builders_.front().send(from, to, steps_);
+}
+
+/// Where sums over replicas take what a loop gives, they can begin in its last pass, which follows apart: the
+/// parts of a pass are functions.
+void Lowering::run_passes(const LoopForm& form, Lowering& body, size_t first_giving, size_t end_of_giving) {
+  const ops::Builder& builder = builders_.front();
+  const auto counter = body.counter_ ? std::optional(body.counter_->variable) : std::nullopt;
+  if (!ends_apart(form)) {
+    run(builder.repeat(form.count, builder.sequence(std::move(body.steps_)), counter));
+    return;
+  }
+  const std::vector<program::StepId> parts = body.parts_of_pass(first_giving, end_of_giving);
+  run(builder.repeat(form.count - 1, builder.sequence(parts), counter));
+  if (counter)
+    run(builder.copy(
+        {"last pass", {copy_of(constant_words("last pass", {form.count - 1}), *body.counter_)}}));
+  for (const program::StepId part : parts) run(part);
 }
 
 /// Whether an operand is what all passes take, which may change after the loop.

@@ -1,15 +1,19 @@
 // Sums over replicas that begin as soon as what they sum is complete.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstddef>
 #include <functional>
 #include <map>
 #include <numeric>
+#include <set>
 #include <span>
 #include <utility>
 #include <vector>
 
 #include "lower/lowering.h"
 #include "lower/overlap.h"
+#include "ops/collective/collective.h"
 
 namespace tessera::graph {
 
@@ -34,7 +38,7 @@ std::vector<bool> Lowering::early_nodes() const {
 
 void Lowering::lower_all(const std::function<void(uint32_t)>& before) {
   find_shared_updates();
-  const std::vector<bool> early = early_nodes();
+  early_nodes_ = early_nodes();
   for (node_ = 0; node_ < graph_.nodes().size(); ++node_) {
     if (skipped_[node_]) continue;
     if (before) before(node_);
@@ -44,7 +48,8 @@ void Lowering::lower_all(const std::function<void(uint32_t)>& before) {
       lower_with_streamed({&node_, 1}, [&] { lower(node_); });
     else
       lower_with_streamed(shared->second.of.all_nodes(), [&] { lower_shared_update(shared->second); });
-    if (early[node_]) early_.insert(steps_.begin() + static_cast<std::ptrdiff_t>(first_step_), steps_.end());
+    if (early_nodes_[node_])
+      early_.insert(steps_.begin() + static_cast<std::ptrdiff_t>(first_step_), steps_.end());
   }
 }
 
@@ -63,6 +68,55 @@ std::vector<std::vector<size_t>> Lowering::by_completion(
   std::vector<std::vector<size_t>> lists;
   for (auto& [position, list] : at) lists.push_back(std::move(list));
   return lists;
+}
+
+/// Whether sums over replicas that are large enough to begin early take sums of all passes of the loop being
+/// lowered.
+bool Lowering::ends_apart(const LoopForm& form) const {
+  if (form.count == 1 || form.reversed) return false;
+  const std::vector<Node>& nodes = graph_.nodes();
+  std::vector<program::VariableId> sums;
+  for (size_t i = 0; i < form.outputs.size(); ++i) {
+    if (form.outputs[i] != LoopOutput::summed) continue;
+    const ValueId id = nodes[node_].outputs[i];
+    for (size_t n = node_ + 1; n < early_nodes_.size(); ++n)
+      if (early_nodes_[n] && std::ranges::count(nodes[n].inputs, id) != 0) {
+        sums.push_back(operand_of(id).variable);
+        break;
+      }
+  }
+  const ops::Builder& builder = builders_.front();
+  return !sums.empty() && ops::hides_well(builder.program(), builder.whole_machine(), sums);
+}
+
+/// For a loop's body: calls of functions that are a pass together. The steps in [first_giving,
+/// end_of_giving), which give its results, come as soon as these are complete; a function ends with an eighth
+/// of them.
+std::vector<program::StepId> Lowering::parts_of_pass(size_t first_giving, size_t end_of_giving) {
+  constexpr size_t kParts = 8;
+  const ops::Builder& builder = builders_.front();
+  StepOrder order(builder.program());
+  std::set<program::StepId> giving;
+  for (size_t i = 0; i < steps_.size(); ++i) {
+    const bool gives = first_giving <= i && i < end_of_giving;
+    order.add(steps_[i], gives);
+    if (gives) giving.insert(steps_[i]);
+  }
+  steps_ = order.steps();
+  std::vector<program::StepId> calls, part;
+  size_t given = 0;
+  for (size_t i = 0; i < steps_.size(); ++i) {
+    part.push_back(steps_[i]);
+    given += giving.contains(steps_[i]) ? 1 : 0;
+    const bool is_last = i + 1 == steps_.size();
+    if (!is_last && (given * kParts < giving.size() || giving.contains(steps_[i + 1]))) continue;
+    const ops::Function function = builder.function(fmt::format("pass.part{}", calls.size()), {},
+                                                    builder.sequence(std::exchange(part, {})));
+    calls.push_back(builder.call(function, {}));
+    given = 0;
+  }
+  steps_.clear();
+  return calls;
 }
 
 /// Moves early steps to where what they take is complete, and runs those that follow beside them.

@@ -210,13 +210,16 @@ Graph trained_layers(const TrainingOptions& options) {
 
 TEST(DataParallel, SumsGradientsWhileOthersAreComputed) {
   const Machine machine = chips(2).with("link_gb_per_second", 1);
-  for (const std::optional<uint64_t> shard_from : {std::optional<uint64_t>(), std::optional<uint64_t>(0)}) {
-    SCOPED_TRACE(shard_from.has_value());
+  for (const auto& [micro_batches, shard_from] :
+       std::initializer_list<std::pair<uint32_t, std::optional<uint64_t>>>{
+           {1, {}}, {1, 0}, {3, {}}, {2, 0}}) {
+    SCOPED_TRACE(std::to_string(micro_batches) + (shard_from ? " divided" : ""));
     std::vector<Arrays> results;
     std::vector<RunCost> costs;
     for (const bool overlap : {false, true}) {
       const Graph g = trained_layers({.optimizer = Sgd{.momentum = 0.9},
                                       .clip_norm = 1,
+                                      .micro_batches = micro_batches,
                                       .replicas = 2,
                                       .overlap = overlap,
                                       .shard_from = shard_from});

@@ -163,6 +163,13 @@ std::vector<StepId> all_reduces(Program& program, const machine::Machine& replic
   return add_each(program, replica, std::move(collective), all);
 }
 
+bool hides_well(const Program& program, const machine::Machine& replica,
+                std::span<const VariableId> variables) {
+  Collective collective = named("", CollectiveKind::all_reduce);
+  collective.variables = exchanged(variables);
+  return !is_nothing(program, collective) && hides_well(program, replica, collective);
+}
+
 std::vector<StepId> reduce_scatters(Program& program, const machine::Machine& replica,
                                     const std::string& name, std::span<const std::vector<Sharded>> lists) {
   std::vector<std::vector<Exchanged>> all;

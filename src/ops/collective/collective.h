@@ -27,6 +27,11 @@ std::vector<program::StepId> all_reduces(program::Program& program, const machin
                                          std::span<const std::vector<program::VariableId>> lists,
                                          uint32_t group = 0);
 
+/// Whether an all-reduce of variables keeps links busy for several times as long as tiles, as all_reduces()
+/// wants it of each.
+bool hides_well(const program::Program& program, const machine::Machine& replica,
+                std::span<const program::VariableId> variables);
+
 /// A variable, and the part of it that each replica has.
 struct Sharded {
   program::VariableId whole = 0;
