@@ -3,6 +3,7 @@
 #pragma once
 
 #include <tessera/graph.h>
+#include <tessera/sparse.h>
 
 #include <cstdint>
 #include <optional>
@@ -34,8 +35,10 @@ Value patches(Value x, const Convolution& window);
 Value fold(Value x, const Convolution& window, const Shape& sizes);
 
 /// Convolution, in the sense of neural networks, of [samples, sizes…, channels] with a weight of [outputs,
-/// taps · channels / groups], tap by tap all channels, dense or sparse (of one group, or depthwise dense):
-/// [samples, positions…, outputs]. Blocks of a sparse weight that divide the channels thus lie within a tap.
+/// taps · channels / groups], tap by tap all channels, dense or sparse: [samples, positions…, outputs].
+/// Blocks of a sparse weight that divide the channels thus lie within a tap. In several groups a sparse
+/// weight is static and whole, [outputs, taps · channels], with blocks only of an output's own group, as
+/// ungrouped_convolution_weight() makes it: it is one product, and gradients have these blocks.
 Value convolution(Value x, Value weight, std::optional<Value> bias, const Convolution& of);
 
 /// The transpose of a convolution, as PyTorch's: each position adds weight · x to the elements under its
@@ -58,5 +61,8 @@ std::vector<float> transposed_convolution_weight(std::span<const float> values, 
 /// block_size with a non-zero. Block sizes 1, 4, 8, 16 and 32 run on every machine.
 SparseMatrix ungrouped_convolution_weight(std::span<const float> values, uint32_t outputs, uint32_t channels,
                                           uint32_t taps, uint32_t groups, uint32_t block_size);
+/// The same of a sparse weight, whose blocks and values keep their order. Throws UsageError for blocks that
+/// are not of one group and tap each.
+SparseMatrix ungrouped_convolution_weight(SparseMatrix weight, const ConvolutionGroups& of);
 
 }  // namespace tessera::graph

@@ -23,6 +23,13 @@ struct Pattern {
   bool operator==(const Pattern&) const = default;
 };
 
+/// The groups of a convolution, whose weight is [outputs, taps · channels of a group], tap by tap all
+/// channels.
+struct ConvolutionGroups {
+  uint32_t groups = 1;
+  uint32_t taps = 1;
+};
+
 /// A block by its block row and block column.
 struct BlockPosition {
   uint32_t row = 0;

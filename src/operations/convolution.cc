@@ -12,6 +12,8 @@
 #include "operations/linear.h"
 #include "operations/list.h"
 #include "operations/window.h"
+#include "sparse/convolution_groups.h"
+#include "sparse/pattern.h"
 
 namespace tessera::graph {
 namespace {
@@ -179,6 +181,22 @@ Value grouped(Value x, Value weight, const Convolution& of) {
   return concatenate(results, last_dimension(results[0]));
 }
 
+/// A sparse weight with nothing outside of its groups is that of a single group.
+Value of_whole_weight(Value x, Value weight, std::optional<Value> bias, const Convolution& of) {
+  const Attributes attributes = attributes_of("convolution", of);
+  const Window window = window_over("convolution", {.attributes = attributes}, x.shape());
+  const TensorType& w = weight.type();
+  const uint64_t cols = uint64_t{window.taps()} * x.type().cols();
+  if (w.cols() != cols || w.capacity || !sparse::is_in_groups(*w.pattern, {of.groups, window.taps()}))
+    throw UsageError(
+        fmt::format("convolution: {} groups of {} with the sparse weight {}: it must be static, with {} "
+                    "columns, and have blocks of each output's own group alone",
+                    of.groups, to_string(x.type()), to_string(w), cols));
+  Convolution single = of;
+  single.groups = 1;
+  return convolution(x, weight, bias, single);
+}
+
 bool is_one_by_one(const Attributes& window) {
   const auto all = [&](const char* name, int64_t value) {
     const auto& sizes = std::get<std::vector<int64_t>>(window.at(name));
@@ -232,6 +250,7 @@ uint32_t taps_of(const Shape& shape) {
 std::span<const Operation> convolution_operations() { return kConvolution; }
 
 Value convolution(Value x, Value weight, std::optional<Value> bias, const Convolution& of) {
+  if (of.groups > 1 && weight.type().pattern) return of_whole_weight(x, weight, bias, of);
   require_groups("convolution", of.groups, x, weight);
   Attributes attributes = attributes_of("convolution", of);
   if (of.groups > 1) {
@@ -320,24 +339,16 @@ SparseMatrix ungrouped_convolution_weight(std::span<const float> values, uint32_
         fmt::format("ungrouped_convolution_weight: {} values are no weight of {} outputs and {} "
                     "channels in {} groups with {} taps",
                     values.size(), outputs, channels, groups, taps));
-  const uint32_t own = channels / groups, b = block_size, cols = taps * channels;
-  const auto at = [&](uint32_t row, uint32_t col) {
-    const uint32_t tap = col / channels, channel = col % channels, first = row / (outputs / groups) * own;
-    if (row >= outputs || col >= cols || channel < first || channel >= first + own) return 0.0F;
-    return values[(uint64_t{row} * taps + tap) * own + channel - first];
-  };
-  SparseMatrix matrix{{outputs, cols, b, {0}, {}}, {}};
-  for (uint32_t row = 0; row < outputs; row += b) {
-    for (uint32_t col = 0; col < cols; col += b) {
-      std::vector<float> block;
-      for (uint32_t i = 0; i < b * b; ++i) block.push_back(at(row + i / b, col + i % b));
-      if (std::ranges::all_of(block, [](float value) { return value == 0; })) continue;
-      matrix.pattern.col_indices.push_back(col / b);
-      matrix.values.insert(matrix.values.end(), block.begin(), block.end());
-    }
-    matrix.pattern.crow_indices.push_back(matrix.pattern.col_indices.size());
-  }
-  return matrix;
+  const uint32_t cols = taps * (channels / groups);
+  SparseMatrix matrix = ungrouped_convolution_weight(
+      sparse::from_dense(row_major(values.data(), cols), outputs, cols), {groups, taps});
+  return block_size == 1 ? matrix : sparse::cover(matrix, block_size);
+}
+
+SparseMatrix ungrouped_convolution_weight(SparseMatrix weight, const ConvolutionGroups& of) {
+  sparse::validate(weight);
+  weight.pattern = sparse::ungrouped(weight.pattern, of);
+  return weight;
 }
 
 }  // namespace tessera::graph

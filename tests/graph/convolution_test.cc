@@ -6,7 +6,11 @@
 #include <algorithm>
 
 #include "networks.h"
+#include "sparse/blocks/packed_blocks.h"
+#include "sparse/generate.h"
+#include "sparse/pattern.h"
 #include "support/error_of.h"
+#include "support/random_choices.h"
 
 namespace tessera::graph {
 namespace {
@@ -185,6 +189,79 @@ TEST(Convolution, InGroupsIsOneOfASingleGroupAmongZeros) {
   }
 }
 
+/// A layer with any window, whose groups consist of whole blocks.
+Layer random_groups(test::Random& random, uint32_t block_size) {
+  const uint32_t groups = random.one_of({2U, 3U, 4U});
+  const auto several_blocks = [&] {
+    return groups * block_size * (2 + random.below(block_size == 1 ? 4 : 1));
+  };
+  Layer l{{1 + random.below(2), 5 + random.below(4), 5 + random.below(4), several_blocks()},
+          several_blocks(),
+          {}};
+  for (int d = 0; d < 2; ++d) {
+    l.of.kernel.push_back(1 + random.below(3));
+    l.of.stride.push_back(1 + random.below(2));
+    l.of.padding.push_back(random.below(2));
+    l.of.dilation.push_back(1 + random.below(2));
+  }
+  l.of.groups = groups;
+  return l;
+}
+
+/// The results of a layer, and the gradients of their sum with weights.
+template <class WeightOf>
+Graph with_gradients(const Layer& l, const WeightOf& weight_of) {
+  Graph g;
+  const Value x = g.input("x", l.image), w = weight_of(g);
+  const Value bias = g.parameter("bias", {l.outputs}, Initial::from(numbers({l.outputs}, 2)));
+  const Value y = convolution(x, w, bias, l.of);
+  g.output("y", y);
+  const auto found = gradients(sum(y * g.input("dy", y.shape())), {x, w, bias});
+  g.output("dx", *found[0]);
+  g.output("dw", *found[1]);
+  g.output("dbias", *found[2]);
+  return g;
+}
+
+void expect_like_dense_groups(const Layer& l, uint32_t block_size, uint64_t seed) {
+  const uint32_t taps = l.of.kernel[0] * l.of.kernel[1], cols = taps * l.own_channels();
+  const Pattern pattern =
+      sparse::generate_pattern({PatternKind::random, l.outputs, cols, 0.5, block_size, seed});
+  const SparseMatrix own{pattern, sparse::random_values(pattern, seed)};
+  const Graph grouped = with_gradients(l, [&](Graph& g) {
+    return g.parameter("w", {l.outputs, cols}, Initial::from(sparse::to_dense(own)));
+  });
+  const Graph whole = with_gradients(l, [&](Graph& g) {
+    const SparseMatrix weight = ungrouped_convolution_weight(own, {l.of.groups, taps});
+    EXPECT_EQ(weight.values, own.values);
+    return g.sparse_parameter("w", weight.pattern, Initial::from(weight.values));
+  });
+  const WideArrays inputs = random_inputs(grouped);
+  WideArrays state = widened(initial_state(grouped));
+  WideArrays expected = evaluate(grouped, inputs, state);
+  const std::vector<float> dw = sparse::values_at(pattern, narrowed(expected.at("dw")));
+  expected["dw"] = {dw.begin(), dw.end()};
+  state = widened(initial_state(whole));
+  expect_near(evaluate(whole, inputs, state), expected, 1e-6, 1);
+  for (const Machine& machine :
+       {Machine::host(1), Machine::host(2), Machine::find("bow").with("tiles", 12)}) {
+    SCOPED_TRACE(machine.name());
+    expect_near(Session(whole, machine).run(narrowed(inputs)), expected, 1e-4, 1);
+  }
+}
+
+TEST(Convolution, InGroupsTakesSparseWeights) {
+  for (uint64_t seed = 0; seed < 24; ++seed) {
+    test::Random random(seed);
+    const uint32_t block_size = random.one_of({1U, 4U, 8U});
+    const Layer l = random_groups(random, block_size);
+    SCOPED_TRACE(testing::Message() << "seed " << seed << ", blocks of " << block_size << ", " << l.of.groups
+                                    << " groups, weight "
+                                    << to_string(TensorType{Type::f32, l.weight_shape(), {}, {}}));
+    expect_like_dense_groups(l, block_size, seed);
+  }
+}
+
 TEST(Convolution, TakesItsPanelsFromImagesOnHosts) {
   for (const Layers kind : {Layers::dense, Layers::sparse}) {
     Graph g;
@@ -253,7 +330,23 @@ TEST(Convolution, RefusesWhatDoesNotMatch) {
   refuses("a window of 1 dimensions over [2, 5, 6, 4]", [&] { convolution(x, w, {}, {.kernel = {3}}); });
   refuses("does not match the weight f32[8, 36]", [&] { convolution(x, w, {}, {.kernel = {3, 2}}); });
   refuses("3 groups of f32[2, 5, 6, 4]", [&] { convolution(x, w, {}, {.kernel = {3, 3}, .groups = 3}); });
-  refuses("and the weight dense", [&] { convolution(x, sparse_w, {}, {.kernel = {3, 3}, .groups = 2}); });
+  refuses("it must be static, with 36 columns", [&] {
+    convolution(x, sparse_w, {}, {.kernel = {3, 3}, .groups = 2});
+  });
+  const Value whole = g.sparse_parameter("whole", sparse::full_pattern(8, 36, 1));
+  refuses("and have blocks of each output's own group alone", [&] {
+    convolution(x, whole, {}, {.kernel = {3, 3}, .groups = 2});
+  });
+  const SparseMatrix own{sparse::full_pattern(8, 18, 1), std::vector<float>(144)};
+  const Pattern moving = ungrouped_convolution_weight(own, {2, 9}).pattern;
+  const Value dynamic = g.sparse_parameter("dynamic", moving, {}, Type::f32, moving.blocks());
+  refuses("it must be static", [&] { convolution(x, dynamic, {}, {.kernel = {3, 3}, .groups = 2}); });
+  refuses("and the weight dense", [&] {
+    transposed_convolution(x, sparse_w, {}, {.kernel = {3, 3}, .groups = 2});
+  });
+  refuses("a weight of 8 × 18 in blocks of 4 has no 2 groups of 9 taps", [&] {
+    ungrouped_convolution_weight({sparse::full_pattern(8, 18, 4), std::vector<float>(160)}, {2, 9});
+  });
   refuses("2 groups of f32[2, 5, 6, 4]", [&] { convolution(x, w, {}, {.kernel = {3, 3}, .groups = 2}); });
   refuses("patches: 2 groups", [&] { patches(x, {.kernel = {3, 3}, .groups = 2}); });
   refuses("a window over f32[2, 9, 9, 1] has other positions", [&] { fold(x, {.kernel = {2, 2}}, {9, 9}); });
