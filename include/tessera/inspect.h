@@ -72,6 +72,12 @@ Zeros zeros_of(const void* weight, Type type, uint32_t rows, uint32_t cols, int6
 /// The zeros of a weight of this type whose non-zeros are the elements of a pattern of block size 1.
 Zeros zeros_of(const Pattern& pattern, Type type, const ZerosOptions& options = {});
 
+/// The same of the weight of a convolution in groups, [outputs, taps · channels of a group]: the dense
+/// products are those of the groups, the sparse one has them on its diagonal. Blocks have no predicted time
+/// if they do not divide the outputs and channels of a group.
+Zeros zeros_of_groups(const Pattern& pattern, Type type, const ConvolutionGroups& of,
+                      const ZerosOptions& options = {});
+
 /// A tensor in the files of a model; a tensor stored in several parts counts once.
 struct InspectedTensor {
   std::string name;

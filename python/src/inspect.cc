@@ -49,9 +49,12 @@ Zeros zeros_of_array(nb::handle weight, uint32_t rows) {
   return zeros_of(data, type, static_cast<uint32_t>(m), static_cast<uint32_t>(k), stride, {.n = rows});
 }
 
-Zeros zeros_of_matrix(const SparseMatrix& weight, uint32_t rows, const std::string& type) {
+Zeros zeros_of_matrix(const SparseMatrix& weight, uint32_t rows, const std::string& type, uint32_t groups,
+                      uint32_t taps) {
   sparse::validate(weight.pattern);
-  return zeros_of(sparse::cover(weight.pattern, 1), type_named(type), {.n = rows});
+  const Pattern elements = sparse::cover(weight.pattern, 1);
+  if (groups == 1) return zeros_of(elements, type_named(type), {.n = rows});
+  return zeros_of_groups(elements, type_named(type), {groups, taps}, {.n = rows});
 }
 
 /// Can be interrupted between tensors.
@@ -109,8 +112,8 @@ void bind_zeros(nb::module_& m) {
       });
   m.attr("GAIN") = ops::kMostOfDense;
   m.def("zeros_of_array", &zeros_of_array, "weight"_a, "rows"_a);
-  m.def("zeros_of_matrix", &zeros_of_matrix, "weight"_a, "rows"_a, "type"_a = "f32",
-        nb::call_guard<nb::gil_scoped_release>());
+  m.def("zeros_of_matrix", &zeros_of_matrix, "weight"_a, "rows"_a, "type"_a = "f32", "groups"_a = 1,
+        "taps"_a = 1, nb::call_guard<nb::gil_scoped_release>());
 }
 
 }  // namespace

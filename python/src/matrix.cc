@@ -2,6 +2,7 @@
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
+#include <tessera/convolution.h>
 #include <tessera/error.h>
 #include <tessera/io.h>
 #include <tessera/sparse.h>
@@ -122,6 +123,12 @@ void bind_matrix(nb::module_& m) {
   m.def("block_butterfly", &block_butterfly_blocks, "rows"_a, "cols"_a, "block_size"_a);
   m.def("flat_butterfly", &flat_butterfly_blocks, "rows"_a, "cols"_a, "block_size"_a, "butterfly_size"_a,
         "num_factors"_a, "stretch"_a);
+  m.def(
+      "ungrouped_weight",
+      [](const SparseMatrix& weight, uint32_t groups, uint32_t taps) {
+        return graph::ungrouped_convolution_weight(weight, {groups, taps});
+      },
+      "weight"_a, "groups"_a, "taps"_a, nb::call_guard<nb::gil_scoped_release>());
   m.def("cover_with_blocks", &cover_with_blocks, "matrix"_a, "block_size"_a,
         nb::call_guard<nb::gil_scoped_release>());
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import math
 import time
@@ -19,8 +20,9 @@ from tessera._matrices import Matrix
 from tessera._prepared import STORED_TYPES
 from tessera._tessera import Zeros
 from tessera._zeros import zeros_of, zeros_of_matrix
+from tessera.graph._convolution import ungrouped_weight
 from tessera.graph._graph import Graph
-from tessera.graph._parameters import type_of
+from tessera.graph._parameters import Groups, type_of
 from tessera.graph._values import linear
 
 
@@ -61,16 +63,19 @@ class Choice:
         self._computed: dict[str, Any] = {}
         self._parameters: dict[str, Any] = {}
 
-    def form_of(self, name: str, weight: Tensor, rows: int, copy: str | None = None) -> Matrix | None:
+    def form_of(
+        self, name: str, weight: Tensor, rows: int, copy: str | None = None, of: Groups | None = None
+    ) -> Matrix | None:
         """The sparse form of a weight [out, in]; None: dense. A `copy` is its name beside the dense weight."""
         own = copy or name
         if own not in self._forms:
-            matrix, report = choose(name, weight, rows, self.measure, is_copy=copy is not None)
+            matrix, report = choose(name, weight, rows, self.measure, of, is_copy=copy is not None)
             self._forms[own] = None if matrix is None else _Pattern.of(matrix)
             self.layers.append(report)
-            return matrix
-        pattern = self._forms[own]
-        return None if pattern is None else pattern.matrix(weight.detach().float().contiguous().numpy())
+        else:
+            pattern = self._forms[own]
+            matrix = None if pattern is None else pattern.matrix(weight.detach().float().contiguous().numpy())
+        return matrix if matrix is None or of is None else ungrouped_weight(matrix, groups=of.groups, taps=of.taps)
 
     def forms_of(self, names: Sequence[str], weights: Sequence[Tensor], rows: int) -> list[Matrix] | None:
         """The sparse forms of weights [out, in]; None: not all become sparse, so all stay dense."""
@@ -150,18 +155,24 @@ def _own_name(known: dict[str, Any], name: str, contents: Any, is_free: Callable
 
 
 def choose(
-    name: str, weight: Tensor, rows: int, measure: bool, *, is_copy: bool = False
+    name: str, weight: Tensor, rows: int, measure: bool, of: Groups | None = None, *, is_copy: bool = False
 ) -> tuple[Matrix | None, LayerReport]:
-    """The sparse form of a weight [out, in] for products of `rows` rows, or None, and why."""
+    """The sparse form of a weight [out, in] for products of `rows` rows, or None, and why.
+
+    That of a convolution in groups has the channels of one.
+    """
     stored = _as_stored(weight)
-    zeros = zeros_of(stored, rows=rows)
+    if of is None:
+        zeros = zeros_of(stored, rows=rows)
+    else:
+        zeros = zeros_of_matrix(Matrix.of(stored.float().numpy()), rows, type_of(stored.dtype), *of)
     shape, b = (weight.shape[0], weight.shape[1]), zeros.best_block_size or 1
     dense, sparse, reason = _predicted(zeros, b)
     if zeros.density == 1:
         return None, LayerReport(name, shape, 1.0, False, reason, dense, math.nan, 1, rows)
     matrix = Matrix.of(stored.float().numpy(), b)
     if measure:
-        dense, sparse = _measured(matrix, rows, stored.dtype)
+        dense, sparse = _measured(matrix, rows, stored.dtype, of)
         reason = "" if sparse <= GAIN * dense else reason or "measured to be no faster"
     copied = zeros.sparse_bytes if is_copy and not reason else None
     report = LayerReport(name, shape, _stored(matrix), not reason, reason, dense, sparse, b, rows, copied or 0)
@@ -197,21 +208,27 @@ def _stored(matrix: Matrix) -> float:
     return len(matrix.col_indices) * matrix.block_size**2 / (matrix.shape[0] * matrix.shape[1])
 
 
-def _measured(matrix: Matrix, rows: int, dtype: torch.dtype) -> list[float]:
-    """Seconds of a product, dense and sparse, of weights and activations in this type."""
-    stored, sessions = type_of(dtype), []
-    for form in (None, matrix):
+def _measured(matrix: Matrix, rows: int, dtype: torch.dtype, of: Groups | None = None) -> list[float]:
+    """Seconds of a product, dense and sparse, of weights and activations in this type.
+
+    Those of a convolution in groups are of a dense product for each group, and of one sparse product.
+    """
+    stored, groups = type_of(dtype), 1 if of is None else of.groups
+    whole = matrix if of is None else ungrouped_weight(matrix, groups=of.groups, taps=of.taps)
+    jobs: list[Callable[[], object]] = []
+    for form in (None, whole):
         graph = Graph()
-        x = graph.input("x", (rows, matrix.shape[1]), stored)
+        inputs = matrix.shape[1] if form is None else form.shape[1]
+        x = graph.input("x", (rows, inputs), stored)
         if form is None:
-            w = graph.parameter("w", matrix.shape, dtype=stored)
+            w = graph.parameter("w", (matrix.shape[0] // groups, inputs), dtype=stored)
         else:
             w = graph.sparse_parameter("w", form, dtype=stored)
         graph.output("y", linear(x, w))
-        sessions.append(graph.session())
-    array = np.random.default_rng(0).standard_normal((rows, matrix.shape[1]), dtype=np.float32)
-    given = torch.from_numpy(array).to(dtype)
-    return least_seconds([lambda each=each: each.run(given) for each in sessions])  # type: ignore[misc]
+        array = np.random.default_rng(0).standard_normal((rows, inputs), dtype=np.float32)
+        jobs.append(functools.partial(graph.session().run, torch.from_numpy(array).to(dtype)))
+    dense, sparse = least_seconds(jobs)
+    return [groups * dense, sparse]
 
 
 def least_seconds(jobs: Sequence[Callable[[], object]]) -> list[float]:

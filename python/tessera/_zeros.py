@@ -38,9 +38,12 @@ def zeros_of(weight: Any, *, rows: int = 128) -> Zeros:
     return _tessera.zeros_of_array(weight, rows)
 
 
-def zeros_of_matrix(matrix: Matrix, rows: int, dtype: str) -> Zeros:
-    """The same of a matrix whose values are stored in a type: "f32", "f16" or "bf16"."""
-    return _tessera.zeros_of_matrix(matrix, _rows(rows), dtype)
+def zeros_of_matrix(matrix: Matrix, rows: int, dtype: str, groups: int = 1, taps: int = 1) -> Zeros:
+    """The same of a matrix whose values are stored in a type: "f32", "f16" or "bf16".
+
+    With `groups` it is the weight of a convolution, [outputs, taps · channels of a group].
+    """
+    return _tessera.zeros_of_matrix(matrix, _rows(rows), dtype, groups, taps)
 
 
 def _is_sparse(weight: Any) -> bool:

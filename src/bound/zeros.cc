@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <tessera/error.h>
 
+#include "sparse/convolution_groups.h"
 #include "sparse/pattern.h"
 
 namespace tessera {
@@ -64,6 +65,17 @@ Zeros ZerosAnalysis::analyse(const sparse::NonZeros& non_zeros, Type type, bool 
   return zeros;
 }
 
+Zeros ZerosAnalysis::analyse_groups(const Pattern& weight, Type type, const ConvolutionGroups& of) {
+  if (!sparse::fits_groups(weight.rows, weight.cols, 1, of))
+    throw UsageError(fmt::format("a weight of {} × {} has no {} groups of {} taps", weight.rows, weight.cols,
+                                 of.groups, of.taps));
+  Zeros zeros = zeros_from(sparse::inspect(weight));
+  const uint64_t cols = uint64_t{weight.cols} * of.groups;
+  if (cols <= sparse::kMaxDimension && ops::Advisor::supports(zeros.rows, static_cast<uint32_t>(cols)))
+    add_advice(advisor_.advise_groups(weight, of, type), zeros);
+  return zeros;
+}
+
 }  // namespace bound
 
 std::string_view name_of(NoGain reason) {
@@ -95,6 +107,13 @@ Zeros zeros_of(const Pattern& pattern, Type type, const ZerosOptions& options) {
   sparse::validate_weight_type(type);
   sparse::validate(pattern);
   return bound::ZerosAnalysis(options).analyse(pattern, type);
+}
+
+Zeros zeros_of_groups(const Pattern& pattern, Type type, const ConvolutionGroups& of,
+                      const ZerosOptions& options) {
+  sparse::validate_weight_type(type);
+  sparse::validate(pattern);
+  return bound::ZerosAnalysis(options).analyse_groups(pattern, type, of);
 }
 
 }  // namespace tessera

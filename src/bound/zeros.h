@@ -2,6 +2,7 @@
 #pragma once
 
 #include <tessera/inspect.h>
+#include <tessera/sparse.h>
 
 #include <vector>
 
@@ -18,6 +19,9 @@ class ZerosAnalysis {
 
   /// `is_product`: whether times of products are predicted.
   Zeros analyse(const sparse::NonZeros& non_zeros, Type type, bool is_product = true);
+
+  /// The zeros of the weight of a convolution in groups, a pattern of block size 1.
+  Zeros analyse_groups(const Pattern& weight, Type type, const ConvolutionGroups& of);
 
  private:
   ops::Advisor advisor_;

@@ -93,8 +93,8 @@ Value Context::value_of(const ConstantPointer& constant) {
 }
 
 Value Context::weight_of(const ConstantPointer& matrix, bool transposed, uint32_t rows,
-                         const std::string& name) {
-  if (matrix->transposed) return weight_of(matrix->transposed, !transposed, rows, name);
+                         const std::string& name, const ConvolutionGroups& of) {
+  if (matrix->transposed) return weight_of(matrix->transposed, !transposed, rows, name, of);
   if (weights == nullptr) {
     const Value value = value_of(matrix);
     return transposed ? transpose(value) : value;
@@ -104,7 +104,7 @@ Value Context::weight_of(const ConstantPointer& matrix, bool transposed, uint32_
   held.push_back(matrix);
   const std::string layer = weights->name_of(matrix->name.empty() ? name : matrix->name, *matrix);
   const std::string own = layer + (transposed ? ".transposed" : "");
-  const WeightForms::Form& form = weights->form_of(layer, *matrix, transposed, rows, *options);
+  const WeightForms::Form& form = weights->form_of(layer, *matrix, transposed, rows, *options, {}, of);
   const Type type = graph_type_of(matrix->type);
   const size_t layer_at = layers.size();
   layers.push_back(form.choice);

@@ -1,7 +1,11 @@
 // Convolutions.
 #include <tessera/convolution.h>
+#include <tessera/sparse.h>
 
 #include <algorithm>
+#include <functional>
+#include <numeric>
+#include <string_view>
 
 #include "onnx/windows.h"
 
@@ -35,14 +39,20 @@ ConstantPointer reordered(Call& call, const ConstantPointer& weight, int64_t row
   return known = std::make_shared<const Constant>(std::move(matrix));
 }
 
-/// Sparse where that pays, if it may be.
-Value weight_value(Call& call, const ConstantPointer& matrix, bool may_be_sparse, uint64_t rows) {
-  if (!may_be_sparse) {
-    call.context.leave(*matrix, call.node.output(0) + ".weight", "grouped convolution");
-    return call.value_of(known(matrix));
-  }
+/// Sparse where that pays.
+Value weight_value(Call& call, const ConstantPointer& matrix, uint64_t rows,
+                   const ConvolutionGroups& of = {}) {
   const auto count = static_cast<uint32_t>(std::min<uint64_t>(rows, INT32_MAX));
-  return call.context.weight_of(matrix, false, count, call.node.output(0) + ".weight");
+  return call.context.weight_of(matrix, false, count, call.node.output(0) + ".weight", of);
+}
+
+Value dense_weight_value(Call& call, const ConstantPointer& matrix, std::string_view reason) {
+  call.context.leave(*matrix, call.node.output(0) + ".weight", reason);
+  return call.value_of(known(matrix));
+}
+
+uint32_t taps_of(const Window& window) {
+  return std::accumulate(window.kernel.begin(), window.kernel.end(), 1U, std::multiplies<>());
 }
 
 void require_weight(const Call& call) {
@@ -72,7 +82,10 @@ Results convolve(Call& call) {
   std::optional<Value> matrix;
   if (weight.constant) {
     const ConstantPointer taps = reordered(call, weight.constant, weight.dims[0], in_taps, of.groups);
-    matrix = weight_value(call, taps, of.groups == 1, positions_of(window, call[0].dims));
+    const bool is_depthwise = of.groups > 1 && weight.dims[1] == 1;
+    matrix = is_depthwise
+                 ? dense_weight_value(call, taps, "depthwise convolution")
+                 : weight_value(call, taps, positions_of(window, call[0].dims), {of.groups, taps_of(window)});
   } else {
     const Value last = channels_last(call.value(1));
     matrix =
@@ -124,7 +137,8 @@ Results convolve_transposed(Call& call) {
     const ConstantPointer taps = reordered(call, weight.constant, rows, in_transposed_taps, groups);
     uint64_t positions = static_cast<uint64_t>(call[0].dims[0]);
     for (size_t d = 0; d < count; ++d) positions *= static_cast<uint64_t>(call[0].dims[d + 2]);
-    matrix = weight_value(call, taps, groups == 1, positions);
+    matrix = groups == 1 ? weight_value(call, taps, positions)
+                         : dense_weight_value(call, taps, "transposed convolution in groups");
   } else {
     if (groups != 1) refuse("a computed weight of {} groups is not possible", groups);
     std::vector<int> order;

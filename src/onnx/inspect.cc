@@ -32,11 +32,11 @@ int64_t integer_of(const wire::NodeProto& node, std::string_view attribute, int6
 struct UsedIn {
   Use use;
   std::string computed;  ///< the name of its weight in a graph, if that is computed of the initializer
+  int64_t groups = 1;    ///< of a convolution
 };
 using Products = std::map<std::string, UsedIn>;
 
-/// By the names of initializers: how products take them. Convolutions of several groups have no sparse
-/// weights.
+/// By the names of initializers: how products take them.
 Products products_of(const wire::GraphProto& graph) {
   // What a node makes of an initializer without changing where its zeros are, and whether it transposes it.
   std::map<std::string, std::pair<std::string, bool>> made;
@@ -46,7 +46,7 @@ Products products_of(const wire::GraphProto& graph) {
     const std::string& type = node.op_type();
     if (type == "Transpose" || type == "Cast" || type == "DequantizeLinear" || type == "Identity")
       made[node.output(0)] = {node.input(0), type == "Transpose"};
-    const bool is_convolution = type == "Conv" && integer_of(node, "group", 1) == 1;
+    const bool is_convolution = type == "Conv";
     const bool is_product = type == "MatMul" || type == "Gemm" || is_convolution;
     if (!is_product || node.input_size() < 2) continue;
     std::string name = node.input(1);
@@ -58,7 +58,8 @@ Products products_of(const wire::GraphProto& graph) {
     }
     if (is_convolution && transposed) continue;  // in another order of dimensions
     const Use use = is_convolution ? Use::as_taps : transposed ? Use::as_inputs : Use::as_outputs;
-    products.emplace(name, UsedIn{use, node.output(0) + ".weight"});
+    const int64_t groups = is_convolution ? integer_of(node, "group", 1) : 1;
+    products.emplace(name, UsedIn{use, node.output(0) + ".weight", groups});
   }
   return products;
 }
@@ -113,16 +114,32 @@ class QuantisedInitializers {
   std::map<std::string, const wire::NodeProto*> takers_, constants_;
 };
 
+/// Whether a product with a constant may be sparse. Depthwise convolutions, whose groups have a channel each,
+/// stay dense.
+bool may_be_sparse(const Constant& constant, const UsedIn& product) {
+  const Dims& dims = constant.dims;
+  if (product.use == Use::as_outputs) return dims.size() > 1;
+  if (product.use == Use::as_inputs) return dims.size() == 2;
+  const bool is_kernel = dims.size() == 3 || dims.size() == 4;
+  return is_kernel &&
+         (product.groups == 1 || (product.groups > 1 && dims[1] > 1 && dims[0] % product.groups == 0));
+}
+
 /// The zeros of a constant as a matrix [outputs, others]; for convolutions [outputs, taps · channels].
-Zeros zeros_of(const Constant& constant, std::optional<Use> use, bound::ZerosAnalysis& analysis) {
+Zeros zeros_of(const Constant& constant, const UsedIn* product, bound::ZerosAnalysis& analysis) {
   const auto rows = static_cast<uint32_t>(constant.dims[0]),
              cols = static_cast<uint32_t>(constant.size() / rows);
+  const auto use = product != nullptr ? std::optional(product->use) : std::nullopt;
   std::vector<float> taps;
   if (use == Use::as_taps)
     taps = graph::convolution_weight(constant.floats(), {constant.dims.begin(), constant.dims.end()});
   const float* const values = taps.empty() ? constant.floats().data() : taps.data();
   SparseMatrix matrix = sparse::from_dense(row_major(values, cols), rows, cols);
   if (use == Use::as_inputs) matrix.pattern = sparse::transpose(matrix.pattern).pattern;
+  if (product != nullptr && product->groups > 1)
+    return analysis.analyse_groups(
+        matrix.pattern, graph_type_of(constant.type),
+        {static_cast<uint32_t>(product->groups), cols / static_cast<uint32_t>(constant.dims[1])});
   return analysis.analyse(std::move(matrix.pattern), graph_type_of(constant.type), use.has_value());
 }
 
@@ -170,14 +187,11 @@ InspectedTensor inspected(const std::string& name, const Constant& constant, con
   if (constant.dims[0] > sparse::kMaxDimension ||
       constant.size() / static_cast<uint64_t>(constant.dims[0]) > sparse::kMaxDimension)
     return tensor;
-  const auto product = products.find(name);
-  std::optional<Use> use;
-  if (product != products.end() && constant.dims.size() > 1) use = product->second.use;
-  const bool fits = use == Use::as_taps ? constant.dims.size() == 3 || constant.dims.size() == 4
-                                        : use != Use::as_inputs || constant.dims.size() == 2;
-  if (fits && use) tensor.n = rows_of(rows, name, product->second).value_or(0);
-  tensor.zeros = zeros_of(weight, fits ? use : std::nullopt,
-                          tensor.n != 0 ? analyses.of(tensor.n) : analyses.otherwise());
+  const auto found = products.find(name);
+  const UsedIn* product = found != products.end() ? &found->second : nullptr;
+  if (product != nullptr && !may_be_sparse(constant, *product)) product = nullptr;
+  if (product != nullptr) tensor.n = rows_of(rows, name, *product).value_or(0);
+  tensor.zeros = zeros_of(weight, product, tensor.n != 0 ? analyses.of(tensor.n) : analyses.otherwise());
   return tensor;
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <tessera/graph.h>
+#include <tessera/sparse.h>
 
 #include <cstdint>
 #include <map>
@@ -94,9 +95,10 @@ struct Context {
   /// Called before a value is padded by constants: throws Error, or UsageError, if it would become too large.
   void require_room(const Dims& padded, DataType type) const;
   /// A matrix as the weight [outputs, inputs] of a product with `rows` rows, sparse if that pays;
-  /// `transposed`: the matrix is [inputs, outputs]. A computed matrix gets the given name.
+  /// `transposed`: the matrix is [inputs, outputs]. A computed matrix gets the given name. `of`: it is the
+  /// weight of a convolution in groups.
   graph::Value weight_of(const ConstantPointer& matrix, bool transposed, uint32_t rows,
-                         const std::string& name);
+                         const std::string& name, const ConvolutionGroups& of = {});
   /// The matrices [inputs, outputs] of a stack [groups, inputs, outputs] as sparse weights of products with
   /// `rows` rows each; none: one does not pay, so the stack stays dense.
   std::vector<graph::Value> weights_of(const ConstantPointer& stack, uint32_t rows, const std::string& name);

@@ -1,6 +1,7 @@
 #include "onnx/weights.h"
 
 #include <fmt/format.h>
+#include <tessera/convolution.h>
 
 #include <algorithm>
 #include <cstring>
@@ -26,10 +27,11 @@ std::vector<float> transposed_values(const std::vector<float>& values, uint32_t 
 
 /// The zeros of a weight that is stored in this type.
 Zeros zeros_in(const std::vector<float>& values, Type type, uint32_t outputs, uint32_t inputs,
-               const ZerosOptions& options) {
-  if (type == Type::f32) return zeros_of(values.data(), type, outputs, inputs, inputs, options);
-  return zeros_of(sparse::from_dense(row_major(values.data(), inputs), outputs, inputs).pattern, type,
-                  options);
+               const ConvolutionGroups& of, const ZerosOptions& options) {
+  if (type == Type::f32 && of.groups == 1)
+    return zeros_of(values.data(), type, outputs, inputs, inputs, options);
+  const Pattern pattern = sparse::from_dense(row_major(values.data(), inputs), outputs, inputs).pattern;
+  return of.groups == 1 ? zeros_of(pattern, type, options) : zeros_of_groups(pattern, type, of, options);
 }
 
 /// Bit by bit, so that NaN is itself.
@@ -82,9 +84,9 @@ std::string WeightForms::name_of_folded(const std::string& name, const std::vect
 
 const WeightForms::Form& WeightForms::form_of(const std::string& layer, const Constant& weight,
                                               bool transposed, uint32_t rows, const ImportOptions& options,
-                                              std::optional<uint64_t> group) {
+                                              std::optional<uint64_t> group, const ConvolutionGroups& of) {
   const std::lock_guard lock(mutex_);
-  const auto key = std::tuple(layer, group, transposed, options.sparse);
+  const auto key = std::tuple(layer, group, transposed, options.sparse, of.groups, of.taps);
   const auto known = forms_.find(key);
   if (known != forms_.end()) return known->second;
   auto outputs = static_cast<uint32_t>(weight.dims[0]), inputs = static_cast<uint32_t>(weight.dims[1]);
@@ -97,7 +99,7 @@ const WeightForms::Form& WeightForms::form_of(const std::string& layer, const Co
   zeros.rows = outputs;
   zeros.cols = inputs;
   if (looks_for_zeros_)
-    zeros = zeros_in(*values, graph_type_of(weight.type), outputs, inputs,
+    zeros = zeros_in(*values, graph_type_of(weight.type), outputs, inputs, of,
                      {.n = rows, .threads = options.threads});
   Form form;
   form.choice = {group ? fmt::format("{}[{}]", layer, *group) : layer, rows, std::move(zeros), false};
@@ -106,6 +108,7 @@ const WeightForms::Form& WeightForms::form_of(const std::string& layer, const Co
     SparseMatrix matrix =
         sparse::cover(sparse::from_dense(row_major(values->data(), inputs), outputs, inputs),
                       form.choice.zeros.best_block_size);
+    if (of.groups > 1) matrix = graph::ungrouped_convolution_weight(std::move(matrix), of);
     form.choice.is_sparse = true;
     form.pattern = std::make_shared<const Pattern>(std::move(matrix.pattern));
     form.initial = graph::Initial::from(std::move(matrix.values));

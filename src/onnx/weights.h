@@ -3,6 +3,7 @@
 
 #include <tessera/graph.h>
 #include <tessera/onnx.h>
+#include <tessera/sparse.h>
 
 #include <cstdint>
 #include <map>
@@ -41,17 +42,20 @@ class WeightForms {
   std::string name_of_folded(const std::string& name, const std::vector<float>& values);
 
   /// The form of a layer's weight, named by name_of(), for products of `rows` rows; `transposed`: the
-  /// constant is [inputs, outputs]; `group`: it is this one of the layer's several.
+  /// constant is [inputs, outputs]; `group`: it is this one of the layer's several; `of`: it is a
+  /// convolution's in groups, of which a sparse form has all channels.
   const Form& form_of(const std::string& layer, const Constant& weight, bool transposed, uint32_t rows,
-                      const ImportOptions& options, std::optional<uint64_t> group = {});
+                      const ImportOptions& options, std::optional<uint64_t> group = {},
+                      const ConvolutionGroups& of = {});
 
  private:
   bool looks_for_zeros_ = true;
   std::mutex mutex_;
   std::map<std::string, Constant> named_;
   std::map<std::string, uint64_t> folded_;  ///< checksums of values, by name
-  /// By layer, group, whether the constant is transposed, and whether the form may be sparse.
-  std::map<std::tuple<std::string, std::optional<uint64_t>, bool, bool>, Form> forms_;
+  /// By layer, group, whether the constant is transposed, whether the form may be sparse, and a convolution's
+  /// groups and taps.
+  std::map<std::tuple<std::string, std::optional<uint64_t>, bool, bool, uint32_t, uint32_t>, Form> forms_;
 };
 
 /// Of a weight of which no sparse form is possible.

@@ -222,7 +222,7 @@ TEST_F(OnnxTest, InspectsConvolutionsInTheOrderOfTheirProducts) {
   ASSERT_FALSE(whole["blocks"].empty());
   for (const json& blocks : whole["blocks"]) EXPECT_EQ(blocks["density"], 0.25) << blocks;
   EXPECT_NE(whole["reason"], "not a product");
-  EXPECT_EQ(inspected(2)["reason"], "not a product") << "of several groups";
+  EXPECT_NE(inspected(2)["reason"], "not a product") << "of several groups";
 }
 
 TEST_F(OnnxTest, InspectsWithTheRowsOfTheModel) {

@@ -7,6 +7,7 @@
 
 #include "onnx/run.h"
 #include "support/error_of.h"
+#include "support/numbers.h"
 
 namespace tessera::onnx {
 namespace {
@@ -180,6 +181,36 @@ TEST(OnnxImages, NormalisesByGroup) {
     EXPECT_NEAR(by_group[i], 10.0 + static_cast<double>(i / 8) + normal, 1e-5);
     EXPECT_NEAR(by_channel[i], 10.0 + static_cast<double>(i / 4) + normal, 1e-5);
   }
+}
+
+/// The weight of a convolution of 256 channels in groups, pruned.
+OnnxFile pruned_groups(int64_t groups) {
+  OnnxFile file;
+  const int64_t channels = 256 / groups;
+  const std::vector<float> values = test::random_floats(256 * static_cast<uint64_t>(channels) * 9, 1, -1, 1);
+  std::vector<float> weight;
+  for (const float each : values) weight.push_back(std::abs(each) > 0.98F ? each : 0.0F);
+  file.input("x", {1, 256, 14, 14}).output("y").floats("w", {256, channels, 3, 3}, weight);
+  file.node("Conv", {"x", "w"}, {"y"}, {{"group", groups}, {"pads", List{1, 1, 1, 1}}});
+  return file;
+}
+
+TEST(OnnxImages, ConvolutionsInGroupsMayBeSparse) {
+  const std::vector<float> x = test::random_floats(256 * 196, 2, -1, 1);
+  const WideArrays inputs = {{"x", Numbers(x.begin(), x.end())}};
+  const ImportedModel sparse = import(pruned_groups(4)), dense = import(pruned_groups(4), {.sparse = false});
+  ASSERT_EQ(sparse.layers.size(), 1U);
+  const LayerChoice& layer = sparse.layers[0];
+  EXPECT_TRUE(layer.is_sparse) << layer.why_dense();
+  EXPECT_EQ(layer.zeros.rows, 256U);
+  EXPECT_EQ(layer.zeros.cols, 64U * 9);
+  EXPECT_EQ(layer.rows, 196U);
+  EXPECT_LT(sparse.graph.nodes().size(), dense.graph.nodes().size());  // one product
+  const Numbers found = run(sparse, inputs).at("y"), expected = run(dense, inputs).at("y");
+  ASSERT_EQ(found.size(), expected.size());
+  for (size_t i = 0; i < found.size(); ++i) ASSERT_NEAR(found[i], expected[i], 1e-9) << i;
+  const ImportedModel by_channel = import(pruned_groups(256));
+  EXPECT_EQ(by_channel.layers.at(0).why_dense(), "depthwise convolution");
 }
 
 /// A convolution with a batch norm and a Relu, of images of sizes that are given.

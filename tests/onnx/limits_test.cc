@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <tessera/onnx.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
@@ -403,6 +404,25 @@ TEST_F(ExternalData, InspectionListsWhatCannotRun) {
   OnnxFile open;
   open.input("x", {-1}).output("y").node("Relu", {"x"}, {"y"});
   EXPECT_EQ(unsupported_of(open), (Names{"Unheard u", "Strange w"}));
+}
+
+TEST_F(ExternalData, InspectionPredictsConvolutionsInGroups) {
+  OnnxFile file;
+  file.input("x", {1, 16, 8}).output("y").floats("w", {16, 4, 1}, std::vector<float>(64, 1));
+  file.floats("v", {16, 1, 3}, std::vector<float>(48, 1)).floats("u", {16, 4, 1}, std::vector<float>(64, 1));
+  file.node("Conv", {"x", "w"}, {"h"}, {{"group", int64_t{4}}});
+  file.node("Conv", {"h", "v"}, {"g"}, {{"group", int64_t{16}}, {"pads", std::vector<int64_t>{1, 1}}});
+  file.node("Conv", {"g", "u"}, {"y"}, {{"group", int64_t{3}}});  // which does not divide the outputs
+  std::ofstream(folder_ / "m.onnx", std::ios::binary) << file.content();
+  const InspectedModel model = inspect((folder_ / "m.onnx").string());
+  ASSERT_EQ(model.tensors.size(), 3U);
+  const auto zeros_of = [&](const std::string& name) {
+    return std::ranges::find(model.tensors, name, &InspectedTensor::name)->zeros.value();
+  };
+  EXPECT_NE(zeros_of("w").reason, NoGain::not_a_product);
+  EXPECT_EQ(zeros_of("w").cols, 4U);
+  EXPECT_EQ(zeros_of("v").reason, NoGain::not_a_product);
+  EXPECT_EQ(zeros_of("u").reason, NoGain::not_a_product);
 }
 
 TEST_F(ExternalData, IsReadFromTheFolderOnly) {

@@ -5,8 +5,11 @@
 #include <gtest/gtest.h>
 #include <tessera/io.h>
 
+#include <algorithm>
+
 #include "machine/model/machine.h"
 #include "ops/sparse/host/spmm.h"
+#include "sparse/convolution_groups.h"
 #include "sparse/pattern.h"
 
 namespace tessera::ops {
@@ -39,6 +42,25 @@ TEST(Advise, TakesWeightsWithoutNonZeros) {
   const Advice advice = advice_for(random_pattern(64, 64, 0), 16);
   EXPECT_EQ(advice.sparse.size(), 5U);
   EXPECT_EQ(advice.obstacle, Obstacle::none);
+}
+
+TEST(Advise, ComparesConvolutionsInGroupsWithProductsOfTheGroups) {
+  const ConvolutionGroups of{4, 9};
+  const Pattern weight = random_pattern(512, 9 * 64, 0.05);
+  Advisor advisor(machine::host(2), 256);
+  const Advice advice = advisor.advise_groups(weight, of, Type::f32);
+  EXPECT_EQ(advice.sparse.size(), 5U);
+  EXPECT_EQ(advice.obstacle, Obstacle::none);
+  EXPECT_EQ(advice.dense_seconds, 4 * advice_for(random_pattern(128, 9 * 64, 0.05), 256).dense_seconds);
+  const Advice of_whole = advice_for(sparse::ungrouped(weight, of), 256);
+  for (const SparseAdvice& each : advice.sparse) {
+    const auto same = std::ranges::find(of_whole.sparse, each.block_size, &SparseAdvice::block_size);
+    ASSERT_NE(same, of_whole.sparse.end());
+    EXPECT_EQ(each.seconds, same->seconds);
+    EXPECT_EQ(each.bytes, same->bytes);
+  }
+  const Advice of_twenty = advisor.advise_groups(random_pattern(512, 9 * 20, 0.05), of, Type::f32);
+  EXPECT_EQ(of_twenty.sparse.size(), 2U);  // blocks of 8 would be of two taps
 }
 
 TEST(Advise, SaysWhySparseProductsDoNotPay) {

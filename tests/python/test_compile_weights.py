@@ -10,6 +10,7 @@ torch = pytest.importorskip("torch")
 import tessera  # noqa: E402
 from compiled_models import SIZE, Function, as_bsr, as_csr, expect_like, network, pruned, with_mask  # noqa: E402
 from tessera import nn as tnn  # noqa: E402
+from tessera.graph._kernels import matrix_of, parameter_of_matrix  # noqa: E402
 from torch.nn.utils import prune  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -367,6 +368,60 @@ def test_convolutions_may_share_their_weight_with_transposed_ones(outputs):
     with torch.no_grad():
         model.w.mul_(0.5)
     expect_like(model, compiled, x)
+
+
+def test_convolutions_in_other_groups_may_share_their_weight():
+    def twice(w, x):
+        return torch.nn.functional.conv2d(x, w, groups=2) + torch.nn.functional.conv2d(x[:, :SIZE], w)
+
+    model, x = Function(twice, SIZE, SIZE, 1, 1).eval(), torch.randn(1, 2 * SIZE, 6, 5)
+    with torch.no_grad():
+        model.w.copy_(pruned(model.w.flatten(1), 1).reshape(model.w.shape))
+    compiled = tessera.compile(model, x)
+    expect_like(model, compiled, x)
+    with torch.no_grad():
+        model.w.mul_(0.5)
+    expect_like(model, compiled, x)
+
+
+@pytest.mark.parametrize("kernel", [1, 3])
+@pytest.mark.parametrize("block_size", [1, 16])
+@pytest.mark.parametrize("measure", [False, True])
+def test_convolutions_in_groups_may_be_sparse(kernel, block_size, measure, tmp_path):
+    torch.manual_seed(0)
+    model = torch.nn.Conv2d(SIZE, SIZE, kernel, padding=kernel // 2, groups=4).eval()
+    x = torch.randn(2, SIZE, 12, 12)
+    with torch.no_grad():
+        matrix = pruned(matrix_of(model.weight), block_size)
+        model.weight.copy_(parameter_of_matrix(model, "weight", matrix))
+    compiled = tessera.compile(model, x, measure=measure)
+    expect_like(model, compiled, x)
+    (layer,) = compiled.report.layers
+    assert (layer.name, layer.shape, layer.rows) == ("weight", (SIZE, SIZE // 4 * kernel**2), 288)
+    assert layer.dense_seconds > 0 and layer.sparse_seconds > 0
+    if measure:
+        return  # which of them is faster is up to the computer
+    assert layer.is_sparse and layer.density < 0.5 and (layer.block_size > 1) == (block_size > 1)
+    compiled.save(tmp_path / "m.safetensors")
+    expect_like(model, tessera.load(tmp_path / "m.safetensors"), x)
+    with torch.no_grad():
+        model.weight.mul_(-2)
+    expect_like(model, compiled, x)
+    assert compiled.report.layers[0].is_sparse
+    with torch.no_grad():
+        model.weight.normal_()
+    expect_like(model, compiled, x)
+    assert [each.reason for each in compiled.report.layers] == ["no zeros"]
+
+
+def test_transposed_convolutions_in_groups_stay_dense():
+    model = torch.nn.ConvTranspose2d(8, 8, 2, groups=2).eval()
+    with torch.no_grad():
+        model.weight[:, 0] = 0
+    compiled = tessera.compile(model, x := torch.randn(1, 8, 4, 4))
+    expect_like(model, compiled, x)
+    (layer,) = compiled.report.layers
+    assert (layer.reason, layer.density) == ("transposed convolution in groups", 0.75)
 
 
 def test_sizes_may_have_a_weight_in_other_forms():

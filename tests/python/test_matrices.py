@@ -7,6 +7,7 @@ import pytest
 import scipy.sparse
 
 import tessera
+from tessera import graph as tg
 
 
 def test_dense_arrays_lose_their_zeros(rng):
@@ -15,6 +16,27 @@ def test_dense_arrays_lose_their_zeros(rng):
     assert matrix.shape == (7, 9)
     assert len(matrix.values) == np.count_nonzero(dense)
     np.testing.assert_array_equal(matrix.to_dense(), dense)
+
+
+@pytest.mark.parametrize("block_size", [1, 4])
+def test_weights_of_convolutions_in_groups_become_whole(rng, block_size):
+    kept = rng.random((24 // block_size, 72 // block_size)) < 0.4  # [outputs, 9 taps · 8 channels of a group]
+    mask = np.kron(kept, np.ones((block_size, block_size), np.float32))
+    dense = rng.standard_normal((24, 72)).astype(np.float32) * mask
+    weight = tessera.Matrix.of(dense, block_size)
+    whole = tg.ungrouped_weight(weight, groups=3, taps=9)
+    assert isinstance(whole, tessera.Matrix) and whole.shape == (24, 216)
+    np.testing.assert_array_equal(whole.values, weight.values)
+    graph = tg.Graph()
+    x = graph.input("x", (2, 6, 5, 24))
+    for name, w in (("dense", graph.parameter("d", initial=dense)), ("sparse", graph.sparse_parameter("s", whole))):
+        graph.output(name, tg.convolution(x, w, kernel=3, padding=1, groups=3))
+    results = graph.session().run(rng.standard_normal((2, 6, 5, 24)).astype(np.float32))
+    np.testing.assert_allclose(results["sparse"], results["dense"], rtol=1e-4, atol=1e-4)
+    with pytest.raises(ValueError, match="in blocks of 4 has no 3 groups of 18 taps"):
+        tg.ungrouped_weight(tessera.Matrix.of(np.eye(24, 90, dtype=np.float32), 4), groups=3, taps=18)
+    with pytest.raises(ValueError, match="groups"):
+        tg.ungrouped_weight(weight, groups=0, taps=9)
 
 
 @pytest.mark.parametrize("layout", ["csr", "csc", "coo"])

@@ -53,8 +53,8 @@ def test_each_weight_has_its_choice_or_a_reason():
         "experts": "batched product",
         "left": "no zeros",
         "mixed.transposed": "no zeros",
-        "by_channel.weight": "grouped convolution",
-        "grouped.weight": "grouped convolution",
+        "by_channel.weight": "depthwise convolution",
+        "grouped.weight": "no zeros",
     }
     layers = {each.name: each for each in compiled.report.layers}
     assert layers["tokens.weight"].shape == (64, 32) and layers["tokens.weight"].dense_seconds > 0
@@ -72,7 +72,7 @@ def test_an_embedding_is_no_product_and_zeros_are_counted():
     (product, table, kernel) = tessera.compile(model, torch.randint(0, 8, (3, 4))).report.layers
     assert (product.name, product.reason) == ("2.weight", "no zeros")
     assert (table.name, table.reason, table.density) == ("0.weight", "not a product", 0.75)
-    assert (kernel.name, kernel.reason, kernel.shape) == ("1.weight", "grouped convolution", (4, 1))
+    assert (kernel.name, kernel.reason, kernel.shape) == ("1.weight", "depthwise convolution", (4, 1))
 
 
 class Tied(nn.Module):

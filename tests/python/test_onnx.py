@@ -154,7 +154,7 @@ def test_each_weight_has_its_choice_or_a_reason() -> None:
         "v": "no zeros",
         "left": "no zeros",
         "batched": "batched product",
-        "kernel": "grouped convolution",
+        "kernel": "depthwise convolution",
     }
     assert session.report.layers[0].density == pytest.approx(8 / 9)
     ids = generator.integers(-9, 9, (2, 4))

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from tessera._tessera import BertConfig, OperationCost
 from tessera.graph._bert import Bert, bert_for_pretraining
-from tessera.graph._convolution import convolution, fold, patches, transposed_convolution
+from tessera.graph._convolution import convolution, fold, patches, transposed_convolution, ungrouped_weight
 from tessera.graph._estimate import Estimate
 from tessera.graph._graph import Graph, TrainingStep
 from tessera.graph._pipeline import PipelineAnalysis, PipelineSchedule, pipeline_schedule
@@ -224,6 +224,7 @@ __all__ = [
     "toeplitz",
     "transpose",
     "transposed_convolution",
+    "ungrouped_weight",
     "uniform",
     "where",
 ]

@@ -12,7 +12,7 @@ from tessera.graph._aten import Call, Constant, handles, value_of
 from tessera.graph._aten_vision import channels_first, channels_last, sizes_of_each
 from tessera.graph._convolution import convolution, transposed_convolution
 from tessera.graph._kernels import matrix_of, transposed_matrix_of
-from tessera.graph._parameters import Parameter
+from tessera.graph._parameters import Groups, Parameter
 from tessera.graph._values import Value
 
 
@@ -26,7 +26,10 @@ def _matrix(call: Call, weight: Any, transposed: bool, groups: int, rows: int) -
         if isinstance(weight, Constant):
             return Constant(call.graph, matrix).value()
         call.folded.add(weight.name)  # its values are in another order
-        return weight.as_matrix(matrix, rows, may_be_sparse=groups == 1)
+        if groups == 1:
+            return weight.as_matrix(matrix, rows)
+        stays_dense = transposed or tensor.shape[1] == 1
+        return weight.as_matrix(matrix, rows, Groups(groups, math.prod(tensor.shape[2:])), may_be_sparse=not stays_dense)
     weight = value_of(weight)
     if not transposed:
         count = len(weight.shape)

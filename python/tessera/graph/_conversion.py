@@ -298,7 +298,7 @@ def _swaps_matrices(node: torch.fx.Node) -> bool:
 
 
 def orders_of(node: torch.fx.Node) -> set[tuple[bool, int] | None]:
-    """In which orders users take a weight's elements: transposed convolutions by their groups, products as it is."""
+    """In which orders users take a weight's elements: convolutions by their groups, products as it is."""
     return {_order_of(user) for user in node.users}
 
 
@@ -310,7 +310,7 @@ def _order_of(user: torch.fx.Node) -> tuple[bool, int] | None:
     is_transposed = "transpose" in name or (is_general and bool(user.args[6]))
     at = 8 if is_general else 6
     groups: Any = user.args[at] if len(user.args) > at else user.kwargs.get("groups", 1)
-    return is_transposed, groups if is_transposed else 1
+    return is_transposed, groups
 
 
 def module_of(node: torch.fx.Node) -> tuple[str, str]:

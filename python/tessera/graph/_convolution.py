@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeAlias
 
+from tessera import _tessera
+from tessera._matrices import Matrix, adopt
 from tessera.graph._values import Value, given, graph_of, id_of, sizes_along
 
 Sizes: TypeAlias = int | Sequence[int]
@@ -29,13 +31,23 @@ def convolution(
     """Convolve images or sequences, channels last, with a weight of [outputs, taps · channels / groups].
 
     The weight has for each output the channels of the first tap, then those of the next: PyTorch's
-    `weight.movedim(1, -1).flatten(1)`. It is dense, or sparse with one group; blocks that divide the channels lie
-    within a tap. Padding is of both sides of each dimension, or first before each and then after each. With as many
-    groups as channels a convolution is depthwise.
+    `weight.movedim(1, -1).flatten(1)`. It is dense or sparse; blocks that divide the channels lie within a tap. A sparse
+    weight of several groups is what `ungrouped_weight` makes of it. Padding is of both sides of each dimension, or first
+    before each and then after each. With as many groups as channels a convolution is depthwise.
     """
     graph = graph_of("convolution", x, weight, *given(bias))
     window = _window(x, kernel, stride, padding, dilation)
     return Value(graph, graph.native.convolution(x.id, weight.id, id_of(bias), **window, groups=groups))
+
+
+def ungrouped_weight(weight: Matrix, *, groups: int, taps: int) -> Matrix:
+    """Return the sparse weight of a convolution in groups as `convolution` takes it.
+
+    From [outputs, taps · channels / groups] it becomes [outputs, taps · channels], with the groups on its diagonal; blocks
+    and values keep their order. Raises ValueError for blocks that are not of one group and tap each.
+    """
+    of = (_tessera.whole_number(name, size, 1, 2**31 - 1) for name, size in (("groups", groups), ("taps", taps)))
+    return adopt(_tessera.ungrouped_weight(weight, *of))
 
 
 def transposed_convolution(

@@ -97,6 +97,16 @@ def _groups(user: torch.fx.Node) -> int:
     return groups if isinstance(groups, int) else 1
 
 
+def _why_groups_stay_dense(user: torch.fx.Node, node: torch.fx.Node) -> str | None:
+    """None: the convolution is of one group, or of several with products of their own."""
+    if _groups(user) == 1:
+        return None
+    name = _name_of(user)
+    if "transpose" in name or (name == "aten.convolution" and user.args[6]):
+        return "transposed convolution in groups"
+    return "depthwise convolution" if node.meta["val"].shape[1] == 1 else None
+
+
 def reason_of(tensor: Tensor, uses: list[Use]) -> str | None:
     """Why a weight whose zeros do not decide stays dense; None: it is none."""
     factors = [use for use in uses if _is_factor(*use)]
@@ -106,8 +116,9 @@ def reason_of(tensor: Tensor, uses: list[Use]) -> str | None:
         return "not a product" if is_table else None
     if tensor.dim() < 2:
         return None
-    if any(_groups(user) > 1 for user, _ in kernels):
-        return "grouped convolution"
+    for use in kernels:
+        if reason := _why_groups_stay_dense(*use):
+            return reason
     if factors and tensor.dim() > 2:
         return "batched product"
     if len(factors) + len(kernels) < len(uses) or (factors and kernels):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import torch
 from torch import Tensor
@@ -28,13 +28,23 @@ def type_of(dtype: torch.dtype | None, *, allow_integers: bool = False) -> str:
     return _TYPES[dtype]
 
 
+class Groups(NamedTuple):
+    """The groups of a convolution, whose weight is [out, taps · channels of a group]."""
+
+    groups: int
+    taps: int
+
+
 class Weights(Protocol):
     """What decides in which form the weights of products are kept."""
 
-    def form_of(self, name: str, weight: Tensor, rows: int, copy: str | None = None) -> Matrix | None:
+    def form_of(
+        self, name: str, weight: Tensor, rows: int, copy: str | None = None, of: Groups | None = None
+    ) -> Matrix | None:
         """The sparse form of [out, in], whose product has `rows` rows; None: dense.
 
-        A `copy` is the name that the form has if other operations take the weight dense.
+        A `copy` is the name that the form has if other operations take the weight dense. That of a convolution in groups
+        has all channels.
         """
 
     def forms_of(self, names: Sequence[str], weights: Sequence[Tensor], rows: int) -> list[Matrix] | None:
@@ -151,13 +161,15 @@ class Parameter:
     def _as_weight(self, transposed: bool) -> tuple[Tensor, str]:
         return (self.tensor.t(), f"{self.name}.transposed") if transposed else (self.tensor, self.name)
 
-    def as_matrix(self, matrix: Tensor, rows: int, *, may_be_sparse: bool) -> Value:
+    def as_matrix(self, matrix: Tensor, rows: int, of: Groups | None = None, *, may_be_sparse: bool = True) -> Value:
         """Its value as the matrix [out, in] of a convolution, in the order of whose channels and taps it is kept."""
         if self._matrix is not None:
             return self._matrix
         is_chosen = may_be_sparse and self.weights is not None
         self.is_decided = is_chosen
-        chosen = self.weights.form_of(self.name, matrix, rows) if is_chosen and self.weights is not None else None
+        chosen = None
+        if is_chosen and self.weights is not None:
+            chosen = self.weights.form_of(self.name, matrix, rows, of=of)
         if chosen is not None:
             self._matrix = self._graph.sparse_parameter(self.name, chosen, dtype=self.dtype)
         else:

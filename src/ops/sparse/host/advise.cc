@@ -1,10 +1,13 @@
 #include "ops/sparse/host/advise.h"
 
 #include <algorithm>
+#include <array>
+#include <utility>
 
 #include "kernels/common/cost.h"
 #include "ops/dense/host/host_dense.h"
 #include "ops/sparse/host/spmm.h"
+#include "sparse/convolution_groups.h"
 #include "sparse/pattern.h"
 
 namespace tessera::ops {
@@ -27,6 +30,9 @@ constexpr double kMemoryBound = 1.0 / 3;
 
 /// Non-zeros that are packed for a prediction: packing takes as long as dozens of products.
 constexpr uint64_t kSampled = 32 << 10;
+
+/// Of the products with blocks.
+constexpr std::array<uint32_t, 4> kBlockSizes = {4, 8, 16, 32};
 
 /// Frameworks have activations [n, features].
 constexpr HostLayouts kLayouts = {Layout::column_major, Layout::column_major};
@@ -110,6 +116,12 @@ Obstacle Advisor::obstacle(const Shape& shape) {
   return moving > kMemoryBound * dense_seconds(shape) ? Obstacle::memory_bound : Obstacle::too_small;
 }
 
+Advice Advisor::judged(Advice advice, const Shape& shape) {
+  std::ranges::stable_sort(advice.sparse, {}, &SparseAdvice::seconds);
+  if (advice.sparse.front().seconds > kMostOfDense * advice.dense_seconds) advice.obstacle = obstacle(shape);
+  return advice;
+}
+
 Advice Advisor::advise(const sparse::NonZeros& non_zeros, const sparse::Inspection& inspection, Type type) {
   const Shape shape{inspection.rows, inspection.cols, type, n_};
   Advice advice;
@@ -124,9 +136,17 @@ Advice Advisor::advise(const sparse::NonZeros& non_zeros, const sparse::Inspecti
       advice.sparse.push_back(full_blocks(shape, b));
     }
   }
-  std::ranges::stable_sort(advice.sparse, {}, &SparseAdvice::seconds);
-  if (advice.sparse.front().seconds > kMostOfDense * advice.dense_seconds) advice.obstacle = obstacle(shape);
-  return advice;
+  return judged(std::move(advice), shape);
+}
+
+Advice Advisor::advise_groups(const Pattern& weight, const ConvolutionGroups& of, Type type) {
+  const Pattern whole = sparse::ungrouped(weight, of);
+  const Shape shape{whole.rows, whole.cols, type, n_}, own{weight.rows / of.groups, weight.cols, type, n_};
+  Advice advice{.dense_seconds = of.groups * dense_seconds(own), .sparse = {elements(shape, whole)}};
+  for (const uint32_t b : kBlockSizes)
+    if (sparse::fits_groups(weight.rows, weight.cols, b, of))
+      advice.sparse.push_back(blocks(shape, sparse::cover(whole, b)));
+  return judged(std::move(advice), own);
 }
 
 }  // namespace tessera::ops

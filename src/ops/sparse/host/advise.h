@@ -1,6 +1,7 @@
 // Recommends dense or sparse products with a weight, and the block size, on a host.
 #pragma once
 
+#include <tessera/sparse.h>
 #include <tessera/types.h>
 
 #include <compare>
@@ -51,6 +52,9 @@ class Advisor {
   /// column, and is stored as f32, f16 or bf16.
   Advice advise(const sparse::NonZeros& non_zeros, const sparse::Inspection& inspection, Type type);
 
+  /// The same of the weight of a convolution in groups, as a pattern of block size 1: see zeros_of_groups().
+  Advice advise_groups(const Pattern& weight, const ConvolutionGroups& of, Type type);
+
   /// Whether there are predictions for a weight of this size.
   static bool supports(uint32_t rows, uint32_t cols);
 
@@ -70,6 +74,8 @@ class Advisor {
   SparseAdvice blocks(const Shape& shape, const Pattern& pattern) const;
   SparseAdvice elements(const Shape& shape, const Pattern& pattern) const;
   Obstacle obstacle(const Shape& shape);
+  /// Sorts what is advised, and says why the first does not pay in a layer of this shape, if so.
+  Advice judged(Advice advice, const Shape& shape);
 
   machine::Machine host_;
   uint32_t n_;
