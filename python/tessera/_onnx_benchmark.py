@@ -9,62 +9,123 @@ import os
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tessera._config import get_num_threads
+from tessera._tessera import OnnxModel
 from tessera.onnx import InferenceSession
 
 Feed = dict[str, NDArray[Any]]
 Run = Callable[[Feed], Any]
+Shapes = Mapping[str, Sequence[int] | int]
+
+_ENGINES = ("tessera", "onnxruntime", "openvino")
+#: Of the time of an engine with several streams, how many times it takes its turn.
+_TURNS = 10
 
 
 def benchmark(
     model: str | os.PathLike[str],
-    shapes: Mapping[str, Sequence[int] | int] | None = None,
+    shapes: Shapes | None = None,
     *,
+    batch: int = 0,
     threads: int = 0,
+    streams: int = 1,
     seconds: float = 10.0,
-    engines: Sequence[str] = ("tessera", "onnxruntime", "openvino"),
+    warm_up: float = 1.0,
+    engines: Sequence[str] = _ENGINES,
     seed: int = 0,
 ) -> dict[str, dict[str, float]]:
     """Time runs of a model on random inputs, the engines in turn so that what disturbs one disturbs all.
 
-    All compute in FP32, with as many threads. Returns, by engine, the least and the median of the seconds of a run, and
-    the largest difference of its results to those of ONNX Runtime, or the first engine, relative to the largest result.
-    Engines that are not installed are left out.
+    All compute in FP32, with as many threads, which `streams` runs at the same time share. `batch` is the number of samples
+    where the model leaves it open, and `seconds` the time of all engines together. Returns, by engine, how many runs there
+    were in how many seconds, quantiles of the seconds of a run, and the largest difference of its results to those of ONNX
+    Runtime, or the first engine, relative to the largest result. Engines that are not installed are left out.
     """
-    threads = threads or get_num_threads()
-    session = InferenceSession(model, shapes=shapes, threads=threads)
-    feed = _random_feed(session, np.random.default_rng(seed))
-    makers: dict[str, Callable[[], Run]] = {
-        "tessera": lambda: (lambda given: session.run(None, given)),
-        "onnxruntime": lambda: _onnxruntime(model, threads),
-        "openvino": lambda: _openvino(model, threads, feed),
-    }
-    unknown = [each for each in engines if each not in makers]
+    unknown = [each for each in engines if each not in _ENGINES]
     if unknown:
-        raise ValueError(f"there is no engine {unknown[0]!r}: use {', '.join(makers)}")
-    runs: dict[str, Run] = {}
+        raise ValueError(f"there is no engine {unknown[0]!r}: use {', '.join(_ENGINES)}")
+    threads = threads or get_num_threads()
+    if streams > threads:
+        raise ValueError(f"there are {streams} streams, and {threads} threads for them")
+    given = dict(shapes or {}) if batch == 0 else _shapes_of_batch(model, shapes or {}, batch)
+    session = InferenceSession(model, shapes=given, threads=threads // streams)
+    feed = _random_feed(session, np.random.default_rng(seed))
+    makers: dict[str, Callable[[], list[Run]]] = {
+        "tessera": lambda: _tessera(session, model, given, threads // streams, streams),
+        "onnxruntime": lambda: [_onnxruntime(model, threads // streams) for _ in range(streams)],
+        "openvino": lambda: _openvino(model, threads, streams, feed),
+    }
+    runs: dict[str, list[Run]] = {}
     for name in engines:
         try:
             runs[name] = makers[name]()
         except ImportError:
             continue
-    results = {name: run(feed) for name, run in runs.items()}
+    if not runs:
+        raise ValueError(f"{sys.executable} cannot import {' or '.join(engines)}")
+    results = {name: [run(feed) for run in each][0] for name, each in runs.items()}
     expected = results.get("onnxruntime", next(iter(results.values())))
+    _times(runs, feed, warm_up)
     times = _times(runs, feed, seconds)
+    samples = next((array.shape[0] if array.ndim else 1 for array in feed.values()), 1)
     return {
-        name: {
-            "runs": float(len(times[name])),
-            "least_seconds": min(times[name]),
-            "median_seconds": float(np.median(times[name])),
-            "difference": _difference(results[name], expected),
-        }
-        for name in runs
+        name: {**times[name].quantities(samples), "difference": _difference(results[name], expected)} for name in runs
     }
+
+
+@dataclass
+class _Times:
+    """Of the runs of an engine."""
+
+    latencies: list[float] = field(default_factory=list)
+    seconds: float = 0.0
+
+    def quantities(self, samples: int) -> dict[str, float]:
+        ascending = sorted(self.latencies)
+
+        def quantile(fraction: float) -> float:
+            return ascending[int(fraction * (len(ascending) - 1))]
+
+        return {
+            "runs": len(ascending),
+            "seconds": self.seconds,
+            "samples_per_run": samples,
+            "samples_per_second": len(ascending) * samples / self.seconds,
+            "least_seconds": quantile(0),
+            "median_seconds": quantile(0.5),
+            "p90_seconds": quantile(0.9),
+            "p99_seconds": quantile(0.99),
+        }
+
+
+def _shapes_of_batch(model: str | os.PathLike[str], shapes: Shapes, batch: int) -> dict[str, Sequence[int] | int]:
+    """These shapes, and the number of samples where the model and they leave it open."""
+    found = dict(shapes)
+    inputs = OnnxModel.read(os.fspath(model)).inputs
+    sizes = []
+    for each in inputs:
+        if each.name in shapes:
+            sizes.append(_first(shapes[each.name]))
+        elif each.shape and each.shape[0] is None:
+            raise ValueError(f"the first dimension of {each.name!r} has no name for the batch: give its shape")
+        elif each.shape:
+            first = each.shape[0]
+            sizes.append(_first(found.setdefault(first, batch)) if isinstance(first, str) else first)
+    if batch not in sizes:
+        known = ", ".join(map(repr, inputs))
+        raise ValueError(f"the batch is {batch}, but no input leaves its first dimension open: {known}")
+    return found
+
+
+def _first(shape: Sequence[int] | int) -> int | None:
+    return shape if isinstance(shape, int) else next(iter(shape), None)
 
 
 def _random_feed(session: InferenceSession, generator: np.random.Generator) -> Feed:
@@ -82,6 +143,17 @@ def _random_feed(session: InferenceSession, generator: np.random.Generator) -> F
     return feed
 
 
+def _tessera(
+    first: InferenceSession, model: str | os.PathLike[str], shapes: Shapes, threads: int, streams: int
+) -> list[Run]:
+    others = [InferenceSession(model, shapes=shapes, threads=threads) for _ in range(streams - 1)]
+
+    def run_of(session: InferenceSession) -> Run:
+        return lambda feed: session.run(None, feed)
+
+    return [run_of(each) for each in (first, *others)]
+
+
 def _onnxruntime(model: str | os.PathLike[str], threads: int) -> Run:
     import onnxruntime
 
@@ -92,27 +164,49 @@ def _onnxruntime(model: str | os.PathLike[str], threads: int) -> Run:
     return lambda feed: session.run(None, feed)
 
 
-def _openvino(model: str | os.PathLike[str], threads: int, feed: Feed) -> Run:
+def _openvino(model: str | os.PathLike[str], threads: int, streams: int, feed: Feed) -> list[Run]:
     import openvino
 
     core = openvino.Core()
     read = core.read_model(os.fspath(model))
     read.reshape({name: list(array.shape) for name, array in feed.items()})
-    settings = {"INFERENCE_PRECISION_HINT": "f32", "INFERENCE_NUM_THREADS": threads, "PERFORMANCE_HINT": "LATENCY"}
+    settings: dict[str, Any] = {"INFERENCE_PRECISION_HINT": "f32", "INFERENCE_NUM_THREADS": threads}
+    settings |= {"PERFORMANCE_HINT": "LATENCY"} if streams == 1 else {"NUM_STREAMS": streams}
     compiled = core.compile_model(read, "CPU", settings)
-    return lambda given: [np.array(each) for each in compiled(given).values()]
+
+    def run_of(request: Any) -> Run:
+        return lambda given: [np.array(each) for each in request.infer(given).values()]
+
+    return [run_of(compiled.create_infer_request()) for _ in range(streams)]
 
 
-def _times(runs: Mapping[str, Run], feed: Feed, seconds: float) -> dict[str, list[float]]:
-    times: dict[str, list[float]] = {name: [] for name in runs}
+def _times(runs: Mapping[str, Sequence[Run]], feed: Feed, seconds: float) -> dict[str, _Times]:
+    """A single stream takes its turn run by run; several run for a while, so that all of them are busy."""
+    times = {name: _Times() for name in runs}
+    most = max(len(streams) for streams in runs.values())
+    turn = 0.0 if most == 1 else seconds / len(runs) / _TURNS
     end = time.perf_counter() + seconds
-    while True:
-        for name, run in runs.items():
-            start = time.perf_counter()
-            run(feed)
-            times[name].append(time.perf_counter() - start)
-        if time.perf_counter() >= end:
-            return times
+    with ThreadPoolExecutor(most) as pool:
+        while True:
+            for name, (first, *others) in runs.items():
+                start = time.perf_counter()
+                waiting = [pool.submit(_run_until, each, feed, start + turn) for each in others]
+                times[name].latencies += _run_until(first, feed, start + turn)
+                for each in waiting:
+                    times[name].latencies += each.result()
+                times[name].seconds += time.perf_counter() - start
+            if time.perf_counter() >= end:
+                return times
+
+
+def _run_until(run: Run, feed: Feed, end: float) -> list[float]:
+    """The seconds of each run, of which there is at least one."""
+    latencies: list[float] = []
+    while not latencies or time.perf_counter() < end:
+        start = time.perf_counter()
+        run(feed)
+        latencies.append(time.perf_counter() - start)
+    return latencies
 
 
 def _difference(results: Sequence[Any], expected: Sequence[Any]) -> float:
@@ -128,13 +222,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(
         prog="python -m tessera.onnx",
         description="Time a model of an ONNX file here, in ONNX Runtime and in OpenVINO.",
-        epilog="example: python -m tessera.onnx benchmark model.onnx --shape batch=8 --shape tokens=128",
+        epilog="example: python -m tessera.onnx benchmark model.onnx --batch 8 --shape tokens=128 --streams 2",
     )
     parser.add_argument("command", choices=["benchmark"])
     parser.add_argument("model")
     parser.add_argument("--shape", action="append", default=[], metavar="NAME=1,128")
+    parser.add_argument("--batch", type=_count, default=0, help="samples of a run, where the model leaves them open")
+    parser.add_argument("--streams", type=_count, default=1, help="runs at the same time, which share the threads")
     parser.add_argument("--threads", type=int, default=0)
-    parser.add_argument("--seconds", type=float, default=10.0)
+    parser.add_argument("--seconds", type=float, default=10.0, help="of all engines together")
+    parser.add_argument("--warm-up", type=float, default=1.0, help="seconds before that")
+    parser.add_argument("--engines", default=",".join(_ENGINES), help="default: %(default)s")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     given = parser.parse_args(arguments)
     shapes: dict[str, list[int]] = {}
@@ -143,17 +241,31 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if not name or not all(size.isdigit() for size in sizes.split(",")):
             parser.error(f"--shape takes NAME=1,128; {each!r} is not that")
         shapes[name] = [int(size) for size in sizes.split(",")]
+    threads, engines = given.threads or get_num_threads(), given.engines.split(",")
+    options = {"batch": given.batch, "streams": given.streams, "seconds": given.seconds, "warm_up": given.warm_up}
     try:
-        results = benchmark(given.model, shapes, threads=given.threads, seconds=given.seconds)
+        results = benchmark(given.model, shapes, threads=threads, engines=engines, **options)
     except ValueError as error:
         parser.error(str(error))
     except RuntimeError as error:
         sys.exit(f"tessera: {error}")
+    if missing := [name for name in engines if name not in results]:
+        print(f"tessera: {sys.executable} cannot import {', '.join(missing)}", file=sys.stderr)
     if given.json:
+        about = {"model": given.model, "streams": given.streams, "threads_per_stream": threads // given.streams}
         rows = [{"engine": name, **each} for name, each in results.items()]
-        print(json.dumps({"schema": 1, "command": "benchmark", "model": given.model, "results": rows}, indent=2))
+        print(json.dumps({"schema": 1, "command": "benchmark", **about, "results": rows}, indent=2))
         return
-    print(f"{'engine':12} {'runs':>6} {'least ms':>10} {'median ms':>10} {'difference':>11}")
+    titles = ("samples/s", "least ms", "median ms", "90 % ms", "99 % ms", "difference")
+    print(f"{'engine':12} {'runs':>6}" + "".join(f"{title:>11}" for title in titles))
     for name, each in results.items():
-        milliseconds = f"{each['least_seconds'] * 1e3:10.3f} {each['median_seconds'] * 1e3:10.3f}"
-        print(f"{name:12} {each['runs']:6.0f} {milliseconds} {each['difference']:11.1e}")
+        times = [1e3 * each[f"{which}_seconds"] for which in ("least", "median", "p90", "p99")]
+        row = f"{name:12} {each['runs']:6.0f}{each['samples_per_second']:11.1f}"
+        print(row + "".join(f"{time:11.3f}" for time in times) + f"{each['difference']:11.1e}")
+
+
+def _count(text: str) -> int:
+    count = int(text)
+    if count < 1:
+        raise ValueError
+    return count

@@ -7,6 +7,7 @@ import io
 import json
 import os
 import pathlib
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -273,12 +274,48 @@ def test_times_beside_others(tmp_path: pathlib.Path, capsys: pytest.CaptureFixtu
     path = tmp_path / "model.onnx"
     weight = np.ones((3, 2), np.float32)
     path.write_bytes(model_of([helper.make_node("MatMul", ["x", "w"], ["y"])], {"x": ("n", 3)}, ["y"], {"w": weight}))
-    _onnx_benchmark.main(["benchmark", str(path), "--shape", "n=4", "--seconds", "0.01", "--json"])
-    rows = json.loads(capsys.readouterr().out)["results"]
-    assert rows[0]["engine"] == "tessera" and rows[0]["runs"] >= 1 and rows[0]["difference"] < 1e-5
-    with pytest.raises(SystemExit) as error:
-        _onnx_benchmark.main(["benchmark", str(path)])
-    assert error.value.code == 2 and "leaves sizes of its inputs open" in capsys.readouterr().err
+    command = ["benchmark", str(path), "--seconds", "0.01", "--warm-up", "0.01", "--threads", "2"]
+    for samples in (["--shape", "n=4"], ["--batch", "4"], ["--batch", "4", "--shape", "x=4,3", "--streams", "2"]):
+        _onnx_benchmark.main([*command, *samples, "--json"])
+        result = json.loads(capsys.readouterr().out)
+        streams = 2 if "--streams" in samples else 1
+        assert (result["streams"], result["threads_per_stream"]) == (streams, 2 // streams)
+        row = result["results"][0]
+        assert row["engine"] == "tessera" and row["runs"] >= streams and row["difference"] < 1e-5
+        assert row["samples_per_run"] == 4 and row["samples_per_second"] == 4 * row["runs"] / row["seconds"]
+        times = [row[f"{which}_seconds"] for which in ("least", "median", "p90", "p99")]
+        assert 0 < times[0] and times == sorted(times)
+    _onnx_benchmark.main([*command, "--batch", "4", "--engines", "tessera"])
+    assert capsys.readouterr().out.splitlines()[1].startswith("tessera ")
+    for wrong, message in (
+        ([], "leaves sizes of its inputs open"),
+        (["--batch", "4", "--shape", "n=3"], "the batch is 4, but no input leaves its first dimension open"),
+        (["--batch", "4", "--streams", "3"], "there are 3 streams, and 2 threads for them"),
+        (["--batch", "0"], "argument --batch: invalid"),
+        (["--batch", "4", "--engines", "tessera,other"], "there is no engine 'other'"),
+    ):
+        with pytest.raises(SystemExit) as error:
+            _onnx_benchmark.main([*command, *wrong])
+        assert error.value.code == 2 and message in capsys.readouterr().err
+
+
+def test_times_of_engines_that_are_missing(
+    tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from tessera import _onnx_benchmark
+
+    for name in ("onnxruntime", "openvino"):
+        monkeypatch.setitem(sys.modules, name, None)
+    path = tmp_path / "model.onnx"
+    path.write_bytes(model_of([helper.make_node("Relu", ["x"], ["y"])], {"x": (2, 3)}, ["y"], {}))
+    command = ["benchmark", str(path), "--seconds", "0.01", "--warm-up", "0.01"]
+    _onnx_benchmark.main([*command, "--json"])
+    printed = capsys.readouterr()
+    assert [row["engine"] for row in json.loads(printed.out)["results"]] == ["tessera"]
+    assert "cannot import onnxruntime, openvino" in printed.err
+    with pytest.raises(SystemExit):
+        _onnx_benchmark.main([*command, "--engines", "openvino"])
+    assert "cannot import openvino" in capsys.readouterr().err
 
 
 def test_convolutions_equal_pytorch() -> None:
