@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <tessera/error.h>
 #include <tessera/machine.h>
 #include <tessera/onnx.h>
@@ -10,6 +11,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "base/clock.h"
@@ -18,6 +20,8 @@
 #include "cli/model_run.h"
 #include "cli/option_parsing.h"
 #include "cli/output.h"
+#include "cli/parse.h"
+#include "cli/subprocess.h"
 #include "report/table.h"
 
 namespace tessera::cli {
@@ -33,6 +37,8 @@ struct BenchmarkFlags {
   uint32_t streams = 1;
   double seconds = 10;
   double warm_up = 1;
+  std::vector<std::string> beside;  ///< other engines
+  std::string python = "python3";   ///< which has them
   CommonOptions common;
 };
 
@@ -148,14 +154,61 @@ ordered_json json_of(const BenchmarkResult& r, const BenchmarkFlags& options) {
              {"predicted_seconds", r.predicted}}}}};
 }
 
-void print(const BenchmarkResult& r, const BenchmarkFlags& options) {
-  fmt::print("{} stream{} of {} thread{}, {} sample{} in a run\n", options.streams,
-             options.streams == 1 ? "" : "s", r.threads, r.threads == 1 ? "" : "s", r.samples,
-             r.samples == 1 ? "" : "s");
-  report::Table table({"runs", "samples per second", "least", "median", "90 %", "99 %", "predicted"});
-  table.add({std::to_string(r.latencies.size()), fmt::format("{:.1f}", r.throughput()), seconds_text(r.at(0)),
-             seconds_text(r.at(0.5)), seconds_text(r.at(0.9)), seconds_text(r.at(0.99)),
-             seconds_text(r.predicted)});
+/// What other engines take for inputs of the same shapes, after this one: results as in json_of().
+ordered_json results_beside(const BenchmarkFlags& options, const onnx::ImportedModel& imported,
+                            uint32_t threads) {
+  // -P: modules are not looked for in the present folder.
+  std::vector<std::string> command = {options.python, "-P", "-m", "tessera.onnx", "--json"};
+  const auto add_option = [&](const char* name, const auto& value) {
+    command.push_back(fmt::format("--{}={}", name, value));
+  };
+  const auto engines = static_cast<double>(options.beside.size());
+  add_option("engines", fmt::format("{}", fmt::join(options.beside, ",")));
+  add_option("seconds", engines * options.seconds);
+  add_option("warm-up", engines * options.warm_up);
+  add_option("threads", threads);
+  add_option("streams", options.streams);
+  for (const onnx::ValueType& input : imported.inputs) {
+    std::vector<uint32_t> sizes;
+    for (const onnx::Dimension& dimension : input.shape) sizes.push_back(dimension.size.value());
+    if (!sizes.empty()) add_option("shape", fmt::format("{}={}", input.name, fmt::join(sizes, ",")));
+  }
+  for (const char* each : {"--", "benchmark"}) command.emplace_back(each);
+  command.push_back(options.model.path);
+  ordered_json results = ordered_json::array();
+  try {
+    const ordered_json printed = ordered_json::parse(output_of(command));
+    for (const ordered_json& each : printed.at("results")) {
+      ordered_json row = {{"engine", each.at("engine").get<std::string>()},
+                          {"runs", each.at("runs").get<uint64_t>()}};
+      for (const char* name :
+           {"seconds", "samples_per_second", "least_seconds", "median_seconds", "p90_seconds", "p99_seconds"})
+        row[name] = each.at(name).get<double>();
+      results.push_back(std::move(row));
+    }
+  } catch (const ordered_json::exception&) {
+    throw Error(fmt::format("{} -m tessera.onnx printed no results", options.python));
+  }
+  return results;
+}
+
+void print_times(const ordered_json& measured) {
+  const auto count = [&](const char* name, const char* what) {
+    const auto number = measured.at(name).get<uint64_t>();
+    return fmt::format("{} {}{}", number, what, number == 1 ? "" : "s");
+  };
+  fmt::print("{} of {}, {} in a run\n", count("streams", "stream"), count("threads_per_stream", "thread"),
+             count("samples_per_run", "sample"));
+  report::Table table(
+      {"engine", "runs", "samples per second", "least", "median", "90 %", "99 %", "predicted"});
+  for (const ordered_json& row : measured.at("results")) {
+    const auto time = [&](const char* name) {
+      return row.contains(name) ? seconds_text(row.at(name).get<double>()) : std::string();
+    };
+    table.add({row.at("engine").get<std::string>(), std::to_string(row.at("runs").get<uint64_t>()),
+               fmt::format("{:.1f}", row.at("samples_per_second").get<double>()), time("least_seconds"),
+               time("median_seconds"), time("p90_seconds"), time("p99_seconds"), time("predicted_seconds")});
+  }
   fmt::print("{}", table.text());
 }
 
@@ -164,11 +217,30 @@ int run(const BenchmarkFlags& given) {
   if (options.batch != 0) set_batch(options.model, options.batch);
   const onnx::ImportedModel imported = import(options.model, options.common.threads);
   const BenchmarkResult result = benchmark(options, imported);
+  ordered_json measured = json_of(result, options);
+  int status = 0;
+  if (!options.beside.empty()) {
+    try {
+      for (ordered_json& row : results_beside(options, imported, result.threads * options.streams))
+        measured["results"].push_back(std::move(row));
+    } catch (const Error& error) {  // its own results are there
+      complain(fmt::format("--beside: {}", error.what()));
+      status = 1;
+    }
+  }
   if (options.common.json)
-    fmt::print("{}\n", json_text(json_of(result, options)));
+    fmt::print("{}\n", json_text(measured));
   else
-    print(result, options);
-  return 0;
+    print_times(measured);
+  return status;
+}
+
+std::vector<std::string> parse_engines(const std::string& text) {
+  std::vector<std::string> engines = parse_names(text);
+  for (const std::string& each : engines)
+    if (each != "onnxruntime" && each != "openvino")
+      throw UsageError(fmt::format("--beside takes onnxruntime, openvino; '{}' is none of them", each));
+  return engines;
 }
 
 }  // namespace
@@ -182,9 +254,12 @@ Command add_benchmark_command(CLI::App& app) {
   add_count(command, "--streams", options->streams, "Runs at the same time, which share the threads", 4096);
   add_seconds(command, "--seconds", options->seconds, "How long to run");
   add_seconds(command, "--warm-up", options->warm_up, "How long to run before that");
+  add(command, "--beside", options->beside, parse_engines,
+      "Measure others after it, in a Python that has them and tessera: onnxruntime, openvino");
+  command.add_option("--python", options->python, "The Python of --beside; default: python3");
   add_common_options(command, options->common);
   command.footer(
-      "\nBeside ONNX Runtime and OpenVINO, in Python: python -m tessera.onnx benchmark model.onnx\n"
+      "\nIn turn with ONNX Runtime and OpenVINO, in Python: python -m tessera.onnx benchmark model.onnx\n"
       "\nExample:\n  tessera benchmark model.onnx --batch 8 --shape tokens=128 --seconds 10 --streams 2 "
       "--json");
   return [options] { return run(*options); };

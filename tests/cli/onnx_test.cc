@@ -178,6 +178,44 @@ TEST_F(OnnxTest, MeasuresInStreams) {
   expect_refused(run(benchmark + "--threads 1"), "--streams is 2; there are 1 threads for them");
 }
 
+/// Something that takes Python's place writes down its arguments, and prints what is in a file.
+TEST_F(OnnxTest, BenchmarksBesideOthers) {
+  const std::string arguments = path("arguments"), printed = path("printed");
+  const std::string python =
+      file("python",
+           fmt::format("#!/bin/sh\nfor each; do echo \"$each\"; done >'{}'\n. '{}'\n", arguments, printed));
+  std::filesystem::permissions(python, std::filesystem::perms::owner_all);
+  const std::string model_file = model(network());
+  const std::string command = fmt::format(
+      "benchmark '{}' --batch 2 --seconds 0.01 --warm-up 0.01 --streams 2 --threads 2 --python '{}' "
+      "--beside ",
+      model_file, python);
+  file("printed",
+       R"(echo '{"results": [{"engine": "openvino", "runs": 3, "seconds": 1.5, "samples_per_second": 4,
+          "least_seconds": 0.25, "median_seconds": 0.5, "p90_seconds": 0.75, "p99_seconds": 1}]}')");
+  const json j = json_of(run(command + "onnxruntime,openvino --json"));
+  ASSERT_EQ(j["results"].size(), 2U);
+  EXPECT_EQ(j["results"][0]["engine"], "tessera");
+  EXPECT_EQ(j["results"][1]["engine"], "openvino");
+  EXPECT_EQ(j["results"][1]["median_seconds"], 0.5);
+  EXPECT_EQ(test::content_of(arguments),
+            fmt::format("-P\n-m\ntessera.onnx\n--json\n--engines=onnxruntime,openvino\n--seconds=0.02\n"
+                        "--warm-up=0.02\n--threads=2\n--streams=2\n--shape=x=2,1,5,5\n--\nbenchmark\n{}\n",
+                        model_file));
+  EXPECT_TRUE(says(run(command + "openvino").out, "openvino"));
+  file("printed", "echo none");
+  const Outcome without = run(command + "openvino --json");
+  expect_failure(1, without, "--beside: " + python + " -m tessera.onnx printed no results");
+  EXPECT_EQ(json_of(without, 1)["results"].size(), 1U);
+  file("printed", "exit 3");
+  expect_failure(1, run(command + "openvino"), python + " ended with status 3");
+  file("printed", "kill -9 $$");
+  expect_failure(1, run(command + "openvino"), python + " was ended by signal 9");
+  expect_failure(1, run(command + "openvino --python /nowhere/python"),
+                 "cannot run /nowhere/python: No such");
+  expect_refused(run(command + "other"), "--beside takes onnxruntime, openvino; 'other' is none of them");
+}
+
 TEST_F(OnnxTest, TheExampleRunsModelsWithOpenDimensions) {
   for (const OnnxFile& each : {network(), unnamed_network(), network(3)}) {
     const Outcome o = run_command(fmt::format("'{}' '{}' 3", TESSERA_ONNX_EXAMPLE, model(each)));
