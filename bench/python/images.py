@@ -2,12 +2,13 @@
 
     python bench/python/images.py                           # ResNet-50 of random weights at 224 × 224, batches 1 and 8
     python bench/python/images.py --model mobilenet_v2 --density 0.1 0.2 --block 1 4
+    python bench/python/images.py --density 0.5 0.2 0.1 0.05     # one after the other, and then as a table
     python bench/python/images.py --onnx                    # and by way of ONNX files
     python bench/python/images.py --layers                  # each of its convolutions alone
     python bench/python/images.py --breakdown               # and what each operation took
 
-Batch norms are folded into convolutions for all. Pruned are, by magnitude, all dense convolutions but the first; blocks
-are of output × input channels. All is FP32 and computes the same. Candidates take turns; the least time of each in
+Batch norms are folded into convolutions for all. Pruned are, by magnitude, all convolutions but the first and depthwise
+ones, in blocks of output × input channels. All is FP32 and computes the same. Candidates take turns; the least time of each in
 milliseconds, with the speed-up over the fastest alternative, of which PyTorch comes as it is and compiled, with channels
 first and last.
 """
@@ -17,12 +18,13 @@ from __future__ import annotations
 import argparse
 import copy
 import io
+import math
 import operator
 
 import numpy as np
 import torch
 import torchvision
-from models import Job, alternatives, kept, least, report
+from models import Grid, Job, alternatives, kept, least, report
 from torch import Tensor, fx, nn
 from torch.nn.utils.fusion import fuse_conv_bn_eval
 
@@ -56,15 +58,18 @@ def channels_last(layer: nn.Conv2d) -> Tensor:
     return layer.weight.detach().movedim(1, -1).flatten(1).contiguous()
 
 
-def is_pruned(layer: nn.Conv2d) -> bool:
-    return layer.groups == 1 and layer.in_channels > 3
+def is_pruned(layer: nn.Conv2d, block: int) -> bool:
+    outputs, channels = layer.out_channels // layer.groups, layer.weight.shape[1]
+    if layer.groups > 1:
+        return channels > 1 and outputs % block == 0 and channels % block == 0
+    return channels > 3
 
 
 def prune(model: nn.Module, density: float, block: int) -> None:
     for layer in model.modules():
-        if isinstance(layer, nn.Conv2d) and is_pruned(layer):
+        if isinstance(layer, nn.Conv2d) and is_pruned(layer, block):
             weight = kept(channels_last(layer), density, block)
-            shape = (layer.out_channels, *layer.kernel_size, layer.in_channels)
+            shape = (layer.out_channels, *layer.kernel_size, layer.weight.shape[1])
             layer.weight.data = weight.view(shape).movedim(-1, 1).contiguous()
 
 
@@ -123,8 +128,11 @@ class Builder:
 
     def convolution(self, name: str, layer: nn.Conv2d, x: tg.Value) -> tg.Value:
         weight = channels_last(layer).numpy()
-        if is_pruned(layer) and self.density < 1:
-            w = self.graph.sparse_parameter(name + ".w", weight, self.block)
+        if is_pruned(layer, self.block) and self.density < 1:
+            matrix = tessera.Matrix.of(weight, self.block)
+            if layer.groups > 1:
+                matrix = tg.ungrouped_weight(matrix, groups=layer.groups, taps=math.prod(layer.kernel_size))
+            w = self.graph.sparse_parameter(name + ".w", matrix)
         else:
             w = self.graph.parameter(name + ".w", initial=weight)
         return tg.convolution(
@@ -190,17 +198,25 @@ def compare(name: str, batch: int, options: argparse.Namespace) -> None:
     torch.manual_seed(0)
     model, x = folded(name), torch.randn(batch, 3, 224, 224)
     rivals = {} if options.alone else {**alternatives(model, x), **with_channels_last(model, x)}
-    sessions = jobs_of(model, x, options.density, options.block)
-    last = x.movedim(1, -1).contiguous().numpy()
-    own = runs_of(sessions, last)
-    if options.onnx:
-        own |= onnx_jobs_of(model, x, options.density, options.block)
-    report(f"{name}, {batch} × 224 × 224", least({**rivals, **own}, options.rounds), set(rivals))
-    if not options.breakdown:
-        return
-    for key, session in sessions.items():
-        print(f"  {key}:")
-        for operation in session.measure(last).operations:
+    grid, last = Grid(options.block), x.movedim(1, -1).contiguous().numpy()
+    for density in options.density:
+        sessions = jobs_of(model, x, [density], options.block)
+        own = runs_of(sessions, last)
+        if options.onnx:
+            own |= onnx_jobs_of(model, x, [density], options.block)
+        times = least({**rivals, **own}, options.rounds)
+        report(f"{name}, {batch} × 224 × 224", times, set(rivals))
+        for who in ("Tessera", *(["Tessera by ONNX"] if options.onnx else [])):
+            grid.add(who, density, times, set(rivals))
+        if options.breakdown:
+            print_operations(sessions, last)
+    grid.print()
+
+
+def print_operations(sessions: dict[str, tg.Session], x: np.ndarray) -> None:
+    for name, session in sessions.items():
+        print(f"  {name}:")
+        for operation in session.measure(x).operations:
             print(f"    {operation.operation:<16}{operation.value:<24}{1e3 * operation.seconds:9.3f} ms")
 
 
@@ -242,8 +258,7 @@ def compare_layers(name: str, batch: int, options: argparse.Namespace) -> None:
         model = fx.symbolic_trace(Alone(layer))
         rivals = {} if options.alone else alternatives(model, x)
         rivals = {key: job for key, job in rivals.items() if not key.startswith("PyTorch")}
-        pruned = is_pruned(layer)
-        sessions = jobs_of(model, x, options.density if pruned else [], options.block)
+        sessions = jobs_of(model, x, options.density, [block for block in options.block if is_pruned(layer, block)])
         last = x.movedim(1, -1).contiguous().numpy()
         own = runs_of(sessions, last)
         report(f"{title}, batch {batch}", least({**rivals, **own}, options.rounds), set(rivals))

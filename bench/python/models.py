@@ -1,7 +1,7 @@
 """Whole Transformers, dense and pruned, beside PyTorch, ONNX Runtime and OpenVINO, in one run.
 
     python bench/python/models.py                           # BERT-base of random weights, 128 tokens, batches 1 and 8
-    python bench/python/models.py --batch 8 --density 0.1 0.05 --block 4
+    python bench/python/models.py --batch 8 --density 0.5 0.2 0.1 0.05     # one after the other, and then as a table
     python bench/python/models.py --attention               # attention alone: 4 × 512 tokens, 12 heads
     python bench/python/models.py --packs                   # attention on packs of sequences of several lengths
 
@@ -62,6 +62,33 @@ def report(title: str, times: dict[str, float], rivals: set[str]) -> None:
     best = min((time for name, time in times.items() if name in rivals), default=float("nan"))
     for name, milliseconds in times.items():
         print(f"  {name:<28}{milliseconds:10.2f} ms {best / milliseconds:7.2f} ×")
+
+
+class Grid:
+    """Milliseconds by density and block size, each with the speed-up over the fastest alternative of its run."""
+
+    def __init__(self, blocks: list[int]) -> None:
+        self.blocks = blocks
+        self.rows: dict[str, dict[float, list[str]]] = {}
+
+    def add(self, who: str, density: float, times: dict[str, float], rivals: set[str]) -> None:
+        best = min((times[name] for name in rivals), default=float("nan"))
+
+        def cell(name: str) -> str:
+            return f"{times[f'{who}, {name}']:.2f} ({best / times[f'{who}, {name}']:.2f} ×)"
+
+        rows = self.rows.setdefault(who, {})
+        rows[1.0] = [cell("dense")] * len(self.blocks)
+        rows[density] = [cell(f"density {density:g}, b = {block}") for block in self.blocks]
+
+    def print(self) -> None:
+        """Unless there is but one density."""
+        for who, rows in self.rows.items():
+            if len(rows) < 3:
+                continue
+            print(f"{who}, ms\n  {'zeros':>8}" + "".join(f"{f'b = {block}':>20}" for block in self.blocks))
+            for density, cells in rows.items():
+                print(f"  {100 * (1 - density):6.3g} %" + "".join(f"{cell:>20}" for cell in cells))
 
 
 def linear_layers(model: nn.Module) -> Iterator[nn.Linear]:
@@ -138,21 +165,23 @@ def compare_models(batch: int, densities: list[float], blocks: list[int], rounds
     torch.manual_seed(0)
     model = First(BertModel(BertConfig(), add_pooling_layer=False)).eval()
     x = torch.randint(5, 30000, (batch, 128))
-    rivals = alternatives(model, x)
-    modules = {"dense": model}
-    for density in densities:
-        for block in blocks:
-            modules[f"density {density:g}, b = {block}"] = pruned(model, density, block)
-    compiled = {name: tessera.compile(module, x) for name, module in modules.items()}
-    for name, module in modules.items():
-        wanted = module(x)
-        error = float((compiled[name](x) - wanted).abs().max() / wanted.abs().max())
-        assert error < 1e-4, f"{name} differs from PyTorch by {error}"
-    jobs = {**rivals, **{f"Tessera, {name}": lambda m=m: m(x) for name, m in compiled.items()}}  # type: ignore[misc]
+    rivals, grid = alternatives(model, x), Grid(blocks)
     flops = 2 * x.numel() * sum(layer.weight.numel() for layer in linear_layers(model.model.encoder))
-    report(f"BERT-base, {batch} × 128 tokens, {flops / 1e9:.1f} GFLOP in products", least(jobs, rounds), set(rivals))
-    for name, each in compiled.items():
-        print(f"  {name}: {breakdown(each, x)} ms; floor {floor(each, x):.2f} ms")
+    for density in densities:
+        modules = {"dense": model}
+        modules |= {f"density {density:g}, b = {block}": pruned(model, density, block) for block in blocks}
+        compiled = {name: tessera.compile(module, x) for name, module in modules.items()}
+        for name, module in modules.items():
+            wanted = module(x)
+            error = float((compiled[name](x) - wanted).abs().max() / wanted.abs().max())
+            assert error < 1e-4, f"{name} differs from PyTorch by {error}"
+        jobs = {**rivals, **{f"Tessera, {name}": lambda m=m: m(x) for name, m in compiled.items()}}  # type: ignore[misc]
+        times = least(jobs, rounds)
+        report(f"BERT-base, {batch} × 128 tokens, {flops / 1e9:.1f} GFLOP in products", times, set(rivals))
+        for name, each in compiled.items():
+            print(f"  {name}: {breakdown(each, x)} ms; floor {floor(each, x):.2f} ms")
+        grid.add("Tessera", density, times, set(rivals))
+    grid.print()
 
 
 #: Sizes of attention alone, as in BERT-base.

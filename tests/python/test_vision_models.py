@@ -30,10 +30,11 @@ def test_dense(name):
     expect_equal(tessera.compile(module, x), module, x)
 
 
+@pytest.mark.parametrize("density", [0.1, *(pytest.param(each, marks=pytest.mark.full) for each in (0.5, 0.2, 0.05))])
 @pytest.mark.parametrize("block_size", [1, pytest.param(4, marks=pytest.mark.full), 16])
 @pytest.mark.parametrize("name", of_networks(["mobilenet_v3"]))
-def test_pruned(name, block_size):
-    module = calibrated(prune(network(name, 64), 0.1, block_size), 64)
+def test_pruned(name, block_size, density):
+    module = calibrated(prune(network(name, 64), density, block_size), 64)
     x = torch.randn(2, 3, 64, 64)
     compiled = tessera.compile(module, x)
     expect_equal(compiled, module, x)
