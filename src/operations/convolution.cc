@@ -9,6 +9,7 @@
 
 #include "graph/broadcast.h"
 #include "lower/lowering.h"
+#include "machine/model/machine.h"
 #include "operations/linear.h"
 #include "operations/list.h"
 #include "operations/window.h"
@@ -25,14 +26,21 @@ const Operation& product() {
   return linear;
 }
 
-/// The product's signature: what the window sees, and the other inputs.
-Types infer_convolution(const Signature& s) {
+/// The signature of a product: what the window sees, and the other inputs.
+Types infer_of_seen(const Operation& of, const Signature& s) {
   require_float(s, s.inputs[0]);
   if (s.inputs[0].pattern) throw UsageError(fmt::format("{}: the image is sparse", s.operation));
   Types inputs = s.inputs;
   const Window window = window_over(s.operation, s.attributes, s.inputs[0].shape);
   inputs[0].shape = positions_of(s.inputs[0].shape, window, window.taps() * s.inputs[0].cols());
-  return product().infer({s.operation, inputs, s.attributes, s.graph});
+  return of.infer({s.operation, inputs, s.attributes, s.graph});
+}
+
+Types infer_convolution(const Signature& s) { return infer_of_seen(product(), s); }
+
+/// Inputs X, dY and W, whose values are not read.
+Types infer_convolution_gradient(const Signature& s) {
+  return infer_of_seen(find_operation("linear_weight_gradient"), s);
 }
 
 Attributes product_attributes(const Node& node) {
@@ -53,6 +61,12 @@ std::vector<Value> decompose_convolution(const Decomposition& d) {
   return inputs[0].graph->apply("linear", inputs, product_attributes(d.node));
 }
 
+std::vector<Value> decompose_convolution_gradient(const Decomposition& d) {
+  std::vector<Value> inputs = d.inputs;
+  inputs[0] = seen_by(d.node, inputs[0]);
+  return inputs[0].graph->apply("linear_weight_gradient", inputs);
+}
+
 Gradients convolution_gradient(const Differentiation& d) {
   const Value dy = *d.dy[0], x = d.input(0), w = d.input(1);
   if (d.node.text("activation", "none") != "none")
@@ -65,7 +79,8 @@ Gradients convolution_gradient(const Differentiation& d) {
     const Value seen = d.graph.apply("linear_input_gradient", {dy, w})[0];
     gradients[0] = d.graph.apply("fold", {seen}, std::move(attributes))[0];
   }
-  if (d.needed[1]) gradients[1] = d.graph.apply("linear_weight_gradient", {seen_by(d.node, x), dy, w})[0];
+  if (d.needed[1])
+    gradients[1] = d.graph.apply("convolution_weight_gradient", {x, dy, w}, window_attributes(d.node))[0];
   const bool has_residual = d.node.integer("residual", 0) != 0;
   const size_t bias_end = d.node.inputs.size() - (has_residual ? 1 : 0);
   if (bias_end > 2) gradients[2] = sum_to(dy, d.input(2).type());
@@ -86,6 +101,22 @@ std::vector<LayoutChoice> convolution_layouts(Lowering& l, const Node& node) {
 void lower_convolution(Lowering& l, const Node& node) {
   const Shape& image = l.graph().type(node.inputs[0]).shape;
   lower_product(l, node, window_over(node.operation->name, node, image));
+}
+
+std::vector<LayoutChoice> convolution_gradient_layouts(Lowering& l, const Node& node) {
+  const ValueLayout x = l.weight(node.inputs[2]).activations(), weight = l.weight_layout(node.inputs[2]);
+  return {{{x, x, weight}, {weight}}};
+}
+
+void lower_convolution_gradient(Lowering& l, const Node& node) {
+  const Shape& image = l.graph().type(node.inputs[0]).shape;
+  lower_product_gradient(l, node, window_over(node.operation->name, node, image));
+}
+
+/// Products of dense weights in FP32 take their panels from images; others take what the window sees.
+bool gradient_takes_images(const machine::Machine& machine, const Graph& graph, const Node& node) {
+  const TensorType& weight = graph.type(node.inputs[2]);
+  return lowers_on_hosts(machine, graph, node) && !weight.pattern && weight.type == Type::f32;
 }
 
 bool convolution_keeps_samples(const Divided& divided) { return product().traits.keeps_samples(divided); }
@@ -133,6 +164,26 @@ std::vector<Case> convolution_cases() {
               {{"activation", "gelu"}})};
 }
 
+std::vector<Case> convolution_gradient_cases() {
+  std::vector<Case> cases;
+  for (Case& forward : convolution_cases()) {
+    if (!forward.differentiable || forward.attributes.contains("residual")) continue;
+    const TensorType image = forward.inputs[0], weight = forward.inputs[1];
+    const Window window = window_over("convolution", {.attributes = forward.attributes}, image.shape);
+    const TensorType dy = dense_type(image.type, positions_of(image.shape, window, weight.shape[0]));
+    cases.push_back({.inputs = {image, dy, weight},
+                     .attributes = std::move(forward.attributes),
+                     .differentiable = false});
+  }
+  // Whose rows are copied in parts, for several panels.
+  const Convolution same{.kernel = {3, 3}, .padding = {1, 1}};
+  cases.push_back({.inputs = {dense_type(Type::f32, {3, 12, 11, 60}), dense_type(Type::f32, {3, 12, 11, 140}),
+                              dense_type(Type::f32, {140, 540})},
+                   .attributes = attributes_of("convolution", same),
+                   .differentiable = false});
+  return cases;
+}
+
 constexpr Operation kConvolution[] = {
     {.name = "convolution",
      .least_inputs = 2,
@@ -147,7 +198,17 @@ constexpr Operation kConvolution[] = {
                 .kind = OperationKind::convolution},
      .absorb = absorb_convolution,
      .decompose = decompose_convolution,
-     .lowers_on = lowers_on_hosts}};  // whose products take their panels from images
+     .lowers_on = lowers_on_hosts},  // whose products take their panels from images
+    {.name = "convolution_weight_gradient",
+     .least_inputs = 3,
+     .most_inputs = 3,
+     .infer = infer_convolution_gradient,
+     .layouts = convolution_gradient_layouts,
+     .lower = lower_convolution_gradient,
+     .cases = convolution_gradient_cases,
+     .traits = {.weight = {{2, ProductKind::sddmm}}, .kind = OperationKind::convolution},
+     .decompose = decompose_convolution_gradient,
+     .lowers_on = gradient_takes_images}};
 
 /// Features of each group, or rows of the weight.
 std::vector<Value> in_groups(Value x, uint32_t groups, uint32_t dimension) {

@@ -266,22 +266,7 @@ const Node* sole_update(const Lowering& l, const Node& node) {
   return has_inputs ? update : nullptr;
 }
 
-/// With the update that alone uses the gradient, if the weight has a form for both.
-void lower_weight_gradient(Lowering& l, const Node& node) {
-  LinearWeight& weight = l.weight(node.inputs[2]);
-  LinearCall call{.product = ProductKind::sddmm,
-                  .x = l.input(0),
-                  .y = l.input(1),
-                  .n = l.graph().type(node.inputs[0]).rows()};
-  if (const Node* update = sole_update(l, node)) {
-    if (const auto step = weight.add_updating(l.builder(), call, update_of(l, *update))) {
-      l.run(*step);
-      return l.skip(*update);
-    }
-  }
-  call.values = l.output(0);
-  run(l, weight, call);
-}
+void lower_weight_gradient(Lowering& l, const Node& node) { lower_product_gradient(l, node, {}); }
 
 /// Another value of the result's type.
 std::optional<Node> absorb_sum(const Graph& graph, const Node& own, const Node& next) {
@@ -502,6 +487,24 @@ void lower_product(Lowering& l, const Node& node, const std::optional<kernels::W
     l.add(ops::UnaryProblem{unary_of(activation_of(node)), l.builder().type_of(call.y), call.y.rows(),
                             call.y.cols()},
           {call.y, call.y});
+}
+
+/// With the update that alone uses the gradient, if the weight has a form for both.
+void lower_product_gradient(Lowering& l, const Node& node, const std::optional<kernels::Window>& window) {
+  LinearWeight& weight = l.weight(node.inputs[2]);
+  LinearCall call{.product = ProductKind::sddmm,
+                  .x = l.input(0),
+                  .y = l.input(1),
+                  .n = l.graph().type(node.inputs[1]).rows(),
+                  .window = window};
+  if (const Node* update = sole_update(l, node)) {
+    if (const auto step = weight.add_updating(l.builder(), call, update_of(l, *update))) {
+      l.run(*step);
+      return l.skip(*update);
+    }
+  }
+  call.values = l.output(0);
+  run(l, weight, call);
 }
 
 Value linear(Value x, Value weight, std::optional<Value> bias) {

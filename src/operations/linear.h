@@ -1,4 +1,4 @@
-// Lowering of the forward product, for the operations that contain one.
+// Lowering of the forward product and of its weight's gradient, for the operations that contain one.
 #pragma once
 
 #include <optional>
@@ -11,5 +11,9 @@ namespace tessera::graph {
 /// Lowers the product of a node's first input, or on hosts of the elements under a window in it, with the
 /// weight that is the second input.
 void lower_product(Lowering& lowering, const Node& node, const std::optional<kernels::Window>& window);
+
+/// The same of the gradient of the weight that is the third input, by that of the product, the second input.
+void lower_product_gradient(Lowering& lowering, const Node& node,
+                            const std::optional<kernels::Window>& window);
 
 }  // namespace tessera::graph

@@ -277,6 +277,21 @@ TEST(Convolution, TakesItsPanelsFromImagesOnHosts) {
   }
 }
 
+TEST(Convolution, GradientsOfDenseWeightsTakeTheirPanelsFromImagesOnHosts) {
+  for (const Layers kind : {Layers::dense, Layers::sparse}) {
+    Graph g;
+    const Value x = g.input("x", {3, 9, 9, 8});
+    const Pattern pattern = sparse::generate_pattern({PatternKind::random, 16, 72, 0.4, 8, 3});
+    const Value w = kind == Layers::dense ? g.parameter("w", {16, 72}) : g.sparse_parameter("w", pattern);
+    const Value y = convolution(x, w, {}, {.kernel = {3, 3}, .stride = {2, 1}, .padding = {1, 0}});
+    g.output("dw", *gradients(sum(y * y), {w})[0]);
+    const Session session(g, Machine::host(2));
+    const auto operations = session.cost().operations;
+    const auto is_copy = [](const OperationCost& cost) { return cost.operation == "patches"; };
+    EXPECT_EQ(std::ranges::any_of(operations, is_copy), kind == Layers::sparse);
+  }
+}
+
 /// Two layers and a loss, trained for a step.
 TEST(Convolution, IsTrained) {
   for (const Layers kind : {Layers::dense, Layers::sparse, Layers::dynamic}) {

@@ -70,13 +70,30 @@ Sample weight_sample(uint32_t scale, uint64_t seed) {
   const uint32_t m = fixed_m != 0 ? fixed_m : features(scale), k = inputs(scale);
   Sample s(adds ? panel_weight_gradient_add_codelet : panel_weight_gradient_codelet);
   s.random(values, n, m, seed).random(values, n, k, seed + 1).random(f32, 1, 0, seed);
+  add_window(s, false, false);
   const uint32_t panels = (m + kPanelRows - 1) / kPanelRows;
   if (adds)
     s.random(gradients, panels, k * kPanelRows, seed + 2);
   else
     s.unset(gradients, panels, k * kPanelRows);
-  s.scratch(panel_weight_gradient_scratch(m, k, n, gradients, values));
+  s.scratch(panel_weight_gradient_scratch(m, k, n, gradients, values)).param(0);
   return s.tolerance(sum_tolerance(gradients, n)).flops(2.0 * m * k * n);
+}
+
+/// Of what a window sees, but for some first columns.
+template <uint32_t n, bool strided, bool adds, Type values = f32, uint32_t fixed_m = 0>
+Sample seen_weight_sample(uint32_t scale, uint64_t seed) {
+  const Window window = sample_window(strided);
+  const uint32_t m = fixed_m != 0 ? fixed_m : features(scale), channels = 5 * scale;
+  const uint32_t first = scale == 0 ? 0 : 7, k = channels * window.taps() - first;
+  Sample s(adds ? panel_weight_gradient_add_codelet : panel_weight_gradient_codelet);
+  s.random(values, n, m, seed).random(values, kSampleImages * window.positions(), channels, seed + 1);
+  s.random(f32, 1, 0, seed);
+  add_window(s, true, strided);
+  const uint32_t panels = (m + kPanelRows - 1) / kPanelRows;
+  adds ? s.random(f32, panels, k * kPanelRows, seed + 2) : s.unset(f32, panels, k * kPanelRows);
+  s.scratch(panel_weight_gradient_scratch(m, k, n, f32, values, false, true)).param(first);
+  return s.tolerance(sum_tolerance(f32, n)).flops(2.0 * m * k * n);
 }
 
 /// Products of a caller's matrices, in any strides: with a bias, alpha and beta.
@@ -97,7 +114,7 @@ Sample strided_sample(uint32_t scale, uint64_t seed) {
   if (!is_weight && !is_forward) s.random(f32, 0, k, seed);
   if (!is_weight) s.random(f32, 1, is_forward ? m : k, seed + 2).packed();
   s.random(f32, 1, 2, seed + 3).packed();
-  if (is_forward) add_window(s, false, false);
+  if (is_forward || is_weight) add_window(s, false, false);
   const uint32_t panels = (m + kPanelRows - 1) / kPanelRows;
   const uint32_t rows = is_weight ? panels : n, cols = is_weight ? k * kPanelRows : is_forward ? m : k;
   adds ? s.random(f32, rows, cols, seed + 4) : s.unset(f32, rows, cols);
@@ -106,7 +123,7 @@ Sample strided_sample(uint32_t scale, uint64_t seed) {
             : is_forward ? panel_forward_scratch(m, k, n, f32, f32)
                          : panel_input_gradient_scratch(m, k, n, f32, f32));
   if (!is_weight) s.param(static_cast<int64_t>(activation));
-  if (is_forward) s.param(0);
+  if (is_forward || is_weight) s.param(0);
   return s.tolerance(sum_tolerance(f32, is_weight ? n : is_forward ? k : m)).flops(2.0 * m * k * n);
 }
 
@@ -189,6 +206,10 @@ constexpr NamedSample panel_weight_gradient_uses[] = {
     {"n1-strided", strided_sample<1, sddmm, false>},
     {"n50-strided", strided_sample<50, sddmm, false>},
     {"n300-strided-m140", strided_sample<300, sddmm, false, none, 140>},
+    {"n101-seen", seen_weight_sample<101, false, false>},
+    {"n40-seen-strided", seen_weight_sample<40, true, false>},
+    {"n198-seen-m140", seen_weight_sample<198, false, false, f32, 140>},
+    {"n40-seen-strided-bf16", seen_weight_sample<40, true, false, bf16>},
 };
 
 constexpr NamedSample panel_weight_gradient_add_uses[] = {
@@ -199,6 +220,7 @@ constexpr NamedSample panel_weight_gradient_add_uses[] = {
     {"n300-strided-m140", strided_sample<300, sddmm, true, none, 140>},
     {"n37-bf16", weight_sample<37, true, bf16, bf16>},
     {"n50-f32-bf16", weight_sample<50, true, f32, bf16>},
+    {"n101-seen-m10", seen_weight_sample<101, false, true, f32, 10>},
 };
 
 }  // namespace

@@ -33,9 +33,10 @@ size_t panel_input_gradient_scratch(uint32_t m, uint32_t k, uint32_t n, Type wei
   return row_scratch(n, m, k, true, are_bf16(weights, values));
 }
 size_t panel_weight_gradient_scratch(uint32_t m, uint32_t k, uint32_t n, Type weights, Type values,
-                                     bool any_strides) {
-  const DenseGradientMethod method(values, weights, n, round_up(m, kPanelRows) / kPanelRows, !any_strides);
-  const size_t floats = DenseGradientScratch(method, k).total;
+                                     bool any_strides, bool sees) {
+  const bool has_rows = !any_strides && !sees;
+  const DenseGradientMethod method(values, weights, n, round_up(m, kPanelRows) / kPanelRows, has_rows);
+  const size_t floats = DenseGradientScratch(method, k, sees).total;
   return values == Type::bf16 ? std::max(floats, Bf16RowScratch(k, n, m).total) : floats;
 }
 

@@ -52,15 +52,18 @@ namespace tessera::kernels {
 #define TESSERA_PANEL_INPUT_GRADIENT_PARAMS(X) X(activation)
 
 /// dW = dYᵀ·X in panels: dY n × m, X n × k. dW is written without being read, or panel_weight_gradient_add
-/// adds to it.
+/// adds to it. With a window, x has whole images, and X of the elements under the window those from column
+/// first_col on.
 #define TESSERA_PANEL_WEIGHT_GRADIENT_FIELDS_OF(X, result) \
   X(dy)                                                    \
   X(x)                                                     \
   X(scalars, .optional = true)                             \
+  X(window, .optional = true)                              \
   X(dw, .access = program::Access::result)                 \
   X(scratch, .access = program::Access::inout, .alignment = 64, .scratch = true)
 #define TESSERA_PANEL_WEIGHT_GRADIENT_FIELDS(X) TESSERA_PANEL_WEIGHT_GRADIENT_FIELDS_OF(X, out)
 #define TESSERA_PANEL_WEIGHT_GRADIENT_ADD_FIELDS(X) TESSERA_PANEL_WEIGHT_GRADIENT_FIELDS_OF(X, inout)
+#define TESSERA_PANEL_WEIGHT_GRADIENT_PARAMS(X) X(first_col)
 
 #define TESSERA_DENSE_CODELETS(X)                                                                           \
   X(panel_forward, TESSERA_PANEL_FORWARD_FIELDS, TESSERA_PANEL_FORWARD_PARAMS, panel_forward_simd, 4096)    \
@@ -70,13 +73,14 @@ namespace tessera::kernels {
     panel_input_gradient_simd, 4096)                                                                        \
   X(panel_input_gradient_add, TESSERA_PANEL_INPUT_GRADIENT_ADD_FIELDS, TESSERA_PANEL_INPUT_GRADIENT_PARAMS, \
     panel_input_gradient_add_simd, 4096)                                                                    \
-  X(panel_weight_gradient, TESSERA_PANEL_WEIGHT_GRADIENT_FIELDS, TESSERA_NONE, panel_weight_gradient_simd,  \
-    4096)                                                                                                   \
-  X(panel_weight_gradient_add, TESSERA_PANEL_WEIGHT_GRADIENT_ADD_FIELDS, TESSERA_NONE,                      \
-    panel_weight_gradient_add_simd, 4096)
+  X(panel_weight_gradient, TESSERA_PANEL_WEIGHT_GRADIENT_FIELDS, TESSERA_PANEL_WEIGHT_GRADIENT_PARAMS,      \
+    panel_weight_gradient_simd, 4096)                                                                       \
+  X(panel_weight_gradient_add, TESSERA_PANEL_WEIGHT_GRADIENT_ADD_FIELDS,                                    \
+    TESSERA_PANEL_WEIGHT_GRADIENT_PARAMS, panel_weight_gradient_add_simd, 4096)
 
 TESSERA_POSITIONS(panel_forward_param, TESSERA_PANEL_FORWARD_PARAMS)
 TESSERA_POSITIONS(panel_input_gradient_param, TESSERA_PANEL_INPUT_GRADIENT_PARAMS)
+TESSERA_POSITIONS(panel_weight_gradient_param, TESSERA_PANEL_WEIGHT_GRADIENT_PARAMS)
 TESSERA_DECLARE_FAMILY(dense, TESSERA_DENSE_CODELETS)
 TESSERA_DENSE_CODELETS(TESSERA_DECLARE_FUNCTIONS)
 
@@ -84,12 +88,13 @@ TESSERA_DENSE_CODELETS(TESSERA_DECLARE_FUNCTIONS)
 inline constexpr uint32_t kPanelRows = sparse::PanelLayout::kRows;
 
 /// Floats of scratch for slices of these sizes and types, for any instruction set; the second function is for
-/// forward products with a window. Weight gradients need more where X may have any strides.
+/// forward products with a window. Weight gradients need more where X may have any strides, or has what a
+/// window sees.
 size_t panel_forward_scratch(uint32_t m, uint32_t k, uint32_t n, Type weights, Type values);
 size_t panel_forward_scratch(uint32_t m, const Window& window, uint32_t channels, uint32_t n, Type weights,
                              Type values);
 size_t panel_input_gradient_scratch(uint32_t m, uint32_t k, uint32_t n, Type weights, Type values);
 size_t panel_weight_gradient_scratch(uint32_t m, uint32_t k, uint32_t n, Type weights, Type values,
-                                     bool any_strides = false);
+                                     bool any_strides = false, bool sees = false);
 
 }  // namespace tessera::kernels

@@ -43,6 +43,15 @@ double seen_cycles(const FieldView& images, const Window& window, uint32_t posit
   return 2 * vectors * positions / batch.end + stream_cycles(images, f);
 }
 
+/// Cycles for copying what a window sees in rows of `cols` terms, and that into micro-tiles.
+double seen_rows_cycles(const FieldView& images, const Window& window, uint32_t rows, uint32_t cols,
+                        const HostFigures& f) {
+  constexpr double kPerRow = 40, kPerRowOfTaps = 20;  // to find its place, and those of its taps
+  const double parts = std::ceil(double{1} * cols / kDenseColumns);
+  const double finding = rows * (parts * kPerRow + window.kernel_height * kPerRowOfTaps);
+  return finding + 4 * std::ceil(cols / lanes_of(f)) * rows + stream_cycles(images, f);
+}
+
 /// Sums of `terms` products of BF16 for each row and column.
 struct Bf16Work {
   double rows = 0;
@@ -150,7 +159,8 @@ program::PhaseTimes panel_weight_gradient_add_cost(const program::Vertex& v, con
   using namespace panel_weight_gradient_field;
   const HostFigures& f = m.figures;
   const FieldView &gradient = v.fields[dy], &in = v.fields[x], &out = v.fields[dw];
-  if (multiplies_bf16(gradient, in, f)) {
+  const DenseGradientFactor factor(v);
+  if (!factor.sees && multiplies_bf16(gradient, in, f)) {
     constexpr double kPack = 4;
     const double transposes = kTransposePerVector / lanes_of(f) * static_cast<double>(in.elements());
     return phases(
@@ -158,11 +168,14 @@ program::PhaseTimes panel_weight_gradient_add_cost(const program::Vertex& v, con
         bf16_cycles({double{1} * in.cols, double{1} * out.rows * kPanelRows, double{1} * in.rows}, kPack, f) +
             stream_cycles(out, f));
   }
-  const MicroTileWork work{double{1} * out.rows, double{1} * in.cols, double{1} * gradient.rows};
-  const DenseGradientMethod method(in, out);
-  const double copied = method.copies_x ? copy_cycles(in, f) : 0;
+  const MicroTileWork work{double{1} * out.rows, double{1} * factor.cols, double{1} * gradient.rows};
+  const DenseGradientMethod method(v);
+  const double copied = factor.sees
+                            ? seen_rows_cycles(in, window_of(v.fields[window]), factor.rows, factor.cols, f)
+                        : method.copies_x ? copy_cycles(in, f)
+                                          : 0;
   // Each pass but the first also reads dW.
-  const double passes = std::max(1.0, std::ceil(double{1} * in.rows / method.depth));
+  const double passes = std::max(1.0, std::ceil(double{1} * factor.rows / method.depth));
   const double stream = (2 * passes - 1) * stream_cycles(out, f);
   const double arithmetic = micro_tile_cycles(work, 0, f);
   return phases(copied + copy_cycles(gradient, f),

@@ -46,7 +46,8 @@ void run_panel_input_gradient_add(const program::Vertex& v) { input_gradient(v, 
 
 void weight_gradient(const program::Vertex& v, bool adds) {
 #if HWY_TARGET == HWY_AVX3
-  if (multiplies_bf16(v.fields[panel_weight_gradient_field::dy], v.fields[panel_weight_gradient_field::x]))
+  if (!DenseGradientFactor(v).sees &&
+      multiplies_bf16(v.fields[panel_weight_gradient_field::dy], v.fields[panel_weight_gradient_field::x]))
     return PanelWeightGradientBf16(v, adds).run();
 #endif
   PanelWeightGradient(v, adds).run();
@@ -88,8 +89,10 @@ bool takes_input_gradient(const program::Vertex& v) {
 }
 bool takes_weight_gradient(const program::Vertex& v) {
   using namespace panel_weight_gradient_field;
-  const DenseGradientScratch wanted({v.fields[x], v.fields[dw]}, v.fields[x].cols);
-  return !v.fields[x].empty() && has_rows(v.fields[dw]) && takes(v.fields[x]) && takes(v.fields[dy]) &&
+  const DenseGradientFactor factor(v);
+  const DenseGradientScratch wanted(DenseGradientMethod(v), factor.cols, factor.sees);
+  const bool takes_x = factor.sees ? has_rows(v.fields[x]) : takes(v.fields[x]);
+  return !v.fields[x].empty() && has_rows(v.fields[dw]) && takes_x && takes(v.fields[dy]) &&
          (has_rows(v.fields[x]) || v.fields[scratch].cols >= wanted.total);
 }
 

@@ -129,6 +129,18 @@ inline DenseRowScratch panel_forward_scratch(const program::Vertex& v) {
   return {rows, SeenRows(window_of(window), v.fields[panel_forward_field::x].cols)};
 }
 
+/// X of a weight gradient: its size, and whether it has what a window sees.
+struct DenseGradientFactor {
+  bool sees;
+  uint32_t rows, cols;
+
+  explicit DenseGradientFactor(const program::Vertex& v)
+      : sees(!v.fields[panel_weight_gradient_field::window].empty()),
+        rows(v.fields[sees ? panel_weight_gradient_field::dy : panel_weight_gradient_field::x].rows),
+        cols(sees ? v.fields[panel_weight_gradient_field::dw].cols / kPanelRows
+                  : v.fields[panel_weight_gradient_field::x].cols) {}
+};
+
 /// How a weight gradient is computed. All panels of dW take some rows of X at a time; sums that are rounded
 /// need all rows at once. These rows are copied micro-tile by micro-tile, in FP32, unless the rows of X are
 /// contiguous and FP32, and too few rows or panels would read the copy.
@@ -142,19 +154,27 @@ struct DenseGradientMethod {
     copies_x = !has_rows || values != Type::f32 ||
                (weights == Type::f32 && n >= kLeastRows && panels >= kLeastPanels);
   }
-  DenseGradientMethod(const program::FieldView& x, const program::FieldView& dw)
-      : DenseGradientMethod(x.type, dw.type, x.rows, dw.rows, has_contiguous_rows(x)) {}
+  explicit DenseGradientMethod(const program::Vertex& v)
+      : DenseGradientMethod(DenseGradientFactor(v), v.fields[panel_weight_gradient_field::x],
+                            v.fields[panel_weight_gradient_field::dw]) {}
+
+ private:
+  DenseGradientMethod(const DenseGradientFactor& factor, const program::FieldView& x,
+                      const program::FieldView& dw)
+      : DenseGradientMethod(x.type, dw.type, factor.rows, dw.rows, !factor.sees && has_contiguous_rows(x)) {}
 };
 
 /// Scratch of the weight gradient; offsets in floats.
 struct DenseGradientScratch {
   size_t x = 0;  ///< copied rows of X: [micro-tile][row][column]
+  size_t seen;   ///< what a window sees of some of these rows: [row][column]
   size_t dy;     ///< a thread's panels of dY: [panel][row][kPanelRows]
   size_t sums;   ///< a thread's results before rounding: [panel][column][kPanelRows]
   size_t total;
 
-  DenseGradientScratch(const DenseGradientMethod& method, uint32_t k) {
-    dy = method.copies_x ? size_t{method.depth} * round_up(k, 16) : 0;
+  DenseGradientScratch(const DenseGradientMethod& method, uint32_t k, bool sees) {
+    seen = method.copies_x ? size_t{method.depth} * round_up(k, 16) : 0;
+    dy = seen + (sees ? size_t{kDenseCopiedRows} * kDenseColumns : 0);
     sums = dy + size_t{method.depth} * kDenseSumStep;
     total = sums + size_t{kDenseSumStep} * kMostDenseColumns;
   }

@@ -14,18 +14,30 @@ float panel_value(const FieldView& panels, uint32_t row, uint32_t col) {
   return f32_at(panels, row / kPanelRows, col * kPanelRows + row % kPanelRows);
 }
 
-/// Element (row, col) of the forward product's X.
-float x_at(const program::Vertex& v, uint32_t row, uint32_t col) {
-  const FieldView& in = v.fields[panel_forward_field::x];
-  if (v.fields[panel_forward_field::window].empty()) return f32_at(in, row, col);
-  const Window w = window_of(v.fields[panel_forward_field::window]);
-  const uint32_t position = row + static_cast<uint32_t>(v.params[panel_forward_param::first_row]);
+/// What a window sees at a position: element `col`.
+float seen_at(const FieldView& in, const FieldView& window, uint32_t position, uint32_t col) {
+  const Window w = window_of(window);
   const uint32_t tap = col / in.cols;
   const int64_t y = w.row(position / w.out_width % w.out_height, tap / w.kernel_width);
   const int64_t x = w.col(position % w.out_width, tap % w.kernel_width);
   if (!w.has_row(y) || !w.has_col(x)) return 0;
   const auto place = (int64_t{position / w.out_positions()} * w.height + y) * w.width + x;
   return f32_at(in, static_cast<uint32_t>(place), col % in.cols);
+}
+
+/// Element (row, col) of X of the forward product, and of the weight gradient.
+float x_at(const program::Vertex& v, uint32_t row, uint32_t col) {
+  using namespace panel_forward_field;
+  const FieldView &in = v.fields[x], &seen = v.fields[window];
+  if (seen.empty()) return f32_at(in, row, col);
+  return seen_at(in, seen, row + static_cast<uint32_t>(v.params[panel_forward_param::first_row]), col);
+}
+float gradient_x_at(const program::Vertex& v, uint32_t row, uint32_t col) {
+  using namespace panel_weight_gradient_field;
+  const FieldView &in = v.fields[x], &seen = v.fields[window];
+  if (seen.empty()) return f32_at(in, row, col);
+  return seen_at(in, seen, row,
+                 col + static_cast<uint32_t>(v.params[panel_weight_gradient_param::first_col]));
 }
 
 /// alpha · sum, and beta · the previous element.
@@ -40,13 +52,14 @@ float bias_of(const FieldView& bias, uint32_t feature) { return bias.empty() ? 0
 void weight_gradient(const program::Vertex& v, bool adds) {
   using namespace panel_weight_gradient_field;
   const DenseScalars of(v.fields[scalars], adds);
-  const FieldView &gradient = v.fields[dy], &in = v.fields[x], &out = v.fields[dw];
+  const FieldView &gradient = v.fields[dy], &out = v.fields[dw];
+  const DenseGradientFactor factor(v);
   for (uint32_t i = 0; i < out.rows * kPanelRows; ++i)
     for (uint32_t c = 0; c < out.cols / kPanelRows; ++c) {
       const uint32_t panel = i / kPanelRows, at = c * kPanelRows + i % kPanelRows;
       float sum = 0;
       if (gradient.empty() || i < gradient.cols) {
-        for (uint32_t j = 0; j < in.rows; ++j) sum += f32_at(gradient, j, i) * f32_at(in, j, c);
+        for (uint32_t j = 0; j < factor.rows; ++j) sum += f32_at(gradient, j, i) * gradient_x_at(v, j, c);
         sum = scaled(of, sum, out, panel, at);
       }
       set_number(out, panel, at, sum);

@@ -24,16 +24,18 @@ class PanelWeightGradient {
         dy_(v.fields[panel_weight_gradient_field::dy]),
         x_(v.fields[panel_weight_gradient_field::x]),
         dw_(v.fields[panel_weight_gradient_field::dw]),
-        method_(x_, dw_),
-        scratch_(method_, x_.cols),
+        factor_(v),
+        window_(factor_.sees ? window_of(v.fields[panel_weight_gradient_field::window]) : Window()),
+        method_(v),
+        scratch_(method_, factor_.cols, factor_.sees),
         scalars_(v.fields[panel_weight_gradient_field::scalars], adds) {}
 
   void run() const {
     float* scratch = v_.fields[panel_weight_gradient_field::scratch].as<float>();
     const uint32_t groups = (dw_.rows + kDensePanels - 1) / kDensePanels;
-    const uint32_t parts = (x_.cols + kDenseColumns - 1) / kDenseColumns;
-    for (uint32_t row = 0; row == 0 || row < x_.rows; row += method_.depth) {
-      const Rows rows{row, std::min(method_.depth, x_.rows - row), scratch + scratch_.x};
+    const uint32_t parts = (factor_.cols + kDenseColumns - 1) / kDenseColumns;
+    for (uint32_t row = 0; row == 0 || row < factor_.rows; row += method_.depth) {
+      const Rows rows{row, std::min(method_.depth, factor_.rows - row), scratch + scratch_.x};
       if (method_.copies_x) copy_tiles(rows);
       program::share_work(v_.helpers, groups * parts, scratch, [&](uint32_t i, std::byte* of_thread) {
         group(rows, i % groups * kDensePanels, i / groups, reinterpret_cast<float*>(of_thread));
@@ -52,21 +54,39 @@ class PanelWeightGradient {
   template <class Visit>
   void each_tile(uint32_t part, const Visit& visit) const {
     const uint32_t col = part * kDenseColumns;
-    const TileSplit split{std::min(kDenseColumns, x_.cols - col), kTileFactors};
+    const TileSplit split{std::min(kDenseColumns, factor_.cols - col), kTileFactors};
     for (uint32_t i = 0; i < split.tiles(); ++i)
       visit(col + split.begin(i), split.begin(i + 1) - split.begin(i));
   }
 
   void copy_tiles(const Rows& rows) const {
-    constexpr uint32_t kRowsAtOnce = 32;  // whose pages the TLB holds
     v_.enter(Phase::rearrange);
-    for (uint32_t r = 0; r < rows.count; r += kRowsAtOnce)
-      for (uint32_t part = 0; part * kDenseColumns < x_.cols; ++part)
-        each_tile(part, [&](uint32_t col, uint32_t cols) HWY_ATTR {
-          copy_rows(x_, rows.begin + r, std::min(kRowsAtOnce, rows.count - r), col, cols,
-                    rows.copied + size_t{col} * rows.count + size_t{r} * cols, cols);
-        });
+    for (uint32_t r = 0; r < rows.count; r += kDenseCopiedRows)
+      for (uint32_t part = 0; part * kDenseColumns < factor_.cols; ++part)
+        copy_tiles(rows, r, std::min(kDenseCopiedRows, rows.count - r), part);
     v_.enter(Phase::compute);
+  }
+
+  // Copies a part of the columns of `count` rows, from the r-th on.
+  void copy_tiles(const Rows& rows, uint32_t r, uint32_t count, uint32_t part) const {
+    const uint32_t row = rows.begin + r, left = part * kDenseColumns;
+    const FieldView from = factor_.sees ? seen(row, count, left) : x_;
+    each_tile(part, [&](uint32_t col, uint32_t cols) HWY_ATTR {
+      copy_rows(from, factor_.sees ? 0 : row, count, factor_.sees ? col - left : col, cols,
+                rows.copied + size_t{col} * rows.count + size_t{r} * cols, cols);
+    });
+  }
+
+  // What the window sees of some rows and a part of the columns.
+  FieldView seen(uint32_t row, uint32_t count, uint32_t col) const {
+    const uint32_t cols = std::min(kDenseColumns, factor_.cols - col);
+    const auto first = static_cast<uint32_t>(v_.params[panel_weight_gradient_param::first_col]) + col;
+    float* to = v_.fields[panel_weight_gradient_field::scratch].as<float>() + scratch_.seen;
+    with_float_type(x_.type, [&]<class T>(T) HWY_ATTR {
+      for (uint32_t r = 0; r < count; ++r)
+        copy_seen<T>(x_, window_, row + r, first, cols, to + size_t{r} * cols);
+    });
+    return {reinterpret_cast<std::byte*>(to), Type::f32, count, cols, cols, 1};
   }
 
   // Adds the products with rows of X to some panels of a part of the columns of dW.
@@ -161,6 +181,8 @@ class PanelWeightGradient {
   const FieldView& dy_;
   const FieldView& x_;
   const FieldView& dw_;
+  const DenseGradientFactor factor_;
+  const Window window_;
   const DenseGradientMethod method_;
   const DenseGradientScratch scratch_;
   const DenseScalars scalars_;

@@ -2,6 +2,7 @@
 #include <tessera/error.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "ops/dense/host/group.h"
 #include "ops/window.h"
@@ -90,12 +91,11 @@ VertexGroup group_of(const HostDenseProblem& problem, const HostDenseOperands& o
       group.fields.push_back({operand->variable, BoxSeries::table(std::move(boxes))});
     }
   }
-  if (problem.product == ProductKind::sddmm) return group;
-  group.params = {static_cast<int64_t>(problem.activation)};
+  if (problem.product != ProductKind::sddmm) group.params = {static_cast<int64_t>(problem.activation)};
   if (problem.product == ProductKind::input_gradient) return group;
-  std::vector<int64_t> first_row;
-  for (const DensePart& part : parts) first_row.push_back(part.row);
-  group.params.emplace_back(std::move(first_row));
+  std::vector<int64_t> first;
+  for (const DensePart& part : parts) first.push_back(dense_params(problem, part).back());
+  group.params.emplace_back(std::move(first));
   return group;
 }
 

@@ -33,7 +33,8 @@ struct HostDenseProblem {
   bool relu = false;  ///< input gradient: dX is multiplied by the derivative of the ReLU that computed X
   /// Whether the result is added to the previous one, before the activation. Otherwise that is not read.
   bool adds = false;
-  /// Forward: x holds images, positions × channels, and X the elements under the window in them.
+  /// Forward and weight gradient: x holds images, positions × channels, and X the elements under the window
+  /// in them.
   std::optional<kernels::Window> window = {};
   /// The layouts of X and Y (or their gradients) as matrices of features × batch, if callers bind them, in
   /// any strides and FP32; none: the features of a row of the batch are contiguous.

@@ -2,6 +2,8 @@
 #include <tessera/error.h>
 
 #include <array>
+#include <cstdint>
+#include <vector>
 
 #include "ops/dense/host/host_dense.h"
 #include "ops/dense/host/slice.h"
@@ -32,8 +34,8 @@ void check(const HostDenseProblem& p, const Machine& machine) {
     throw UsageError("a weight gradient takes neither a bias nor an activation");
   if (p.product != ProductKind::input_gradient && p.relu)
     throw UsageError("only an input gradient takes a ReLU");
-  if (p.product != ProductKind::forward && p.window)
-    throw UsageError("only a forward product takes what a window sees");
+  if (p.product == ProductKind::input_gradient && p.window)
+    throw UsageError("an input gradient does not take what a window sees");
   if (p.arrays && p.values != Type::f32)
     throw UsageError(fmt::format("matrices with any strides are in f32, not in {}", name_of(p.values)));
 }
@@ -75,14 +77,15 @@ FieldView view_of(const HostDenseProblem& p, const DensePart& part, DenseRole ro
 PhaseTimes cycles_of(const HostDenseProblem& problem, const DensePart& part, const Machine& m) {
   std::array<FieldView, program::kMaxFields> fields;
   size_t count = 0;
-  for (DenseRole role : dense_roles(problem.product)) fields[count++] = view_of(problem, part, role);
   kernels::Window window = problem.window.value_or(kernels::Window());
-  if (problem.window)
-    fields[kernels::panel_forward_field::window].data = reinterpret_cast<std::byte*>(&window);
-  const std::array<int64_t, kernels::panel_forward_param::count> params = {
-      static_cast<int64_t>(problem.activation), part.row};
-  const program::Codelet& codelet = dense_codelet(problem);
-  return codelet.cost({std::span(fields).first(count), std::span(params).first(codelet.params.size())}, m);
+  for (DenseRole role : dense_roles(problem.product)) {
+    fields[count] = view_of(problem, part, role);
+    if (role == DenseRole::window && problem.window)
+      fields[count].data = reinterpret_cast<std::byte*>(&window);
+    ++count;
+  }
+  const std::vector<int64_t> params = dense_params(problem, part);
+  return dense_codelet(problem).cost({std::span(fields).first(count), params}, m);
 }
 
 /// A partition and its predicted cost: each phase as on the slowest thread.

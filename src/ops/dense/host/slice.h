@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <span>
 #include <string_view>
+#include <vector>
 
 #include "kernels/host/dense/codelet.h"
 #include "ops/dense/host/host_dense.h"
@@ -33,7 +34,7 @@ inline std::span<const DenseRole> dense_roles(ProductKind product) {
   using enum DenseRole;
   static constexpr DenseRole kForward[] = {x, w, bias, scalars, window, y, scratch};
   static constexpr DenseRole kInputGradient[] = {y, w, relu, bias, scalars, x, scratch};
-  static constexpr DenseRole kWeightGradient[] = {y, x, scalars, w, scratch};
+  static constexpr DenseRole kWeightGradient[] = {y, x, scalars, window, w, scratch};
   if (product == ProductKind::forward) return kForward;
   if (product == ProductKind::input_gradient) return kInputGradient;
   return kWeightGradient;
@@ -57,15 +58,23 @@ struct DensePart {
 /// Number of scratch floats of a part.
 inline size_t scratch_floats(const HostDenseProblem& p, const DensePart& part) {
   const uint32_t features = part.panels * PanelLayout::kRows;
+  if (p.product == ProductKind::sddmm)
+    return kernels::panel_weight_gradient_scratch(features, part.cols, part.rows, p.weights, p.values,
+                                                  p.arrays.has_value(), p.window.has_value());
   if (p.window)
     return kernels::panel_forward_scratch(features, *p.window, images_of(p).cols, part.rows, p.weights,
                                           p.values);
   if (p.product == ProductKind::forward)
     return kernels::panel_forward_scratch(features, part.cols, part.rows, p.weights, p.values);
-  if (p.product == ProductKind::input_gradient)
-    return kernels::panel_input_gradient_scratch(p.m, part.cols, part.rows, p.weights, p.values);
-  return kernels::panel_weight_gradient_scratch(features, part.cols, part.rows, p.weights, p.values,
-                                                p.arrays.has_value());
+  return kernels::panel_input_gradient_scratch(p.m, part.cols, part.rows, p.weights, p.values);
+}
+
+/// The parameters of a part's vertex.
+inline std::vector<int64_t> dense_params(const HostDenseProblem& p, const DensePart& part) {
+  const auto activation = static_cast<int64_t>(p.activation);
+  if (p.product == ProductKind::forward) return {activation, part.row};
+  if (p.product == ProductKind::input_gradient) return {activation};
+  return {part.col};
 }
 
 /// Part (i, j) of a partition.
@@ -92,7 +101,7 @@ inline program::Box box_of(const HostDenseProblem& p, const DensePart& part, Den
   const uint32_t features = std::min(p.m - std::min(p.m, feature), part.panels * kRows);
   switch (role) {
     case DenseRole::x:
-      if (p.window) return {0, images_of(p).rows, 0, images_of(p).cols};
+      if (p.window && part.cols > 0) return {0, images_of(p).rows, 0, images_of(p).cols};
       return {part.row, part.rows, part.col, part.cols};
     case DenseRole::y: return {part.row, part.rows, feature, features};
     case DenseRole::w: return {part.panel, part.panels, part.col * kRows, part.cols * kRows};

@@ -6,6 +6,7 @@
 
 #include "ops/dense/host/group.h"
 #include "ops/split.h"
+#include "ops/window.h"
 
 namespace tessera::ops {
 namespace {
@@ -34,8 +35,8 @@ Strips strips_of(const HostDenseProblem& p, const std::vector<DensePart>& slices
   const uint64_t column_bytes = PanelLayout::kRows * size_of(p.weights);
   const uint64_t columns = std::max<uint64_t>(
       {1, machine.figures.l2_bytes / 8 / column_bytes, uint64_t{most_panels} * most_cols / kMostStrips});
-  // Two panels are multiplied at once. What a strip converts of X, more panels share.
-  const uint64_t wanted_panels = p.values == Type::f32 ? 2 : 8;
+  // Two panels are multiplied at once. What a strip copies of X, more panels share.
+  const uint64_t wanted_panels = p.values == Type::f32 && !p.window ? 2 : 8;
   const auto cols = static_cast<uint32_t>(std::clamp<uint64_t>(columns / wanted_panels, 1, most_cols));
   const auto panels = static_cast<uint32_t>(std::clamp<uint64_t>(columns / cols, 1, most_panels));
   const uint32_t down = (most_panels - 1) / panels + 1, across = (most_cols - 1) / cols + 1;
@@ -147,6 +148,7 @@ program::StepId build_host_dense_strips(const Builder& builder, const HostDenseP
   const auto tiles = static_cast<uint32_t>(slices.size());
   const Strips strips = strips_of(problem, slices, builder.machine());
   HostDenseOperands fields = operands;
+  if (problem.window) fields.window = window_constant(builder, *problem.window);
   if (!problem.adds)
     fields.w = builder.temporary("gradient strips", problem.weights, tiles * strips.panels,
                                  strips.cols * PanelLayout::kRows, {}, program::Purpose::gradient);
