@@ -28,7 +28,7 @@ struct LinearCall {
   Activation activation = Activation::none;
   std::optional<ops::Operand> mask = {};  ///< of the shape of X: dX is 0 where the mask is not positive
   bool adds = false;                      ///< forward: adds the product to the contents of Y
-  /// Forward, and weight gradients that take it: x holds images, and X the elements under the window in them.
+  /// On hosts, forward and SDDMM: x holds images, and X the elements under the window in them.
   std::optional<kernels::Window> window = {};
 };
 

@@ -113,10 +113,9 @@ void lower_convolution_gradient(Lowering& l, const Node& node) {
   lower_product_gradient(l, node, window_over(node.operation->name, node, image));
 }
 
-/// Products of dense weights in FP32 take their panels from images; others take what the window sees.
+/// Products in FP32 take their panels from images; those in 16 bits take what the window sees.
 bool gradient_takes_images(const machine::Machine& machine, const Graph& graph, const Node& node) {
-  const TensorType& weight = graph.type(node.inputs[2]);
-  return lowers_on_hosts(machine, graph, node) && !weight.pattern && weight.type == Type::f32;
+  return lowers_on_hosts(machine, graph, node) && graph.type(node.inputs[2]).type == Type::f32;
 }
 
 bool convolution_keeps_samples(const Divided& divided) { return product().traits.keeps_samples(divided); }

@@ -497,6 +497,7 @@ void lower_product_gradient(Lowering& l, const Node& node, const std::optional<k
                   .y = l.input(1),
                   .n = l.graph().type(node.inputs[1]).rows(),
                   .window = window};
+  if (window && l.input_layout(0).transposed) call.x = with_contiguous_rows(l, call.x);
   if (const Node* update = sole_update(l, node)) {
     if (const auto step = weight.add_updating(l.builder(), call, update_of(l, *update))) {
       l.run(*step);

@@ -12,6 +12,7 @@
 #include <cstdint>
 
 #include "kernels/common/panels-inl.h"
+#include "kernels/common/seen-inl.h"
 #include "kernels/host/sddmm/dots-inl.h"
 #include "kernels/host/sddmm/layout.h"
 
@@ -68,7 +69,7 @@ class BlockSddmm {
         o_(slice.operands),
         order_(sparse::order_of(w_.block_size)),
         scratch_(slice.schedule, w_, slice.block_row_end - slice.block_row_begin, o_.n,
-                 {o_.x.col_stride != 1, o_.dy.col_stride != 1}),
+                 {o_.x.col_stride != 1, o_.dy.col_stride != 1, static_cast<bool>(o_.seen)}),
         next_(reinterpret_cast<uint32_t*>(o_.scratch + scratch_.next)),
         strip_rows_(sddmm_strip_rows(w_.block_size, std::min(scratch_.width, o_.n))),
         fetch_(std::max(1U, Tile::kCols * Tile::kRows / strip_rows_)),
@@ -90,12 +91,12 @@ class BlockSddmm {
   uint32_t column(uint32_t block) const { return static_cast<const Index*>(w_.columns)[block]; }
 
   // Rows of some columns of a matrix, in place or packed to `to`.
-  RowPanel panel_of(MatrixView<const float> m, uint32_t all_rows, uint32_t begin, uint32_t end, uint32_t col,
-                    uint32_t cols, float* to) const {
-    if (m.col_stride == 1) return {&m(begin, col), m.row_stride, begin, all_rows};
+  RowPanel panel_of(const MatrixView<const float>& m, const Seen& seen, uint32_t all_rows, uint32_t begin,
+                    uint32_t end, uint32_t col, uint32_t cols, float* to) const {
+    if (!seen && m.col_stride == 1) return {&m(begin, col), m.row_stride, begin, all_rows};
     program::enter(o_.clock, program::Phase::rearrange);
-    m.data += begin * m.row_stride;
-    copy_micro_tile(m, end - begin, end - begin, {col, cols, scratch_.width, to});
+    static_assert(kMaxSddmmPanel <= kMaxSeenCols);
+    copy_panel_rows(m, seen, begin, end - begin, end - begin, {col, cols, scratch_.width, to});
     program::enter(o_.clock, program::Phase::compute);
     return {to, scratch_.width, begin, all_rows};
   }
@@ -104,10 +105,11 @@ class BlockSddmm {
     const uint32_t b = w_.block_size;
     const uint32_t first = slice_.block_row_begin, end = slice_.block_row_end;
     std::copy(w_.row_begin + first, w_.row_begin + end, next_);
-    y_ = panel_of(o_.dy, w_.rows, first * b, std::min(end * b, w_.rows), col, cols, o_.scratch + scratch_.dy);
+    y_ = panel_of(o_.dy, {}, w_.rows, first * b, std::min(end * b, w_.rows), col, cols,
+                  o_.scratch + scratch_.dy);
     const uint32_t step = std::max(slice_.schedule.group_rows / b, 1U);
     for (uint32_t c = 0; c * b < w_.cols; c += step) {
-      x_ = panel_of(o_.x, w_.cols, c * b, std::min((c + step) * b, w_.cols), col, cols,
+      x_ = panel_of(o_.x, o_.seen, w_.cols, c * b, std::min((c + step) * b, w_.cols), col, cols,
                     o_.scratch + scratch_.x);
       schedule_ = DotSplit::of(x_.data, cols);
       const PartSplit rows(first, end, b);

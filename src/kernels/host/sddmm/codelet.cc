@@ -11,12 +11,13 @@ using program::Vertex;
 
 /// dy and dw begin `first_row` rows and `first_value` values after the whole matrices.
 SddmmOperands operands_of(const Vertex& v, const FieldView& dy, const FieldView& x, const FieldView& dw,
-                          const FieldView& scalars, const FieldView& scratch, int64_t first_row,
-                          int64_t first_value) {
+                          const FieldView& scalars, const FieldView& window, const FieldView& scratch,
+                          int64_t first_row, int64_t first_value) {
   SddmmOperands o;
   o.clock = v.clock;
   o.helpers = v.helpers;
-  o.n = x.cols;
+  o.n = window.empty() ? x.cols : dy.cols;
+  o.seen = seen_of(x, window, 0);
   o.dy = dy.matrix<const float>();
   if (o.dy.data != nullptr) o.dy.data -= first_row * o.dy.row_stride;
   o.x = x.matrix<const float>();
@@ -30,12 +31,18 @@ SddmmOperands operands_of(const Vertex& v, const FieldView& dy, const FieldView&
   return o;
 }
 
+/// Rows of X.
+uint32_t rows_of_x(const FieldView& x, const FieldView& window) {
+  const Seen seen = seen_of(x, window, 0);
+  return seen ? seen.rows() : x.rows;
+}
+
 BlockSddmmSlice block_slice_of(const Vertex& v) {
   using namespace block_sddmm_field;
   BlockSddmmSlice slice;
   BlockWeight& w = slice.weight;
   w.rows = v.fields[dy].rows;
-  w.cols = v.fields[x].rows;
+  w.cols = rows_of_x(v.fields[x], v.fields[window]);
   w.block_size = static_cast<uint32_t>(v.params[block_sddmm_param::block_size]);
   w.column_type = v.fields[columns].type;
   w.row_begin = v.fields[row_begin].as<const uint32_t>();
@@ -45,7 +52,7 @@ BlockSddmmSlice block_slice_of(const Vertex& v) {
   slice.block_row_end = v.fields[row_begin].cols - 1;
   const int64_t first_value = v.params[block_sddmm_param::first_block] * w.block_size * w.block_size;
   slice.operands = operands_of(v, v.fields[dy], v.fields[x], v.fields[dw], v.fields[scalars],
-                               v.fields[scratch], 0, first_value);
+                               v.fields[window], v.fields[scratch], 0, first_value);
   take_knobs(v.params.subspan(block_sddmm_param::row_parts), slice.schedule,
              [](auto& schedule, const auto& visit) { visit_block_sddmm_knobs(schedule, visit); });
   return slice;
@@ -56,7 +63,7 @@ ElementSddmmSlice element_slice_of(const Vertex& v) {
   using namespace element_sddmm_field;
   ElementSddmmSlice slice;
   ElementWeight& w = slice.weight;
-  w.cols = v.fields[x].rows;
+  w.cols = rows_of_x(v.fields[x], v.fields[window]);
   w.k_block = static_cast<uint32_t>(v.params[element_sddmm_param::k_block]);
   w.chunks = v.fields[chunk_begin].cols - 1;
   w.chunk_begin = v.fields[chunk_begin].as<const uint32_t>();
@@ -71,7 +78,7 @@ ElementSddmmSlice element_slice_of(const Vertex& v) {
   const int64_t first_value = v.params[element_sddmm_param::first_step] * sparse::kRowGroupLanes;
   slice.end_place = static_cast<uint64_t>(v.params[element_sddmm_param::end_step]) * sparse::kRowGroupLanes;
   slice.operands = operands_of(v, v.fields[dy], v.fields[x], v.fields[dw], v.fields[scalars],
-                               v.fields[scratch], w.chunk_begin[0], first_value);
+                               v.fields[window], v.fields[scratch], w.chunk_begin[0], first_value);
   take_knobs(v.params.subspan(element_sddmm_param::row_parts), slice.schedule,
              [](auto& schedule, const auto& visit) { visit_element_sddmm_knobs(schedule, visit); });
   return slice;

@@ -25,7 +25,8 @@ void visit_element_sddmm_knobs(Schedule& schedule, const Visit& visit) {
 
 /// dW = alpha · (dY·Xᵀ at the pattern) + beta · dW on one core's slice. row_begin holds the slice's block
 /// rows and the end, dy their rows; columns and slots are whole; dw holds the blocks from `first_block` on;
-/// scalars are alpha and beta.
+/// scalars are alpha and beta. With a window, x has images, channels × positions, and X the elements under
+/// it.
 #define TESSERA_BLOCK_SDDMM_FIELDS_OF(X, result)              \
   X(row_begin)                                                \
   X(columns, .alignment = 2)                                  \
@@ -34,6 +35,7 @@ void visit_element_sddmm_knobs(Schedule& schedule, const Visit& visit) {
   X(x)                                                        \
   X(dw, .access = program::Access::result, .scattered = true) \
   X(scalars)                                                  \
+  X(window, .optional = true)                                 \
   X(scratch, .access = program::Access::inout, .alignment = 64, .scratch = true)
 #define TESSERA_BLOCK_SDDMM_FIELDS(X) TESSERA_BLOCK_SDDMM_FIELDS_OF(X, inout)
 /// block_sddmm with beta = 0, whatever the scalars: dW is written without being read.
@@ -53,6 +55,7 @@ void visit_element_sddmm_knobs(Schedule& schedule, const Visit& visit) {
   X(x)                                                        \
   X(dw, .access = program::Access::result, .scattered = true) \
   X(scalars)                                                  \
+  X(window, .optional = true)                                 \
   X(scratch, .access = program::Access::inout, .alignment = 64, .scratch = true)
 #define TESSERA_ELEMENT_SDDMM_FIELDS(X) TESSERA_ELEMENT_SDDMM_FIELDS_OF(X, inout)
 #define TESSERA_ELEMENT_SDDMM_ASSIGN_FIELDS(X) TESSERA_ELEMENT_SDDMM_FIELDS_OF(X, out)

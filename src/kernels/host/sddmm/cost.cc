@@ -41,6 +41,14 @@ double copy_cycles(double elements, bool transposes, double lanes) {
   return transposes ? kTransposePerElement * elements + elements / lanes : 0;
 }
 
+/// Of X, as far as it is copied anyway: finding the runs of neighbours that a window sees in a panel.
+double find_cycles(const SddmmOperands& o, double panels) {
+  constexpr double kPerRun = 10;
+  if (!o.seen) return 0;
+  return panels * o.seen.window.taps() *
+         (kMaxSddmmPanel / std::max(1.0, double{1} * o.seen.window.out_width) + 1) * kPerRun;
+}
+
 program::PhaseTimes block_cycles(const BlockSddmmSlice& slice, const HostFigures& f) {
   const BlockWeight& w = slice.weight;
   const SddmmOperands& o = slice.operands;
@@ -50,7 +58,9 @@ program::PhaseTimes block_cycles(const BlockSddmmSlice& slice, const HostFigures
   const double micro_rows = lanes < 16 && b == 4 ? 2 : 4;
   const double tile_cols = lanes < 16 && b > 4 ? 2 : 4;
   const double tile = micro_rows * tile_cols;
-  const double width = std::min<double>(round_up(slice.schedule.panel_cols, kMaxLanes), std::max(o.n, 1U));
+  const bool sees = static_cast<bool>(o.seen);
+  const double width =
+      std::min<double>(round_up(block_sddmm_panel(slice.schedule, sees), kMaxLanes), std::max(o.n, 1U));
   const double passes = std::max(1.0, std::ceil(o.n / width));
   const double vectors = std::ceil(width / lanes);
 
@@ -75,7 +85,10 @@ program::PhaseTimes block_cycles(const BlockSddmmSlice& slice, const HostFigures
       kExposedStream * passes * kUpdateTraffic * values * 4 / streaming_rate(values * 4 + group_bytes, f);
 
   program::PhaseTimes out;
-  out[program::Phase::rearrange] = copy_cycles(double{1} * w.cols * o.n, o.x.col_stride != 1, lanes) +
+  const double x_elements = double{1} * w.cols * o.n;
+  const double copied = copy_cycles(x_elements, o.x.col_stride != 1, lanes);
+  out[program::Phase::rearrange] = (sees ? std::max(copied, 2 * x_elements / lanes) : copied) +
+                                   find_cycles(o, passes * groups) +
                                    copy_cycles(rows * o.n, o.dy.col_stride != 1, lanes);
   out[program::Phase::compute] = cycles;
   return out;
@@ -147,8 +160,9 @@ program::PhaseTimes element_cycles(const ElementSddmmSlice& slice, const HostFig
   };
 
   program::PhaseTimes out;
-  out[program::Phase::rearrange] =
-      pack(counts.rows * o.n, o.dy) + bands * pack(double{1} * w.cols * o.n, o.x);
+  out[program::Phase::rearrange] = pack(counts.rows * o.n, o.dy) +
+                                   bands * pack(double{1} * w.cols * o.n, o.x) +
+                                   find_cycles(o, bands * panels * w.k_blocks());
   out[program::Phase::compute] = panels * pass + kExposedStream * groups * updates;
   return out;
 }

@@ -12,6 +12,7 @@
 #include <cstdint>
 
 #include "kernels/common/panels-inl.h"
+#include "kernels/common/seen-inl.h"
 #include "kernels/host/sddmm/dots-inl.h"
 #include "kernels/host/sddmm/layout.h"
 
@@ -177,12 +178,12 @@ class ElementSddmm {
   }
 
   // Copies rows of a panel's columns; zeros after the last column and the last row.
-  void pack(MatrixView<const float> m, uint32_t begin, uint32_t rows, uint32_t depth, uint32_t panel,
-            float* to) const {
+  void pack(const MatrixView<const float>& m, const Seen& seen, uint32_t begin, uint32_t rows, uint32_t depth,
+            uint32_t panel, float* to) const {
     const auto first = static_cast<uint32_t>(panels_.begin(panel) * kDotLanes);
     const auto last = static_cast<uint32_t>(panels_.begin(panel + 1) * kDotLanes);
-    m.data += begin * m.row_stride;
-    copy_micro_tile(m, rows, depth, {first, std::min(last, o_.n) - first, last - first, to});
+    static_assert(kMaxSddmmPanel <= kMaxSeenCols);
+    copy_panel_rows(m, seen, begin, rows, depth, {first, std::min(last, o_.n) - first, last - first, to});
   }
 
   // A chunk's rows of dY in one of the panels of a group.
@@ -197,14 +198,14 @@ class ElementSddmm {
     for (uint32_t p = first; p < end; ++p)
       for (uint32_t chunk = band.begin; chunk < band.end; ++chunk) {
         const uint32_t row = w_.chunk_begin[chunk], rows = w_.chunk_begin[chunk + 1] - row;
-        pack(o_.dy, row, rows, rows + 1, p, dy_of(p - first, p, band, chunk));
+        pack(o_.dy, {}, row, rows, rows + 1, p, dy_of(p - first, p, band, chunk));
       }
     for (uint32_t block = 0; block < w_.k_blocks(); ++block)
       for (uint32_t p = first; p < end; ++p) {
         program::enter(clock_, program::Phase::rearrange);
         const uint32_t column = block * w_.k_block;
         float* x = scratch_ + layout_.x;
-        pack(o_.x, column, std::min(w_.k_block, w_.cols - column), w_.k_block + 1, p, x);
+        pack(o_.x, o_.seen, column, std::min(w_.k_block, w_.cols - column), w_.k_block + 1, p, x);
         program::enter(clock_, program::Phase::compute);
         const auto vectors = panels_.begin(p + 1) - panels_.begin(p);
         for (uint32_t chunk = band.begin; chunk < band.end; ++chunk)

@@ -19,22 +19,27 @@ inline uint32_t sddmm_strip_rows(uint32_t block_size, uint32_t cols) {
   return rows;
 }
 
+/// Columns of a pass at blocks.
+inline uint32_t block_sddmm_panel(const BlockSddmmSchedule& schedule, bool sees) {
+  return std::clamp(schedule.panel_cols, 1U, sees ? kMaxSddmmPanel : UINT32_MAX);
+}
+
 /// Scratch of a slice at blocks; offsets in floats; each part begins at a cache line.
 struct BlockSddmmScratch {
   size_t next = 0;  ///< per block row, the first remaining block (uint32_t)
-  size_t x;         ///< rows of X of a group, if X is column-major: [rows][width]
+  size_t x;         ///< rows of X of a group, if X is column-major or seen: [rows][width]
   size_t dy;        ///< rows of dY of the slice, if dY is column-major: [rows][width]
   uint32_t width;   ///< columns of a pass, in whole vectors
   size_t total;
 
   BlockSddmmScratch(const BlockSddmmSchedule& schedule, const BlockWeight& w, uint32_t block_rows, uint32_t n,
                     const SddmmLayouts& layouts)
-      : width(round_up(std::min(std::max(schedule.panel_cols, 1U), std::max(n, 1U)), kMaxLanes)) {
+      : width(round_up(std::min(block_sddmm_panel(schedule, layouts.sees), std::max(n, 1U)), kMaxLanes)) {
     x = round_up(block_rows, kMaxLanes);
     const uint32_t group_rows = std::clamp(schedule.group_rows, 1U, std::max(w.cols, 1U));
     const size_t x_rows = std::min(round_up(group_rows, w.block_size), w.cols);
     const size_t dy_rows = std::min(block_rows * w.block_size, w.rows);
-    dy = x + (layouts.x_by_columns ? x_rows * width : 0);
+    dy = x + (layouts.x_by_columns || layouts.sees ? x_rows * width : 0);
     total = dy + (layouts.dy_by_columns ? dy_rows * width : 0);
   }
 };

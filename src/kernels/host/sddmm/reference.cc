@@ -1,4 +1,6 @@
 // SDDMM in plain loops.
+#include <vector>
+
 #include "kernels/host/sddmm/layout.h"
 
 namespace tessera::kernels {
@@ -56,9 +58,21 @@ class RowGroupWalk {
   uint32_t first_col_;
 };
 
+/// What a window sees as X itself.
+template <class Slice>
+void on_matrix(const Slice& slice, void (*reference)(const Slice&)) {
+  const SddmmOperands& o = slice.operands;
+  const std::vector<float> x = matrix_of(o.x, o.seen, o.n);
+  Slice of_matrix = slice;
+  of_matrix.operands.x = row_major(x.data(), o.n);
+  of_matrix.operands.seen = {};
+  reference(of_matrix);
+}
+
 }  // namespace
 
 void block_sddmm_reference(const BlockSddmmSlice& slice) {
+  if (slice.operands.seen) return on_matrix(slice, block_sddmm_reference);
   const BlockWeight& w = slice.weight;
   const SddmmOperands& o = slice.operands;
   const uint32_t b = w.block_size;
@@ -79,6 +93,7 @@ void block_sddmm_reference(const BlockSddmmSlice& slice) {
 }
 
 void element_sddmm_reference(const ElementSddmmSlice& slice) {
+  if (slice.operands.seen) return on_matrix(slice, element_sddmm_reference);
   const ElementWeight& w = slice.weight;
   for (uint32_t chunk = slice.chunk_begin; chunk < slice.chunk_end; ++chunk) {
     const uint32_t first_row = w.chunk_begin[chunk];

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "kernels/common/window.h"
 #include "kernels/host/block_sparse/block_sparse.h"
 #include "kernels/host/element_sparse/element_sparse.h"
 #include "program/codelet.h"
@@ -32,13 +33,16 @@ struct ElementSddmmSchedule {
   bool operator==(const ElementSddmmSchedule&) const = default;
 };
 
+/// Largest panel_cols at single elements, and at blocks with a window: larger ones are as this one.
 inline constexpr uint32_t kMaxSddmmPanel = 128;
 
-/// The whole dense operands of a slice: dY m × n and X k × n. With beta = 0, dW is not read.
+/// The whole dense operands of a slice: dY m × n and X k × n, or images in which X has the elements under a
+/// window. With beta = 0, dW is not read.
 struct SddmmOperands {
   uint32_t n = 0;
   MatrixView<const float> dy;
   MatrixView<const float> x;
+  Seen seen = {};       ///< none: x is X
   float* dw = nullptr;  ///< the whole of dW: block i, or row group i, at its position in packed order
   float alpha = 1.0F;
   float beta = 0.0F;
@@ -74,10 +78,12 @@ void element_sddmm(const ElementSddmmSlice& slice);
 void block_sddmm_reference(const BlockSddmmSlice& slice);
 void element_sddmm_reference(const ElementSddmmSlice& slice);
 
-/// Which operands may be column-major, and thus need scratch for a row-major copy.
+/// Which operands may be column-major, and thus need scratch for a row-major copy, as what a window sees
+/// does.
 struct SddmmLayouts {
   bool x_by_columns = true;
   bool dy_by_columns = true;
+  bool sees = false;
 };
 
 /// Floats of scratch for a slice of `block_rows` block rows.

@@ -118,6 +118,14 @@ class ProductBuilder {
   Operand scalars_;
 };
 
+/// The window, or nothing.
+template <class Family>
+Field window_field(const ProductBuilder<Family>& b) {
+  const std::optional<kernels::Window>& window = b.problem().layouts.window;
+  return window ? b.whole(window_constant(b.builder(), *window))
+                : Field{b.scalars().variable, BoxSeries::same(Box{})};
+}
+
 /// Fields x, y, scalars, bias, window, scratch: the last ones of the products with W and its transpose.
 template <class Family>
 void add_activations(const ProductBuilder<Family>& b, std::vector<Field>& fields) {
@@ -141,8 +149,7 @@ void add_activations(const ProductBuilder<Family>& b, std::vector<Field>& fields
     }));
   else
     fields.push_back({fields.back().variable, BoxSeries::same(Box{})});
-  fields.push_back(window ? b.whole(window_constant(b.builder(), *window))
-                          : Field{fields.back().variable, BoxSeries::same(Box{})});
+  fields.push_back(window_field(b));
   fields.push_back(b.scratch());
 }
 
@@ -194,7 +201,7 @@ StepId build(const ProductBuilder<BlockSddmm>& b, const BlockSddmm& family) {
                [&](size_t r, size_t) {
                  return Box{b.first_row(r), b.rows_of(r), 0, o.y.cols()};
                }),
-       b.whole(o.x), std::move(dw), b.scalars(), b.scratch()},
+       b.whole(o.x), std::move(dw), b.scalars(), window_field(b), b.scratch()},
       {Param(w.block_size()), Param(std::move(first_block))});
 }
 
@@ -288,7 +295,7 @@ StepId build(const ProductBuilder<ElementSddmm>& b, const ElementSddmm& family) 
   fields.push_back(b.parts(o.y, [&](size_t r, size_t) {
     return Box{b.first_row(r), b.rows_of(r), 0, o.y.cols()};
   }));
-  fields.insert(fields.end(), {b.whole(o.x), std::move(dw), b.scalars(), b.scratch()});
+  fields.insert(fields.end(), {b.whole(o.x), std::move(dw), b.scalars(), window_field(b), b.scratch()});
   return b.multiply("sample", std::move(fields),
                     {Param(w.k_block()), Param(std::move(first_chunk)), Param(std::move(first_step)),
                      Param(std::move(end_step)), Param(std::move(capacity))});

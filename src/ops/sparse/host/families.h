@@ -11,7 +11,9 @@ inline kernels::SddmmOperands operands_of(const HostProblem& problem, uint32_t m
   kernels::SddmmOperands o;
   o.n = problem.n;
   o.dy = placed<const float>(problem.layouts.y, m, problem.n);
-  o.x = placed<const float>(problem.layouts.x, k, problem.n);
+  o.seen = seen_of(problem, k);
+  o.x = o.seen ? placed<const float>(problem.layouts.x, o.seen.channels, o.seen.positions)
+               : placed<const float>(problem.layouts.x, k, problem.n);
   return o;
 }
 
@@ -61,7 +63,8 @@ struct BlockSddmm {
                         const program::Box& units) const {
     return kernels::block_sddmm_scratch(
         schedule, kernels::view_of(weight), units.rows, problem.n,
-        {problem.layouts.x == Layout::column_major, problem.layouts.y == Layout::column_major});
+        {problem.layouts.x == Layout::column_major, problem.layouts.y == Layout::column_major,
+         problem.layouts.window.has_value()});
   }
 };
 

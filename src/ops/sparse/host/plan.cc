@@ -124,8 +124,8 @@ HostPlan plan_host_product(const PackedWeight& weight, const ProductProblem& ask
                            const ForcedKnobs& force, const HostLayouts& layouts) {
   check_kind(asked.product);
   check_epilogue(asked);
-  if (layouts.window && asked.product != ProductKind::forward)
-    throw UsageError("only a forward product takes what a window sees");
+  if (layouts.window && asked.product == ProductKind::input_gradient)
+    throw UsageError("an input gradient does not take what a window sees");
   if (asked.activations != Type::f32 &&
       (asked.activations != Type::bf16 || asked.product != ProductKind::forward ||
        !takes_bf16(weight, layouts, machine)))

@@ -44,8 +44,8 @@ struct HostPartition {
 struct HostLayouts {
   Layout x = Layout::row_major;
   Layout y = Layout::row_major;
-  /// For a forward product: x is channels × positions of images, and X has the elements under the window in
-  /// them.
+  /// For a forward product and an SDDMM: x is channels × positions of images, and X has the elements under
+  /// the window in them.
   std::optional<kernels::Window> window = {};
 };
 
