@@ -69,6 +69,9 @@ Value softmax(Value x, int dim) {
 }
 
 Value log_softmax(Value x, int dim) {
+  // A sum over many elements is beyond FP16.
+  const Type type = x.type().type;
+  if (size_of(type) < size_of(Type::f32)) return cast(log_softmax(cast(x, Type::f32), dim), type);
   const Value shifted = x - max(x, {dim}, true);
   return shifted - log(sum(exp(shifted), {dim}, true));
 }

@@ -4,6 +4,8 @@
 
 #include <cmath>
 #include <limits>
+#include <string>
+#include <vector>
 
 #include "compare.h"
 #include "operations/constants.h"
@@ -54,6 +56,13 @@ TEST(Edges, TheMaximumOfWhatHoldsNanIsThere) {
 TEST(Edges, AnInfiniteNumberStaysWithoutASlopeBelow) {
   expect({{"x", {kInfinity, 2, -3, kNan}}}, {kInfinity, 2, 0, kNan},
          [](Graph& g) { return leaky_relu(g.input("x", {4}), 0); });
+}
+
+TEST(Edges, ALogarithmOfASoftmaxTakesMoreElementsThanFp16Counts) {
+  constexpr uint32_t kElements = 70'000;
+  // -log(70,000), rounded.
+  expect({{"x", std::vector<float>(kElements)}}, std::vector<float>(kElements, -11.15625F),
+         [](Graph& g) { return log_softmax(g.input("x", {kElements}, Type::f16)); });
 }
 
 TEST(Edges, IntegersAreNotCombinedWithNumbersThatTheyLack) {
