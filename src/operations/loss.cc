@@ -268,7 +268,7 @@ class LabelledRows {
     const std::vector<Value> found = graph().apply("cross_entropy", {logits_, labels_, scaled(terms)});
     if (options_.smoothing == 0)
       return options_.reduction == LossReduction::none ? reshape(found[2], shape_) : found[0];
-    const Value spread = scaled(smoothed() * counts_);
+    const Value spread = scaled(smoothed());
     if (options_.reduction == LossReduction::none) return reshape(found[2] + spread, shape_);
     return found[0] + sum(spread);
   }
@@ -277,11 +277,12 @@ class LabelledRows {
   Graph& graph() const { return logits_.owner(); }
   Value class_weights() const { return cast(*options_.weight, Type::f32); }
 
-  /// What all classes share of the target, of each row.
+  /// What all classes share of the target, of each row; rows that are left out may have infinite logits.
   Value smoothed() const {
     Value log_p = log_softmax(cast(logits_, Type::f32));
     if (options_.weight) log_p = log_p * class_weights();
-    return sum(log_p, {-1}) * (-options_.smoothing / logits_.type().cols());
+    const Value of_rows = sum(log_p, {-1}) * (-options_.smoothing / logits_.type().cols());
+    return options_.ignored ? where(counts_, of_rows, number(of_rows, 0)) : of_rows;
   }
 
   const CrossEntropyOptions& options_;

@@ -2,6 +2,10 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <limits>
+#include <vector>
+
 #include "compare.h"
 
 namespace tessera::graph {
@@ -56,6 +60,26 @@ TEST(CrossEntropy, TakesLabelsOfTheShapeOfTheRows) {
       WideArrays state;
       expect_near(Session(g, machine).run(narrowed(inputs)), evaluate(g, inputs, state), 1e-5);
     }
+}
+
+TEST(CrossEntropy, LeavesOutIgnoredRowsWhateverTheyHold) {
+  constexpr float kNone = -std::numeric_limits<float>::infinity();
+  Graph g;
+  const Value logits = g.input("logits", {3, 4}), labels = g.input("labels", {3}, Type::u32);
+  const Value loss = cross_entropy(logits, labels, {.ignored = 3, .smoothing = 0.25});
+  g.output("loss", loss);
+  g.output("gradient", *gradients(loss, {logits})[0]);
+  g.output("loss of others",
+           cross_entropy(slice(logits, 0, 1, 3), slice(labels, 0, 1, 3), {.smoothing = 0.25}));
+  const Arrays inputs = {{"logits", {kNone, 1, kNone, 0.5, 2, 1, 0, -1, 0, 3, 1, 1}}, {"labels", {3, 0, 1}}};
+  for (const Machine& machine : machines()) {
+    SCOPED_TRACE(fmt::format("{}, {} tiles", machine.name(), machine.tiles()));
+    const Arrays found = Session(g, machine).run(inputs);
+    EXPECT_NEAR(found.at("loss")[0], found.at("loss of others")[0], 1e-5);
+    const std::vector<float>& gradient = found.at("gradient");
+    for (size_t i = 0; i < gradient.size(); ++i)
+      EXPECT_TRUE(i < 4 ? gradient[i] == 0 : std::isfinite(gradient[i])) << i << ": " << gradient[i];
+  }
 }
 
 /// As many classes as words of a vocabulary fit a machine, which computes their loss on all of its tiles.
