@@ -107,8 +107,9 @@ Gradients reduce_gradient(const Differentiation& d) {
     return {cast(equal(places, argmax(x, -1, true)), x.type().type) * expanded(dy)};
   }
   const Value most = d.graph.apply("equal", {x, expanded(d.output(0))})[0];
-  const Value count = d.graph.apply("sum", {most}, {{"over", d.node.text("over", "all")}})[0];
-  return {most * expanded(dy / count)};
+  // 1 is its own square, and sums of squares are FP32: there may be more of them than FP16 counts.
+  const Value count = d.graph.apply("sum_of_squares", {most}, {{"over", d.node.text("over", "all")}})[0];
+  return {most * expanded(cast(cast(dy, Type::f32) / count, x.type().type))};
 }
 
 /// Over the rows or the columns of a value in a layout.

@@ -65,6 +65,15 @@ TEST(Edges, ALogarithmOfASoftmaxTakesMoreElementsThanFp16Counts) {
          [](Graph& g) { return log_softmax(g.input("x", {kElements}, Type::f16)); });
 }
 
+TEST(Edges, MoreEqualElementsThanFp16CountsShareTheGradientOfTheirMaximum) {
+  constexpr uint32_t kElements = 70'000;
+  // The nearest number to 1 / 70,000.
+  expect({{"x", std::vector<float>(kElements)}}, std::vector<float>(kElements, 240 * 0x1p-24F), [](Graph& g) {
+    const Value x = g.input("x", {kElements}, Type::f16);
+    return *gradients(cast(max(x), Type::f32), {x})[0];
+  });
+}
+
 TEST(Edges, IntegersAreNotCombinedWithNumbersThatTheyLack) {
   Graph g;
   const Value x = g.input("x", {3}, Type::u32);
