@@ -85,7 +85,9 @@ void note_guarded(Call& call, Value y) {
 
 Results choose_values(Call& call) {
   const DataType type = call[1].type;
-  const Value condition = call.value(0), a = call.value(1), b = call.value(2);
+  const Value a = call.value(1), b = call.value(2);
+  // 0 and 1 are these in each type.
+  const Value condition = cast(call.value(0), a.type().type);
   // A condition of more dimensions than both.
   const Dims dims = common_dims(call[0].dims, common_dims(call[1].dims, call[2].dims));
   Value y = where(condition, a, b);

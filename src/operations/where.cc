@@ -97,7 +97,11 @@ constexpr Operation kWhere[] = {
 std::span<const Operation> where_operations() { return kWhere; }
 
 Value where(Value condition, Value a, Value b) {
-  return a.owner().apply("where", {cast(condition, a.type().type), a, b})[0];
+  const Type from = condition.type().type, to = a.type().type;
+  // In whose type numbers that are not 0 may be 0.
+  const bool may_vanish = !is_integer(from) && from != to && (is_integer(to) || to == Type::f16);
+  if (may_vanish) condition = not_equal(condition, number(condition, 0));
+  return a.owner().apply("where", {cast(condition, to), a, b})[0];
 }
 
 }  // namespace tessera::graph

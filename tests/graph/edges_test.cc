@@ -58,6 +58,15 @@ TEST(Edges, AnInfiniteNumberStaysWithoutASlopeBelow) {
          [](Graph& g) { return leaky_relu(g.input("x", {4}), 0); });
 }
 
+TEST(Edges, AConditionHoldsWhereItIsNotZero) {
+  const Arrays inputs = {
+      {"condition", {0.5F, 0, -0.25F, kNan, 1e-30F}}, {"a", {1, 2, 3, 4, 5}}, {"b", {6, 7, 8, 9, 10}}};
+  for (const Type type : {Type::f32, Type::f16, Type::u32, Type::i32})
+    expect(inputs, {1, 7, 3, 4, 5}, [&](Graph& g) {
+      return where(g.input("condition", {5}), g.input("a", {5}, type), g.input("b", {5}, type));
+    });
+}
+
 TEST(Edges, ALogarithmOfASoftmaxTakesMoreElementsThanFp16Counts) {
   constexpr uint32_t kElements = 70'000;
   // -log(70,000), rounded.

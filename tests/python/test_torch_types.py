@@ -93,6 +93,13 @@ def test_truth_values(function):
     compare(function, p, q, torch.randn(4, 5))
 
 
+def test_fractions_are_true_for_integers():
+    graph = tg.Graph()
+    graph.output("y", tg.where(graph.input("x", (4,)), graph.input("a", (4,), "i32"), -1))
+    y = graph.session().run(x=np.float32([0.5, 0, -0.25, 2]), a=np.int32([1, 2, 3, 4]))
+    assert list(y) == [1, -1, 3, 4]
+
+
 INF, NAN = torch.inf, torch.nan
 EDGES = [
     lambda x: x.argmax(1),

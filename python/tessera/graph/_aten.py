@@ -520,9 +520,9 @@ def _require_truth(call: Call) -> None:
 @handles("where.self", "where.ScalarSelf", "where.ScalarOther", "where.Scalar")
 def _where(call: Call, condition: Value, a: Any, b: Any) -> Value:
     a, b = together(call, a, b)
-    if not isinstance(a, Value) and not isinstance(b, Value):
-        condition = ops.cast(condition, type_of(call.dtype, allow_integers=True))
-    return ops.where(condition, a, b)
+    like = next((each for each in (a, b) if isinstance(each, Value)), None)
+    dtype = type_of(call.dtype, allow_integers=True) if like is None else like.dtype
+    return ops.where(ops.cast(condition, dtype), a, b)  # 0 and 1 are these in each type
 
 
 @handles("masked_fill.Scalar", "masked_fill.Tensor")

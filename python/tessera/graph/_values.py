@@ -404,7 +404,10 @@ def where(condition: Value, a: Value | float, b: Value | float) -> Value:
     """a where the condition is not 0, else b."""
     graph_of("where", *(each for each in (condition, a, b) if isinstance(each, Value)))
     like = next((each for each in (a, b) if isinstance(each, Value)), condition)
-    return apply("where", cast(condition, like.dtype), value_of(a, like), value_of(b, like))
+    # In whose type numbers that are not 0 may be 0.
+    may_vanish = condition.dtype not in ("u32", "i32", like.dtype) and like.dtype in ("u32", "i32", "f16")
+    holds = not_equal(condition, 0) if may_vanish else condition
+    return apply("where", cast(holds, like.dtype), value_of(a, like), value_of(b, like))
 
 
 def _dims_of(operation: str, dim: Dims) -> list[int]:
