@@ -462,13 +462,16 @@ void lower_attention_gradient(Lowering& l, const Node& node) {
 }
 
 /// Whether half of a tile can hold what a vertex of the gradient takes of a head of a sequence, and the bias.
+/// The gradient of a head of keys takes all queries that share it.
 bool attention_lowers_on(const machine::Machine& machine, const Graph& graph, const Node& node) {
   if (machine.kind == machine::Kind::host) return true;
   constexpr double kMostOfTile = 0.5;
   const auto type = [&](size_t input) -> const TensorType& { return graph.type(node.inputs[input]); };
   const ops::AttentionProblem p = attention_problem_of(node, type(0), type(1), type(2));
   const Inputs inputs(node);
-  const uint64_t elements = std::max(p.queries, p.keys) * (uint64_t{p.size} + 2 * p.value_size) +
+  const bool is_gradient = node.inputs.size() > inputs.count();
+  const uint64_t queries = uint64_t{p.queries} * (is_gradient ? p.heads / p.kv_heads : 1);
+  const uint64_t elements = std::max<uint64_t>(queries, p.keys) * (uint64_t{p.size} + 2 * p.value_size) +
                             (inputs.has_bias ? type(inputs.bias()).elements() : 0);
   return static_cast<double>(elements * size_of(p.type)) <
          kMostOfTile * static_cast<double>(machine.tile_bytes);

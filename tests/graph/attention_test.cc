@@ -170,6 +170,24 @@ TEST(Attention, SkipsBlocksOfOtherSequencesOnTiles) {
   EXPECT_LT(seconds_with(g, session, padding), packed);
 }
 
+/// A tile cannot hold the queries of all heads that share keys.
+TEST(Attention, OfManyHeadsThatShareKeysHasGradientsOnTiles) {
+  constexpr uint32_t kTokens = 128, kHeads = 16, kSize = 32;
+  Graph g;
+  const Value q = g.input("q", {1, kTokens, kHeads * kSize}), k = g.input("k", {1, kTokens, kSize}),
+              v = g.input("v", {1, kTokens, kSize});
+  const Value y = attention(q, k, v, {.heads = kHeads, .kv_heads = 1});
+  const std::vector<Value> of = {q, k, v};
+  g.output("y", y);
+  const auto found = gradients(sum(square(y)), of);
+  for (size_t i = 0; i < found.size(); ++i) g.output("gradient" + std::to_string(i), *found[i]);
+  const WideArrays inputs = random_inputs(g);
+  WideArrays state;
+  const WideArrays expected = evaluate(g, inputs, state);
+  Session session(g, Machine::find("bow").with("tiles", 64));
+  expect_near(session.run(narrowed(inputs)), expected, 1e-4);
+}
+
 TEST(Attention, RefusesDropoutWithoutAStep) {
   Graph g;
   const Value x = g.input("x", {3, 8}), step = g.input("step", {}, Type::u32);
