@@ -181,11 +181,14 @@ Types infer_interpolate(const Signature& s) {
   for (size_t d = 0; d < from.size(); ++d) {
     require_windows(s.operation, static_cast<uint64_t>(sizes[d]), 4);
     require_windows(s.operation, from[d], 4);
+    const double factor = s.attributes.number(factor_name(d), 0.0);
+    const bool is_factor = factor >= 0 && std::isfinite(factor);
     const Places places(s.attributes, from[d], static_cast<uint32_t>(sizes[d]), d);
     constexpr double kMostScale = 1 << 30;
-    if (!(places.scale >= 0 && places.scale <= kMostScale) || !(std::abs(places.cubic) <= kMostScale))
+    if (!is_factor || !(places.scale >= 0 && places.scale <= kMostScale) ||
+        !(std::abs(places.cubic) <= kMostScale))
       throw UsageError(fmt::format("{}: a factor of {} and a cubic coefficient of {} are not possible",
-                                   s.operation, 1 / places.scale, places.cubic));
+                                   s.operation, is_factor ? 1 / places.scale : factor, places.cubic));
   }
   return {with_spatial_sizes(x, wanted_sizes(s.attributes))};
 }
@@ -296,7 +299,7 @@ Value interpolate(Value x, const Interpolation& how) {
     throw UsageError(
         fmt::format("interpolate: there are {} factors for {} dimensions", how.factors.size(), dimensions));
   for (size_t d = 0; !how.factors.empty() && d < dimensions; ++d)
-    if (number(how.factors, d) > 0) attributes[factor_name(d)] = number(how.factors, d);
+    if (number(how.factors, d) != 0) attributes[factor_name(d)] = number(how.factors, d);
   return x.owner().apply("interpolate", {x}, std::move(attributes))[0];
 }
 

@@ -3,6 +3,7 @@
 #include <tessera/error.h>
 #include <tessera/vision.h>
 
+#include <limits>
 #include <numeric>
 
 namespace tessera::graph {
@@ -14,12 +15,16 @@ void require_channels(const char* operation, Value x, std::optional<Value> of, c
                                  to_string(of->type()), x.type().cols(), to_string(x.type())));
 }
 
-void check_normalise(const char* operation, Value x, std::optional<Value> weight, std::optional<Value> bias) {
+void check_normalise(const char* operation, Value x, std::optional<Value> weight, std::optional<Value> bias,
+                     double epsilon) {
   if (x.shape().size() < 2)
     throw UsageError(
         fmt::format("{}: x is {}; it must be [N, ..., channels]", operation, to_string(x.type())));
   require_channels(operation, x, weight, "the weight");
   require_channels(operation, x, bias, "the bias");
+  if (!(epsilon >= 0 && epsilon <= std::numeric_limits<float>::max()))
+    throw UsageError(
+        fmt::format("{}: epsilon is {}; it must be a finite FP32 number of at least 0", operation, epsilon));
 }
 
 Value wide(Value x) { return cast(x, Type::f32); }
@@ -33,7 +38,7 @@ Value scaled(Value x, std::optional<Value> weight, std::optional<Value> bias) {
 
 Value batch_norm(Value x, Value mean, Value variance, std::optional<Value> weight, std::optional<Value> bias,
                  double epsilon) {
-  check_normalise("batch_norm", x, weight, bias);
+  check_normalise("batch_norm", x, weight, bias, epsilon);
   require_channels("batch_norm", x, mean, "the mean");
   require_channels("batch_norm", x, variance, "the variance");
   // A factor and a number to add, of each channel.
@@ -46,7 +51,7 @@ Value batch_norm(Value x, Value mean, Value variance, std::optional<Value> weigh
 
 BatchNorm batch_norm_of_batch(Value x, std::optional<Value> weight, std::optional<Value> bias,
                               double epsilon) {
-  check_normalise("batch_norm", x, weight, bias);
+  check_normalise("batch_norm", x, weight, bias, epsilon);
   const uint32_t rows = x.type().rows();
   if (rows < 2)
     throw UsageError(fmt::format("batch_norm: {} has one element of each channel; a variance takes more",
@@ -61,7 +66,7 @@ BatchNorm batch_norm_of_batch(Value x, std::optional<Value> weight, std::optiona
 
 Value group_norm(Value x, uint32_t groups, std::optional<Value> weight, std::optional<Value> bias,
                  double epsilon) {
-  check_normalise("group_norm", x, weight, bias);
+  check_normalise("group_norm", x, weight, bias, epsilon);
   const uint32_t samples = x.shape().front(), channels = x.type().cols(), pixels = x.type().rows() / samples;
   if (groups == 0 || channels % groups != 0)
     throw UsageError(fmt::format("group_norm: {} channels are not {} equal groups", channels, groups));

@@ -415,6 +415,7 @@ Value max_pool(Value x, const Pooling& of) {
 }
 
 Value average_pool(Value x, const Pooling& of, bool counts_padding, std::optional<uint32_t> divisor) {
+  if (divisor && *divisor == 0) throw UsageError("average_pool: the divisor is 0; it must be at least 1");
   Attributes attributes = pooling_attributes_of(x, of);
   if (!counts_padding) attributes["counts_padding"] = int64_t{0};
   if (divisor) attributes["divisor"] = int64_t{*divisor};

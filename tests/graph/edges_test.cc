@@ -128,6 +128,12 @@ TEST(Edges, RefusesShapesThatOnlyHaveAsManyElements) {
   refuses("has not as many elements", permute_as({4, 2, 14}, {8, 14}));
 }
 
+TEST(Edges, RefusesBasesOfRotaryPositionsThatAreNone) {
+  Graph g;
+  for (const double base : {-1.0, 0.0, double{kInfinity}, double{kNan}})
+    EXPECT_USAGE_ERROR("it must be a positive number", rotary_tables(g, 4, 8, base));
+}
+
 TEST(Edges, RefusesLimitsOfAttentionThatAreNone) {
   Graph g;
   const Value x = g.input("x", {2, 5, 8});

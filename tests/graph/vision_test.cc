@@ -78,6 +78,9 @@ TEST(Pooling, RefusesWindowsThatFitNowhere) {
   refuses("sizes of [3] for 2 dimensions", [&] {
     x.owner().apply("interpolate", {x}, {{"sizes", std::vector<int64_t>{3}}});
   });
+  refuses("the divisor is 0", [&] { average_pool(x, {.window = {2}}, true, 0); });
+  refuses("a factor of -2", [&] { interpolate(x, {.sizes = {9}, .factors = {-2}}); });
+  refuses("epsilon is -1", [&] { batch_norm_of_batch(x, {}, {}, -1); });
   refuses("there are 3 factors", [&] { interpolate(x, {.sizes = {9}, .factors = {2, 2, 2}}); });
 }
 

@@ -61,6 +61,8 @@ def average_pool(
     divisor: int | None = None,
 ) -> Value:
     """Compute the mean of each window; zeros that pad it count unless told otherwise, or the divisor is given."""
+    if divisor is not None and divisor < 1:
+        raise ValueError(f"average_pool: the divisor is {divisor}; it must be at least 1")
     attributes = _window(x, window, stride, padding, dilation, ceil)
     return apply("average_pool", x, **attributes, counts_padding=int(counts_padding), divisor=divisor or 0)
 
@@ -130,6 +132,9 @@ def interpolate(
         attributes["rounding"] = rounding
     if mode == "cubic":
         attributes["cubic"] = cubic
-    for dim, factor in enumerate(factors or ()):
-        attributes[f"factor_{dim}"] = float(factor)
+    all_factors = [float(factor) for factor in factors or ()]
+    if all_factors and len(all_factors) != len(x.shape) - 2:
+        raise ValueError(f"interpolate: there are {len(all_factors)} factors for {len(x.shape) - 2} dimensions")
+    for dim, factor in enumerate(all_factors):
+        attributes[f"factor_{dim}"] = factor
     return apply("interpolate", x, **attributes)
