@@ -171,8 +171,9 @@ Array weighted_sums(const Array& x, const TensorType& type, const ImageWindows& 
   const ImageLayout layout(type, windows);
   Array y(layout.samples * layout.outputs() * layout.channels);
   layout.each([&](const Taps& i, const Taps& j, uint64_t from, uint64_t to) {
-    layout.each_element(
-        i, j, [&](uint32_t a, uint32_t b, uint64_t at) { y[to] += tap_weight(i, a, j, b) * x[from + at]; });
+    layout.each_element(i, j, [&](uint32_t a, uint32_t b, uint64_t at) {
+      if (has(i, a) && has(j, b)) y[to] += tap_weight(i, a, j, b) * x[from + at];
+    });
   });
   return y;
 }

@@ -49,6 +49,24 @@ TEST(Pooling, GivesNaNWhereAWindowHasIt) {
   EXPECT_EQ(y[4], 4);
 }
 
+TEST(Pooling, LeavesOutWhatIsBetweenDilatedElements) {
+  const float nan = std::numeric_limits<float>::quiet_NaN(),
+              infinity = std::numeric_limits<float>::infinity();
+  Graph g;
+  const Value x = g.input("x", {1, 5, 2}), flipped = g.input("channels first", {1, 2, 5});
+  const Pooling of{.window = {2}, .stride = {1}, .dilation = {2}};
+  g.output("y", average_pool(x, of));
+  g.output("y of channels first", average_pool(permute(flipped, {0, 2, 1}), of));
+  const Arrays inputs = {{"x", {1, 2, infinity, -infinity, 3, 4, nan, infinity, 5, 6}},
+                         {"channels first", {1, infinity, 3, nan, 5, 2, -infinity, 4, infinity, 6}}};
+  const std::vector<float> expected = {2, 3, nan, nan, 4, 5};
+  for (const char* machine : {"host", "bow"})
+    for (const auto& [name, y] : Session(g, Machine::find(machine, 2)).run(inputs))
+      for (size_t i = 0; i < expected.size(); ++i)
+        EXPECT_TRUE(std::isnan(expected[i]) ? std::isnan(y.at(i)) : y.at(i) == expected[i])
+            << machine << ", " << name << ", element " << i << ": " << y.at(i);
+}
+
 TEST(Pooling, RoundsTheNumberOfWindowsAsPyTorchDoes) {
   Graph g;
   const Value x = g.input("x", {1, 7, 8, 3});

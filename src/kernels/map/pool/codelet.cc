@@ -95,7 +95,7 @@ void reference(const Windowed& f) {
         each_element(f.down, f.window(r), f.across, f.across.of[j], [&](int64_t pixel, float weight) {
           const auto x = f32_at(f.x, static_cast<int64_t>(f.image(r)) + pixel, c);
           if (f.weighted)
-            y += weight * x;
+            y += weight != 0 ? weight * x : 0;
           else if (x > y || std::isnan(x))
             y = x;
         });

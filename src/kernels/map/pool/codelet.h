@@ -26,7 +26,8 @@ namespace tessera::kernels {
   X(height) X(width) X(step_down) X(step_across) X(taps) X(channels_in_rows)
 
 /// y = the sum over each window, whose elements are neighbours, of x times the weight of its row times the
-/// weight of its column: f32, with a row of weights for each row or column of y.
+/// weight of its column: f32, with a row of weights for each row or column of y. Elements of weight 0 are not
+/// in the window, whatever they are.
 #define TESSERA_RESAMPLE_FIELDS(X) \
   X(x) X(down) X(across) X(weights_down) X(weights_across) X(y, .access = program::Access::out)
 #define TESSERA_RESAMPLE_PARAMS(X) X(height) X(width) X(channels_in_rows) X(row) X(col)

@@ -65,6 +65,7 @@ HWY_INLINE void of_window(const Windowed& f, const WindowRow& i, const WindowRow
     const T* x = corner + a * below;
     for (uint32_t b = 0; b < j.count; ++b, x += right) {
       const float weight = Kind::weight(i, a) * Kind::weight(j, b);
+      if (weight == 0) continue;
       for (size_t v = 0; v < vectors; ++v)
         of[v] = Kind::add(of[v], load_some(x + v * lanes, count - v * lanes), weight);
     }
@@ -198,9 +199,10 @@ void of_channels(const Windowed& f) {
       const WindowRow& i = f.window(r);
       std::fill_n(combined, width, hn::GetLane(Kind::begin()));
       for (uint32_t a = 0; a < i.count; ++a) {
+        const float weight = Kind::weight(i, a);
+        if (weight == 0) continue;
         const uint64_t pixel = f.image(r) + (i.first + uint64_t{a} * f.down.step) * width;
         load_row(f.x, static_cast<int64_t>(pixel), c, width, row);
-        const float weight = Kind::weight(i, a);
         map_elements([&](auto, auto so_far, auto x) HWY_ATTR { return Kind::add(so_far, x, weight); }, width,
                      combined, static_cast<const float*>(combined), static_cast<const float*>(row));
       }
@@ -208,7 +210,8 @@ void of_channels(const Windowed& f) {
         const WindowRow& j = f.across.of[p];
         float of = hn::GetLane(Kind::begin());
         for (uint32_t b = 0; i.count > 0 && b < j.count; ++b)
-          of = Kind::add(of, combined[j.first + size_t{b} * f.across.step], Kind::weight(j, b));
+          if (const float weight = Kind::weight(j, b); weight != 0)
+            of = Kind::add(of, combined[j.first + size_t{b} * f.across.step], weight);
         y[p] = of;
       }
       store_row(f.y, static_cast<int64_t>(r * outputs), c, outputs, y);
