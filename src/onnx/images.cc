@@ -53,9 +53,10 @@ Results average_pool_of(Call& call) {
 Results lp_pool(Call& call) {
   const auto p = static_cast<double>(call.integer("p", 2));
   if (p < 1) refuse("a norm of order {} is not possible", p);
-  const Value size = abs(channels_last(call.value(0)));
+  const Value x = channels_last(call.value(0)), size = abs(widened(x));
   const Value sums = average_pool(p == 1 ? size : pow(size, p), pooling_of(call), true, 1);
-  return {channels_first(p == 1 ? sums : pow(sums, 1 / p), call[0].type)};
+  const Value y = p == 1 ? sums : pow(sums, 1 / p);
+  return {channels_first(cast(y, x.type().type), call[0].type)};
 }
 
 /// Over all that follows the channels.
@@ -108,13 +109,13 @@ Results local_response_normalization(Call& call) {
   const Value x = call.value(0);
   const uint32_t size = size_of("channels", call.integer("size"));
   const uint32_t samples = x.shape()[0], channels = x.shape()[1];
-  const Value rows =
-      reshape(x, {samples, channels, static_cast<uint32_t>(x.type().elements() / samples / channels)});
+  const Value rows = reshape(
+      widened(x), {samples, channels, static_cast<uint32_t>(x.type().elements() / samples / channels)});
   const Value around = average_pool(
       square(rows), {.window = {size}, .stride = {1}, .before = {(size - 1) / 2}, .after = {size / 2}});
   const Value factor =
       pow(around * call.number("alpha", 1e-4) + call.number("bias", 1), -call.number("beta", 0.75));
-  return {known(reshape(rows * factor, x.shape()), call[0].type)};
+  return {known(cast(reshape(rows * factor, x.shape()), x.type().type), call[0].type)};
 }
 
 // Interpolation.

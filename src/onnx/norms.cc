@@ -2,6 +2,7 @@
 #include <numeric>
 
 #include "onnx/call.h"
+#include "onnx/values.h"
 
 namespace tessera::onnx {
 namespace {
@@ -71,12 +72,13 @@ Results rms_normalization(Call& call) {
 }
 
 Results mean_variance_normalization(Call& call) {
-  const Value x = call.value(0);
+  const Value given = call.value(0), x = widened(given);
   std::vector<int> dims;
   for (const int64_t axis : call.integers_if("axes").value_or(std::vector<int64_t>{0, 2, 3}))
     dims.push_back(static_cast<int>(Call::dimension(axis, x.shape().size())));
   const Value centred = x - mean(x, dims, true);
-  return {known(centred / (sqrt(mean(square(centred), dims, true)) + 1e-9), call[0].type)};
+  const Value y = centred / (sqrt(mean(square(centred), dims, true)) + 1e-9);
+  return {known(cast(y, given.type().type), call[0].type)};
 }
 
 constexpr Operator kNormsOperators[] = {{"LayerNormalization", layer_normalization},

@@ -70,7 +70,7 @@ Results reduce_l1(Call& call) {
 
 Results reduce_l2(Call& call) {
   const Reduction r(call);
-  return r.of(sqrt(total(r, square(r.x))));
+  return r.of(cast(sqrt(total(r, square(widened(r.x)))), r.x.type().type));
 }
 
 Results reduce_sum_of_squares(Call& call) {
@@ -80,17 +80,18 @@ Results reduce_sum_of_squares(Call& call) {
 
 Results reduce_log_sum(Call& call) {
   const Reduction r(call);
-  return r.of(log(total(r, r.x)));
+  return r.of(cast(log(total(r, widened(r.x))), r.x.type().type));
 }
 
 Results reduce_log_sum_of_exponentials(Call& call) {
   const Reduction r(call);
   if (r.is_none) return r.of(r.x);
-  Value most = max(r.x, r.dims, true);
+  const Value x = widened(r.x);
+  Value most = max(x, r.dims, true);
   const Value infinite = equal(abs(most), number_like(most, std::numeric_limits<double>::infinity()));
   most = where(infinite, number_like(most, 0), most);
-  const Value logs = log(sum(exp(r.x - most), r.dims, true)) + most;
-  return r.of(r.keeps ? logs : sum(logs, r.dims, false));
+  const Value logs = log(sum(exp(x - most), r.dims, true)) + most;
+  return r.of(cast(r.keeps ? logs : sum(logs, r.dims, false), r.x.type().type));
 }
 
 Results reduce_product(Call& call) {
@@ -141,13 +142,14 @@ Results log_softmax_of(Call& call) {
 }
 
 Results lp_normalization(Call& call) {
-  const Value x = call.value(0);
+  const Value given = call.value(0), x = widened(given);
   const auto dim = static_cast<int>(call.axis(x.shape().size(), -1));
   const int64_t p = call.integer("p", 2);
   if (p != 1 && p != 2) refuse("a norm of order {} is not possible", p);
   const Value norm = p == 1 ? sum(abs(x), {dim}, true) : sqrt(sum(square(x), {dim}, true));
   const Value none = equal(norm, number_like(norm, 0));
-  return {known(x / where(none, number_like(norm, 1), norm), call[0].type)};
+  const Value y = x / where(none, number_like(norm, 1), norm);
+  return {known(cast(y, given.type().type), call[0].type)};
 }
 
 constexpr Operator kReductionsOperators[] = {

@@ -47,6 +47,8 @@ Value magnitude(Value x) {
   return is_integer(x) ? maximum(x, negative(x)) : abs(x);
 }
 
+Value widened(Value x) { return is_integer(x) ? x : cast(x, Type::f32); }
+
 Value divided(Value x, double number) {
   int exponent = 0;
   const bool is_power = std::abs(std::frexp(number, &exponent)) == 0.5 && std::abs(exponent) < 100;

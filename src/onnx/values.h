@@ -25,6 +25,9 @@ graph::Value greater_than(graph::Value a, double b);
 graph::Value negative(graph::Value x);
 /// |x|.
 graph::Value magnitude(graph::Value x);
+/// Of floating-point numbers FP32: squares and sums of 16-bit ones may be beyond their type where roots and
+/// logarithms of them are not.
+graph::Value widened(graph::Value x);
 /// x / number. A product with the reciprocal would differ, unless the number is a power of two.
 graph::Value divided(graph::Value x, double number);
 graph::Value round_to_even(graph::Value x);

@@ -586,6 +586,25 @@ TEST(OnnxOperators, WhatIsDequantisedHasTheTypeThatTheFileSays) {
   EXPECT_NEAR(results.at("of_constant")[1], 2 / 3.0, 1e-3);
 }
 
+TEST(OnnxOperators, NormsOfHalfPrecisionDoNotOverflow) {
+  constexpr int32_t kHalf = 10;
+  OnnxFile file;
+  file.input("x", {1, 1, 1, 2}, kHalf).input("z", {1, 1, 1, 2}, kHalf);
+  for (const char* output : {"norm", "direction", "pooled", "local", "normal"}) file.output(output);
+  file.node("ReduceL2", {"x"}, {"norm"}).node("LpNormalization", {"x"}, {"direction"});
+  file.node("LpPool", {"x"}, {"pooled"}, {{"kernel_shape", std::vector<int64_t>{1, 2}}});
+  file.node("LRN", {"x"}, {"local"}, {{"size", int64_t{1}}, {"alpha", 1.0F}, {"beta", 0.5F}, {"bias", 0.0F}});
+  file.node("MeanVarianceNormalization", {"z"}, {"normal"});
+  graph::Session session(import(file).graph, Machine::host(1));
+  const graph::Arrays inputs = {{"x", {300, 400}}, {"z", {-300, 300}}};
+  const graph::Arrays found = session.run(inputs);
+  const WideArrays expected = {
+      {"norm", {500}}, {"direction", {0.6, 0.8}}, {"pooled", {500}}, {"local", {1, 1}}, {"normal", {-1, 1}}};
+  for (const auto& [name, numbers] : expected)
+    for (size_t i = 0; i < numbers.size(); ++i)
+      EXPECT_NEAR(found.at(name).at(i), numbers[i], 1e-3 * std::abs(numbers[i])) << name;
+}
+
 /// x quantised with one scale, and dequantised with another one.
 OnnxFile quantised(float scale, float other) {
   OnnxFile file;
