@@ -15,6 +15,16 @@ namespace {
 Value below(Value a, double b) { return less(a, number(a, b)); }
 Value is(Value a, double b) { return equal(a, number(a, b)); }
 
+/// Whether operands are of 16 bits, in which logarithms and quotients would be rounded too much.
+bool are_narrow(Value a, Value b) {
+  const Type type = a.type().type;
+  return (type == Type::f16 || type == Type::bf16) && b.type().type == type;
+}
+
+Value in_f32(Value (*function)(Value, Value), Value a, Value b) {
+  return cast(function(cast(a, Type::f32), cast(b, Type::f32)), a.type().type);
+}
+
 /// Where a rest has another sign than the divisor.
 Value has_other_sign(Value rest, Value divisor) {
   return not_equal(rest, number(rest, 0)) * not_equal(below(rest, 0), below(divisor, 0));
@@ -57,6 +67,7 @@ Value remainder(Value a, Value b) {
 }
 
 Value floor_divide(Value a, Value b) {
+  if (are_narrow(a, b)) return in_f32(floor_divide, a, b);
   const Value rest = fmod(a, b), quotient = (a - rest) / b - has_other_sign(rest, b);
   // It is whole but for its rounding.
   const Value low = floor(quotient), whole = low + less(number(low, 0.5), quotient - low);
@@ -64,6 +75,7 @@ Value floor_divide(Value a, Value b) {
 }
 
 Value pow(Value x, Value exponent) {
+  if (are_narrow(x, exponent)) return in_f32(pow, x, exponent);
   const Value none = is(x, 0), one = number(x, 1);
   const Value size = exp(log(where(none, one, abs(x))) * exponent);
   const double infinity = std::numeric_limits<double>::infinity();

@@ -1,5 +1,6 @@
 // Results of operations at the edges of what they take, on a host and on tiles, and what is refused there.
 #include <gtest/gtest.h>
+#include <tessera/arithmetic.h>
 #include <tessera/error.h>
 
 #include <cmath>
@@ -56,6 +57,15 @@ TEST(Edges, TheMaximumOfWhatHoldsNanIsThere) {
 TEST(Edges, AnInfiniteNumberStaysWithoutASlopeBelow) {
   expect({{"x", {kInfinity, 2, -3, kNan}}}, {kInfinity, 2, 0, kNan},
          [](Graph& g) { return leaky_relu(g.input("x", {4}), 0); });
+}
+
+TEST(Edges, PowersAndQuotientsOf16BitsAreRoundedOnce) {
+  const auto of = [](Value (*function)(Value, Value)) {
+    return
+        [function](Graph& g) { return function(g.input("a", {1}, Type::f16), g.input("b", {1}, Type::f16)); };
+  };
+  expect({{"a", {20}}, {"b", {3.5F}}}, {35776}, of(pow));
+  expect({{"a", {5000}}, {"b", {3}}}, {1666}, of(floor_divide));
 }
 
 TEST(Edges, AConditionHoldsWhereItIsNotZero) {
