@@ -149,6 +149,24 @@ def test_16_bit_values_are_reduced_in_32(function, dtype):
     np.testing.assert_allclose(found, expected, rtol=1.01 * torch.finfo(dtype).eps / 2, atol=1e-6)
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: x.exp2(),
+        lambda x: x.expm1(),
+        lambda x: x.log2(),
+        lambda x: x.log1p(),
+        lambda x: torch.div(x, 3, rounding_mode="trunc"),
+    ],
+)
+def test_functions_of_16_bits_are_rounded_once(function, dtype):
+    x = torch.tensor([0.01, 0.3, 2.7, 9.2, 14.9, 3500.0]).to(dtype)
+    found = tg.from_torch(Function(function), x).session().run(x)
+    expected = function(x.double()).to(dtype).double()
+    np.testing.assert_allclose(found, expected, rtol=torch.finfo(dtype).eps, atol=1e-6)
+
+
 @pytest.mark.parametrize(
     ("function", "message"),
     [

@@ -277,6 +277,11 @@ def _log1p(x: Value) -> Value:
     return ops.where(ops.abs(x) < 0.03, series, ops.log(x + 1))
 
 
+def _in_f32(function: Callable[[Value], Value]) -> Callable[[Value], Value]:
+    """Round results of 16 bits once, not in each of the operations of which a function consists."""
+    return lambda x: ops.cast(function(ops.cast(x, "f32")), x.dtype)
+
+
 _UNARY: dict[str, Callable[[Value], Value]] = {
     **{
         name: getattr(ops, name)
@@ -288,12 +293,12 @@ _UNARY: dict[str, Callable[[Value], Value]] = {
     "floor": _floor,
     "ceil": lambda x: -_floor(-x),
     "round": _round,
-    "log1p": _log1p,
-    "expm1": lambda x: ops.tanh(x * 0.5) * (ops.exp(x) + 1),
-    "log2": lambda x: ops.log(x) * (1 / math.log(2)),
-    "log10": lambda x: ops.log(x) * (1 / math.log(10)),
-    "exp2": lambda x: ops.exp(x * math.log(2)),
-    "tan": lambda x: ops.sin(x) / ops.cos(x),
+    "log1p": _in_f32(_log1p),
+    "expm1": _in_f32(lambda x: ops.tanh(x * 0.5) * (ops.exp(x) + 1)),
+    "log2": _in_f32(lambda x: ops.log(x) * (1 / math.log(2))),
+    "log10": _in_f32(lambda x: ops.log(x) * (1 / math.log(10))),
+    "exp2": _in_f32(lambda x: ops.exp(x * math.log(2))),
+    "tan": _in_f32(lambda x: ops.sin(x) / ops.cos(x)),
     "isnan": lambda x: ops.not_equal(x, x),
     "isinf": lambda x: ops.equal(ops.abs(x), math.inf),
 }
@@ -451,7 +456,9 @@ def _whole_quotient(call: Call, a: Any, b: Any, *, rounding_mode: str | None = "
         return quotient
     if call.dtype not in INTEGER_TYPES:
         x, y = _both(call, a, b)
-        return ops.floor_divide(x, y) if rounding_mode == "floor" else _trunc(x / y)
+        if rounding_mode == "floor":
+            return ops.floor_divide(x, y)
+        return ops.cast(_trunc(ops.cast(x, "f32") / ops.cast(y, "f32")), x.dtype)
     x, y, quotient = _floor_quotient(call, a, b)
     if rounding_mode == "floor":
         return quotient
