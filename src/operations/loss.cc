@@ -307,6 +307,10 @@ Value cross_entropy(Value logits, Value target, const CrossEntropyOptions& optio
   return LabelledRows(logits, target, options).loss();
 }
 
-Value mean_squared_error(Value x, Value target) { return mean(square(x - target)); }
+Value mean_squared_error(Value x, Value target) {
+  // A square may be beyond FP16 where the mean is not.
+  const Value difference = x - target;
+  return cast(mean(square(cast(difference, Type::f32))), difference.type().type);
+}
 
 }  // namespace tessera::graph

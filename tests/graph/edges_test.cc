@@ -68,6 +68,12 @@ TEST(Edges, PowersAndQuotientsOf16BitsAreRoundedOnce) {
   expect({{"a", {5000}}, {"b", {3}}}, {1666}, of(floor_divide));
 }
 
+TEST(Edges, AMeanOfSquaresIsFiniteWhereSquaresAreBeyondFp16) {
+  expect({{"x", {320, 0, 0, 0}}, {"target", {0, 0, 0, 0}}}, {25600}, [](Graph& g) {
+    return mean_squared_error(g.input("x", {4}, Type::f16), g.input("target", {4}, Type::f16));
+  });
+}
+
 TEST(Edges, AConditionHoldsWhereItIsNotZero) {
   const Arrays inputs = {
       {"condition", {0.5F, 0, -0.25F, kNan, 1e-30F}}, {"a", {1, 2, 3, 4, 5}}, {"b", {6, 7, 8, 9, 10}}};

@@ -243,3 +243,10 @@ def test_labels_that_are_no_classes_are_refused():
         session = tg.from_torch(Function(loss), (torch.randn(3, 4), torch.tensor([0, 1, 2]))).session()
         with pytest.raises(ValueError, match=r"entry \[2\] of the ids, .* is 7; there are rows 0 to 3"):
             session.run(torch.randn(3, 4), torch.tensor([0, 1, 7]))
+
+
+def test_a_mean_of_squares_beyond_fp16():
+    graph = tg.Graph()
+    x, target = (graph.input(name, (4,), "f16") for name in ("x", "target"))
+    graph.output("y", tg.mean_squared_error(x, target))
+    assert graph.session().run(np.float16([320, 0, 0, 0]), np.zeros(4, np.float16)) == 25600

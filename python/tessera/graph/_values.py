@@ -775,8 +775,9 @@ def cross_entropy(
 
 
 def mean_squared_error(x: Value, target: Value) -> Value:
-    """Mean of (x - target)²."""
-    return mean(square(x - target))
+    """Mean of (x - target)², which may be finite where a square is beyond FP16."""
+    difference = x - target
+    return cast(mean(square(cast(difference, "f32"))), difference.dtype)
 
 
 def dropout(x: Value, p: float = 0.5, *, step: Value | None = None, seed: int = 0) -> Value:
