@@ -238,9 +238,14 @@ def test_configurations_are_checked(model: Any) -> None:
         tg.bert_for_pretraining("huge", packs=1)
     with pytest.raises(TypeError, match="the configuration has no vocab_size"):
         tg.bert_for_pretraining(3, packs=1)
-    other = transformers.BertConfig(**SIZES, hidden_act="relu")
-    with pytest.raises(ValueError, match="hidden_act is 'relu'; only 'gelu'"):
-        tg.bert_for_pretraining(other, packs=1)
+    for name, other, wanted in (
+        ("hidden_act", "relu", "gelu"),
+        ("tie_word_embeddings", False, True),
+        ("is_decoder", True, False),
+    ):
+        config = transformers.BertConfig(**SIZES, **{name: other})
+        with pytest.raises(ValueError, match=f"{name} is {other!r}; only {wanted!r} is supported"):
+            tg.bert_for_pretraining(config, packs=1, tokens=64)
     with pytest.raises(ValueError, match="at most max_position_embeddings, 64"):
         tg.bert_for_pretraining(model.config, packs=1, tokens=65)
 

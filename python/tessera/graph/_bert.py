@@ -16,7 +16,12 @@ from tessera.graph._values import Value
 PackedAverage: TypeAlias = Literal["token", "sequence", "pack"]
 
 #: What other configurations may have, and its only value here.
-_ONLY = {"hidden_act": "gelu", "position_embedding_type": "absolute"}
+_ONLY = {
+    "hidden_act": "gelu",
+    "position_embedding_type": "absolute",
+    "tie_word_embeddings": True,
+    "is_decoder": False,
+}
 _FIELDS = [name for name, member in vars(BertConfig).items() if isinstance(member, property)]
 
 
