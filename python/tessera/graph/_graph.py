@@ -369,9 +369,9 @@ class Graph:
         offload_activations: bool | int = False,
         keep: Iterable[str] = (),
         partial_dtype: DTypeLike | str | None = None,
-        sum_dtype: DTypeLike | str = "f32",
-        state_dtype: DTypeLike | str = "f32",
-        rounding: Rounding = "nearest",
+        sum_dtype: DTypeLike | str | None = None,
+        state_dtype: DTypeLike | str | None = None,
+        rounding: Rounding | None = None,
         seed: int = 0,
         loss_scale: float | Literal["dynamic"] | None = None,
         scale_growth: int = 2000,
@@ -408,17 +408,19 @@ class Graph:
         micro-batches in flight, as all but "sequential" have, lies in the streaming memory beside the chips, if it has at
         least 8,192 elements, or as many as `offload_activations` says. Results are the same, bit for bit.
 
-        Gradients are summed over micro-batches and replicas in `sum_dtype`: 16-bit ones in FP32, or in their own type,
-        which loses those that are small beside the sum; gradients of FP32 parameters in FP32 all the same.
+        Gradients are summed over micro-batches and replicas in `sum_dtype`: 16-bit ones in "f32", the default, or in
+        their own type, which loses those that are small beside the sum; gradients of FP32 parameters in FP32 all the
+        same.
 
         Parts of FP16 products' sums, which tiles of modelled machines send each other, are `partial_dtype`, "f16" or
         "f32", or as `set_partial_sums` has them. With `rounding="stochastic"`, FP16 ones are rounded so too.
 
-        Updates are computed in FP32. The optimizer's state is stored as `state_dtype`; it and parameters of 16 bits are
-        rounded to the nearest number or, with "stochastic", so that the expected result is what was computed, with
-        random numbers of `seed`. Gradients are those of the loss times `loss_scale`, and divided by it in FP32. If that
-        is "dynamic" it begins with 65,536; a step with a gradient that is not finite changes no parameter and no
-        optimizer's state and halves it, and after `scale_growth` good steps it doubles (`session.get("loss_scale")`).
+        Updates are computed in FP32. The optimizer's state is stored as `state_dtype`, by default "f32"; it and
+        parameters of 16 bits are rounded to the "nearest" number, the default, or, with "stochastic", so that the
+        expected result is what was computed, with random numbers of `seed`. Gradients are those of the loss times
+        `loss_scale`, and divided by it in FP32. If that is "dynamic" it begins with 65,536; a step with a gradient that
+        is not finite changes no parameter and no optimizer's state and halves it, and after `scale_growth` good steps
+        it doubles (`session.get("loss_scale")`).
 
         `numbers` names a combination of `partial_dtype`, `sum_dtype`, `state_dtype`, `rounding` and `loss_scale`,
         which is then not given: "fp32"; "bf16", also FP32 here; "mlperf-v1" and "mlperf-v2", as Graphcore's submissions
@@ -531,17 +533,17 @@ class TrainingStep(Graph):
 
 def _training_numbers(
     partial_dtype: DTypeLike | str | None,
-    sum_dtype: DTypeLike | str,
-    state_dtype: DTypeLike | str,
-    rounding: Rounding,
+    sum_dtype: DTypeLike | str | None,
+    state_dtype: DTypeLike | str | None,
+    rounding: Rounding | None,
     seed: int,
     loss_scale: float | Literal["dynamic"] | None,
     scale_growth: int,
     numbers: Numbers | None,
 ) -> _TrainingNumbers:
     if numbers is not None:
-        given = partial_dtype, value_type(sum_dtype), value_type(state_dtype), rounding, loss_scale
-        if given != (None, "f32", "f32", "nearest", None):
+        given = partial_dtype, sum_dtype, state_dtype, rounding, loss_scale
+        if any(each is not None for each in given):
             raise ValueError(
                 "give numbers by name, or partial_dtype, sum_dtype, state_dtype, rounding and loss_scale, but not both"
             )
@@ -554,10 +556,14 @@ def _training_numbers(
         scale = (_FIRST_SCALE, growth)
     elif loss_scale is not None:
         scale = (float(loss_scale), 0)
-    stochastic = is_stochastic("training_step", rounding)
+    stochastic = is_stochastic("training_step", "nearest" if rounding is None else rounding)
     partials = None if partial_dtype is None else value_type(partial_dtype)
-    types = value_type(sum_dtype), value_type(state_dtype)
+    types = _type_or_f32(sum_dtype), _type_or_f32(state_dtype)
     return partials, *types, stochastic, _tessera.whole_number("seed", seed), scale
+
+
+def _type_or_f32(dtype: DTypeLike | str | None) -> str:
+    return "f32" if dtype is None else value_type(dtype)
 
 
 def _kept_inputs(graph: Graph) -> tuple[str, ...]:
