@@ -70,11 +70,15 @@ void bind_optimizers(nb::module_& m) {
   nb::class_<ParameterGroup>(m, "ParameterGroup", "Parameters with settings of their own.")
       .def(
           "__init__",
-          [](ParameterGroup* made, std::vector<std::string> names, std::optional<double> lr_scale,
-             std::optional<double> weight_decay, std::optional<bool> trust_ratio) {
-            new (made) ParameterGroup{{}, std::move(names), lr_scale, weight_decay, trust_ratio};
+          [](ParameterGroup* made, const std::vector<ValueId>& ids, std::vector<std::string> names,
+             std::optional<double> lr_scale, std::optional<double> weight_decay,
+             std::optional<bool> trust_ratio) {
+            std::vector<graph::Value> parameters;  // of the graph that is trained
+            for (const ValueId id : ids) parameters.push_back({nullptr, id});
+            new (made)
+                ParameterGroup{std::move(parameters), std::move(names), lr_scale, weight_decay, trust_ratio};
           },
-          "names"_a, "lr_scale"_a.none(), "weight_decay"_a.none(), "trust_ratio"_a.none());
+          "ids"_a, "names"_a, "lr_scale"_a.none(), "weight_decay"_a.none(), "trust_ratio"_a.none());
 }
 
 void bind_schedules(nb::module_& m) {
@@ -167,6 +171,8 @@ void bind_training(nb::module_& m, nb::class_<Graph>& graph) {
             .seed = seed};
         if (partials) options.partials = type_named(*partials);
         if (scale) options.loss_scale = graph::LossScale{scale->first, scale->second};
+        for (ParameterGroup& group : options.groups)
+          for (graph::Value& parameter : group.parameters) parameter = g.value(parameter.id);
         for (ValueId id : frozen) options.frozen.push_back(g.value(id));
         add_training(g.value(loss), options);
       },

@@ -212,15 +212,21 @@ def test_groups_of_pytorch(options, make):
     )
 
 
-def test_parameters_of_a_graph_as_a_group():
+@pytest.mark.parametrize("name", ["w", "*"])
+def test_parameters_of_a_graph_as_a_group(name):
     graph = tg.Graph()
-    w, v = graph.parameter("w", (3,), 1.0), graph.parameter("v", (3,), 1.0)
+    w, v = graph.parameter(name, (3,), 1.0), graph.parameter("v", (3,), 1.0)
     loss = tg.sum(w * v)
     step = graph.training_step(loss, lr=0.5, groups=[tg.ParameterGroup([w], lr_scale=0.0)])
     session = step.session()
     session.run()
-    assert np.array_equal(session.get("w"), np.ones(3))
+    assert np.array_equal(session.get(name), np.ones(3))
     assert np.array_equal(session.get("v"), np.full(3, 0.5))
+    other = tg.Graph().parameter(name, (3,), 1.0)
+    with pytest.raises(ValueError, match="is of another graph"):
+        graph.training_step(loss, groups=[tg.ParameterGroup([other], lr_scale=0.0)])
+    with pytest.raises(ValueError, match="is in a group of parameters, but is none"):
+        graph.training_step(loss, groups=[tg.ParameterGroup(loss, lr_scale=0.0)])
 
 
 def test_wrong_settings_are_refused():

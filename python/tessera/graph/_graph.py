@@ -446,7 +446,7 @@ class Graph:
             least_elements("offload", offload),
             least_elements("offload_activations", offload_activations),
             frozen,
-            native_groups(groups),
+            native_groups(groups, self),
             _training_numbers(
                 partial_dtype, sum_dtype, state_dtype, rounding, seed, loss_scale, scale_growth, numbers
             ),

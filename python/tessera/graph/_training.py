@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import astuple, dataclass
-from typing import Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from tessera import _tessera
 from tessera.graph._values import Value
+
+if TYPE_CHECKING:
+    from tessera.graph._graph import Graph
 
 Optimizer: TypeAlias = Literal["sgd", "adam", "adamw", "lamb", "lars"]
 #: Types, rounding and loss scale of a training, by name.
@@ -31,10 +34,11 @@ class ParameterGroup:
     weight_decay: float | None = None
     trust_ratio: bool | None = None
 
-    def _native(self) -> _tessera.ParameterGroup:
+    def _native(self, graph: Graph) -> _tessera.ParameterGroup:
         several = [self.parameters] if isinstance(self.parameters, (str, Value)) else list(self.parameters)
-        names = [each.name if isinstance(each, Value) else each for each in several]
-        return _tessera.ParameterGroup(names, self.lr_scale, self.weight_decay, self.trust_ratio)
+        ids = [graph._own(each).id for each in several if isinstance(each, Value)]
+        names = [each for each in several if not isinstance(each, Value)]
+        return _tessera.ParameterGroup(ids, names, self.lr_scale, self.weight_decay, self.trust_ratio)
 
 
 @dataclass(frozen=True)
@@ -90,8 +94,8 @@ def native_optimizer(
     return _tessera.Adam(betas, 1e-8 if eps is None else eps, decay, name == "adamw", bias_correction)
 
 
-def native_groups(groups: Iterable[ParameterGroup]) -> list[_tessera.ParameterGroup]:
-    return [group._native() for group in groups]
+def native_groups(groups: Iterable[ParameterGroup], graph: Graph) -> list[_tessera.ParameterGroup]:
+    return [group._native(graph) for group in groups]
 
 
 def betas_of_packs(betas: tuple[float, float], packing_factor: float) -> tuple[float, float]:
