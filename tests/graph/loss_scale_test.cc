@@ -184,6 +184,8 @@ TEST(LossScale, SaysWhatIsNone) {
   EXPECT_TRUE(says(message({0, 0}), "the loss scale is 0; it must be positive"));
   EXPECT_TRUE(says(message({NAN, 0}), "it must be positive"));
   EXPECT_TRUE(says(message({0.5, 10}), "must be from 1 to 16777216"));
+  for (const double beyond : {1e-40, 1e39, 1e300})
+    EXPECT_TRUE(says(message({beyond, 0}), "it must be from 2^-126 to 2^126"));
 }
 
 }  // namespace

@@ -12,12 +12,19 @@ namespace {
 
 /// Bounds of a scale that may change.
 constexpr double kLeastLossScale = 1, kLargestLossScale = 0x1p24;
+/// FP32 has scales between these, and their reciprocals.
+constexpr double kLeastFactor = 0x1p-126, kLargestFactor = 0x1p126;
 
 }  // namespace
 
 void check_loss_scale(const LossScale& scale) {
   if (!(std::isfinite(scale.initial) && scale.initial > 0))
     throw UsageError(fmt::format("the loss scale is {}; it must be positive", scale.initial));
+  if (scale.initial < kLeastFactor || scale.initial > kLargestFactor)
+    throw UsageError(
+        fmt::format("the loss scale is {}; it must be from 2^-126 to 2^126, so that FP32 has it and its "
+                    "reciprocal",
+                    scale.initial));
   if (scale.grow_after > 0 && !(scale.initial >= kLeastLossScale && scale.initial <= kLargestLossScale))
     throw UsageError(fmt::format("the loss scale begins with {}; one that may change must be from {} to {}",
                                  scale.initial, kLeastLossScale, kLargestLossScale));
