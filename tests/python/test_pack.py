@@ -198,6 +198,9 @@ def test_boundaries_of_nothing():
         (lambda: pack.boundaries([3, 4], length=6), ValueError, "7 tokens, more than the length of 6"),
         (lambda: pack.boundaries([3], "nemo"), ValueError, "hf or megatron"),
         (lambda: pack.boundaries([3], position_offset=2**31 - 2), ValueError, "32-bit"),
+        (lambda: pack.boundaries([3], length=5.5), TypeError, "length must be a whole number"),
+        (lambda: pack.boundaries([3], position_offset=1.5), TypeError, "position_offset must be a whole number"),
+        (lambda: pack.boundaries([3], position_offset=-1), ValueError, "position_offset is -1"),
     ],
 )
 def test_bad_boundaries(call, error, message):

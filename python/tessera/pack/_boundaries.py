@@ -8,6 +8,8 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from tessera import _tessera
+
 SeqLengths: TypeAlias = NDArray[Any] | Sequence[int] | Sequence[Sequence[int]]
 
 
@@ -31,7 +33,8 @@ def boundaries(
     tokens × tokens: True where both belong to the same sequence, and are not padding.
     """
     packs = _packs_of(seq_lengths)
-    segments, is_padding = _segments(packs, length)
+    position_offset = _tessera.whole_number("position_offset", position_offset)
+    segments, is_padding = _segments(packs, None if length is None else _tessera.whole_number("length", length))
     ends = np.cumsum(segments, dtype=np.int64)
     tokens = int(ends[-1]) if len(ends) else 0
     longest = int(segments.max(initial=0))
