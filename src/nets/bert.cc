@@ -66,6 +66,9 @@ void check(const BertConfig& config, const BertBatch& batch, const BertOptions& 
                batch.sequences, fmt::format("1 to its tokens, {}", batch.tokens));
   require_size(batch.predictions <= batch.tokens, "the number of predictions in a pack", batch.predictions,
                fmt::format("at most its tokens, {}", batch.tokens));
+  for (const double p : {config.hidden_dropout_prob, config.attention_probs_dropout_prob})
+    if (!(p >= 0 && p < 1))
+      throw UsageError(fmt::format("BERT: a dropout probability is {}; it must be in [0, 1)", p));
   const uint64_t predictions = uint64_t{batch.packs} * batch.predictions;
   require_size(options.head_slices > 0 && predictions % options.head_slices == 0, "head_slices",
                options.head_slices, fmt::format("a divisor of the predictions of a batch, {}", predictions));

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <map>
 #include <string>
 #include <utility>
@@ -555,6 +556,12 @@ TEST(Bert, RefusesWhatDoesNotFit) {
   BertConfig odd = kConfig;
   odd.num_attention_heads = 5;
   refuses("num_attention_heads is 5", odd, kPack);
+  for (const double p : {-0.1, 1.0, std::numeric_limits<double>::quiet_NaN()})
+    for (const auto of : {&BertConfig::hidden_dropout_prob, &BertConfig::attention_probs_dropout_prob}) {
+      BertConfig config = kConfig;
+      config.*of = p;
+      refuses(fmt::format("a dropout probability is {}; it must be in [0, 1)", p), config, kPack);
+    }
   refuses("at most max_position_embeddings, 32", kConfig, {.tokens = 33});
   refuses("1 to its tokens, 8", kConfig, {.tokens = 8, .sequences = 0});
   refuses("the number of predictions in a pack is 9", kConfig, {.tokens = 8, .predictions = 9});
