@@ -96,7 +96,7 @@ struct TimedPass {
 
 /// The passes of a schedule in its order, if each begins as soon as its stage and what it takes are ready,
 /// and sending takes no time. A recomputed pass takes as long as the forward pass. Throws UsageError unless
-/// there are times for each stage.
+/// there are times for each stage, above 0.
 std::vector<TimedPass> timed(const PipelineSchedule& schedule, std::span<const StageTimes> times);
 
 struct PipelineAnalysis {

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <iterator>
 
 #include "base/names.h"
@@ -210,6 +211,10 @@ std::vector<TimedPass> timed(const PipelineSchedule& schedule, std::span<const S
   if (times.size() != schedule.stages)
     throw UsageError(
         fmt::format("there are times of {} stages; the schedule has {}", times.size(), schedule.stages));
+  for (const StageTimes& of_stage : times)
+    for (const double time : {of_stage.forward, of_stage.backward})
+      if (!(std::isfinite(time) && time > 0))
+        throw UsageError(fmt::format("a pass through a stage takes {}; it must take a time above 0", time));
   check(schedule);
   std::vector<TimedPass> passes;
   std::vector<double> clocks(schedule.stages);

@@ -6,6 +6,7 @@
 #include <tessera/pipeline.h>
 
 #include <algorithm>
+#include <limits>
 #include <memory>
 #include <string>
 #include <vector>
@@ -89,6 +90,10 @@ TEST(PipelineSchedules, NameWhatTheyCannotDo) {
                   HasSubstr("micro-batches may pass 16777216 stages in all"));
   PipelineSchedule schedule = pipeline_schedule({PipelineKind::interleaved, {}}, 2, 2);
   EXPECT_THAT(message_of([&] { analyse(schedule, {}); }), HasSubstr("times of 0 stages; the schedule has 2"));
+  for (const double time : {0.0, -1.0, std::numeric_limits<double>::quiet_NaN()})
+    for (const std::vector<StageTimes>& times :
+         {std::vector<StageTimes>{{1, 2}, {time, 2}}, std::vector<StageTimes>{{1, time}, {1, 2}}})
+      EXPECT_THAT(message_of([&] { analyse(schedule, times); }), HasSubstr("it must take a time above 0"));
   std::swap(schedule.slots[1], schedule.slots[2]);
   EXPECT_THAT(message_of([&] { check(schedule); }), HasSubstr("B0 of stage 1 before its forward pass"));
   schedule.slots.pop_back();
