@@ -164,6 +164,10 @@ def _main(arguments: Sequence[str]) -> int:
     )
     parser.add_argument("--cased", action="store_true", help="keep capitals and accents")
     options = parser.parse_args(arguments)
+    for file in (*options.files, options.vocabulary):
+        if os.path.exists(options.out) and os.path.exists(file) and os.path.samefile(options.out, file):
+            print(f"{parser.prog}: --out would be written over {file}: give another name", file=sys.stderr)
+            return 1
     try:
         text = tokenize(
             options.files, options.vocabulary, documents=options.documents, lowercase=not options.cased

@@ -136,8 +136,13 @@ def test_the_command_writes_a_file(vocabulary: Path, tmp_path: Path, capsys: pyt
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert "5 tokens in 2 sentences of 2 documents" in done.stdout
     assert len(TokenText.load(str(out)).tokens) == 5
-    assert tessera.text._main([str(out), "--vocabulary", str(out), "--out", str(out)]) == 1
+    assert tessera.text._main([str(out), "--vocabulary", str(source), "--out", str(tmp_path / "other")]) == 1
     assert "it lacks [PAD]" in capsys.readouterr().err
+    for taken in (source, vocabulary):
+        before = taken.read_bytes()
+        assert tessera.text._main([str(source), "--vocabulary", str(vocabulary), "--out", str(taken)]) == 1
+        assert f"--out would be written over {taken}" in capsys.readouterr().err
+        assert taken.read_bytes() == before
 
 
 def test_texts_that_do_not_fit_are_refused() -> None:
