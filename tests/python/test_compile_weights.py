@@ -11,6 +11,7 @@ import tessera  # noqa: E402
 from compiled_models import SIZE, Function, as_bsr, as_csr, expect_like, network, pruned, with_mask  # noqa: E402
 from tessera import nn as tnn  # noqa: E402
 from tessera.graph._kernels import matrix_of, parameter_of_matrix  # noqa: E402
+from torch.nn import functional as F  # noqa: E402
 from torch.nn.utils import prune  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -53,6 +54,19 @@ def test_all_that_depends_on_a_weight_follows_it(function):
     compiled = tessera.compile(model, x)
     with torch.no_grad():
         model.w.mul_(3)
+    expect_like(model, compiled, x)
+
+
+@pytest.mark.parametrize("product", [lambda w: w @ w.t(), lambda w: w.t() @ w, lambda w: torch.mm(w.t(), w.t())])
+def test_weights_are_factors_of_one_another(product):
+    torch.manual_seed(0)
+    model = Function(lambda w, x: F.linear(x, w) @ w + product(w).sum(), SIZE, SIZE).eval()
+    model.w.data = pruned(model.w.data, 1, 0.05)
+    x = torch.randn(64, SIZE)
+    compiled = tessera.compile(model, x)
+    expect_like(model, compiled, x)
+    with torch.no_grad():
+        model.w.mul_(-0.5)
     expect_like(model, compiled, x)
 
 

@@ -23,7 +23,7 @@ from tessera.graph import _aten_shapes as _aten_shapes
 from tessera.graph import _aten_training as _aten_training
 from tessera.graph import _aten_vision as _aten_vision
 from tessera.graph import _structured as _structured
-from tessera.graph._aten import Call, Constant, as_known, sizes_of
+from tessera.graph._aten import Call, Constant, Transposed, as_known, sizes_of
 from tessera.graph._graph import Graph
 from tessera.graph._parameters import Parameter, Weights, type_of
 from tessera.graph._values import Form, Value
@@ -149,7 +149,8 @@ class Conversion:
 
     def _folded(self, node: torch.fx.Node) -> Any:
         """What PyTorch computes of constants alone, such as masks and positions, and for inference of parameters."""
-        given = [self.known.get(argument) for argument in node.all_input_nodes]
+        factors = {argument: self._as_factor(argument, node) for argument in node.all_input_nodes}
+        given = list(factors.values())
         kinds = (Constant,) if self._weights is None else (Constant, Parameter)
         if not all(isinstance(each, kinds) for each in given) or not isinstance(node.target, torch._ops.OpOverload):
             return None
@@ -161,9 +162,9 @@ class Conversion:
         is_view = any(each.alias_info is not None for each in schema.returns)
         if is_view and any(isinstance(each, Parameter) for each in given):
             return None  # operations of graphs take a tied weight where it is
-        args, kwargs = torch.fx.node.map_arg((node.args, node.kwargs), lambda each: self.known[each].tensor)
+        args, kwargs = torch.fx.node.map_arg((node.args, node.kwargs), lambda each: factors[each].tensor)
         result = node.target(*args, **kwargs)
-        of_parameters = any(isinstance(each, Parameter) or each.of_parameters for each in given)  # type: ignore[union-attr]
+        of_parameters = any(isinstance(each, Parameter) or each.of_parameters for each in given)
         self.folded |= {each.name for each in given if isinstance(each, Parameter)}
         if isinstance(result, (tuple, list)):
             return [Constant(self.graph, each, of_parameters=of_parameters) for each in result]
@@ -175,6 +176,14 @@ class Conversion:
         parameter = Parameter(self.graph, name, result, self._weights)
         parameter.is_weight, parameter.is_stack = self.is_weight(node), self.is_stack(node)
         return parameter
+
+    def _as_factor(self, argument: torch.fx.Node, user: torch.fx.Node) -> Any:
+        """What an argument is; to products a transposed parameter is one too, so that those of two are computed here."""
+        known: Any = self.known.get(argument)
+        is_transposed = isinstance(known, Transposed) and isinstance(known.of, Parameter)
+        if not is_transposed or str(user.target).rpartition(".")[0] not in _PRODUCTS:
+            return known
+        return Parameter(self.graph, known.of.name, known.of.tensor.mT)
 
     def _multiplies(self, node: torch.fx.Node) -> bool:
         """Whether products take it as a weight; others may take a matrix too."""
