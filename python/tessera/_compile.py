@@ -395,12 +395,12 @@ class _Compiler:
         natives = set(session._native.parameters)
         if any(set(each.session._native.parameters) - natives for each in model._sessions.values()):
             return False  # one has weights that others have not, or in another form
-        forms = _forms_by_parameter(natives)
+        forms, folded = _forms_by_parameter(natives), _forms_by_parameter(self.folded)
         names = {id(parameter): name for name, parameter in self.module.named_parameters()}
         values = {}
         for tensor in self.held.changed():
             name = names.get(id(tensor))
-            if name not in forms or name in self.folded or tensor.layout is not torch.strided:
+            if name not in forms or name in folded or tensor.layout is not torch.strided:
                 return False
             array = tensor.detach().float().numpy()
             for native, of, is_transposed in forms[name]:

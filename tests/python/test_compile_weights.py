@@ -70,6 +70,15 @@ def test_weights_are_factors_of_one_another(product):
     expect_like(model, compiled, x)
 
 
+def test_what_depends_on_parts_of_a_weight_follows_it():
+    torch.manual_seed(0)
+    model, x = Function(lambda w, x: x @ w[2].t() + w[0] @ w[1], 3, 8, 8).eval(), torch.randn(8, 8)
+    compiled = tessera.compile(model, x)
+    with torch.no_grad():
+        model.w.mul_(3)
+    expect_like(model, compiled, x)
+
+
 def new_parameter(model):
     model[0].weight = torch.nn.Parameter(torch.randn(SIZE, SIZE))
 
