@@ -1,6 +1,7 @@
 """What becomes of each weight of a model, and why."""
 
 import math
+from dataclasses import replace
 
 import pytest
 
@@ -8,6 +9,7 @@ torch = pytest.importorskip("torch")
 
 import tessera  # noqa: E402
 from compiled_models import SIZE, Function, expect_like, pruned, with_mask  # noqa: E402
+from tessera import _choice  # noqa: E402
 from torch import nn  # noqa: E402
 from torch.nn import functional as F  # noqa: E402
 
@@ -218,6 +220,33 @@ def test_weights_may_be_first_factors(form, density, tied, tmp_path):
     expect_like(model, tessera.load(tmp_path / "m.safetensors"), x)
     with torch.no_grad():
         model.weight.copy_(pruned(torch.randn(SIZE, SIZE), 4))  # the zeros move
+    expect_like(model, compiled, x)
+
+
+@pytest.mark.parametrize("dense", ["w", "w.transposed"])
+@pytest.mark.parametrize("is_transposed_first", [False, True])
+def test_orders_of_a_first_factor_have_forms_of_their_own(dense, is_transposed_first, monkeypatch):
+    torch.manual_seed(0)
+    given = _choice.choose
+
+    def choose(name, *args, **named):
+        matrix, report = given(name, *args, **named)
+        return (None, replace(report, is_sparse=False, reason="too dense")) if name == dense else (matrix, report)
+
+    def products(w, x):
+        first, second = (w.t() @ x, w @ x) if is_transposed_first else (w @ x, w.t() @ x)
+        return first - 2 * second
+
+    monkeypatch.setattr(_choice, "choose", choose)
+    model, x = Function(products, SIZE, SIZE).eval(), torch.randn(3, SIZE, 24)
+    model.w.data = pruned(model.w.data, 1)
+    compiled = tessera.compile(model, x)
+    expect_like(model, compiled, x)
+    assert {each.name: each.is_sparse for each in compiled.report.layers} == {
+        name: name != dense for name in ("w", "w.transposed")
+    }
+    with torch.no_grad():
+        model.w.mul_(-2)
     expect_like(model, compiled, x)
 
 

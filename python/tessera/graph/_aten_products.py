@@ -38,7 +38,7 @@ def _has_transposed_form(weight: Parameter, rows: int) -> bool:
 
 
 def _product_with_left(a: Any, b: Any) -> Value | None:
-    """A product whose first factor is a sparse weight; None: it stays dense, or is no parameter."""
+    """A product whose first factor is a weight with a form of its own; None: it has none, or is no parameter."""
     left = a.of if isinstance(a, Transposed) else a
     if not isinstance(left, Parameter) or len(left.shape) != 2:
         return None
@@ -46,6 +46,8 @@ def _product_with_left(a: Any, b: Any) -> Value | None:
     weight = left.left_factor(math.prod(leading) * columns, transposed=isinstance(a, Transposed))
     if weight is None:
         return None
+    if weight.graph.native.block_size(weight.id) == 0:
+        weight = ops.expand(weight, (*leading, *weight.shape))
     right, is_transposed = (b.of, True) if isinstance(b, Transposed) else (b, False)
     return ops.matmul(weight, value_of(right), transpose_b=is_transposed)
 

@@ -131,15 +131,12 @@ class Parameter:
         return self._copies[copy]
 
     def left_factor(self, rows: int, *, transposed: bool = False) -> Value | None:
-        """Its sparse form as the first factor of a product with `rows` columns; None: it stays dense."""
+        """Its form as the first factor of a product with `rows` columns; None: it has none of its own."""
         if self.weights is None or self.tensor.dim() != 2:
             return None
         if not self.is_weight:
             return self.sparse_copy(rows, transposed=transposed)
-        tensor, name = self._as_weight(transposed)
-        self.is_decided = True
-        is_sparse = self.weights.form_of(name, tensor, rows) is not None
-        return self.weight(rows, transposed=transposed) if is_sparse else None
+        return self.weight(rows, transposed=transposed)
 
     def groups(self, rows: int, *, transposed: bool) -> list[Value] | None:
         """The weights of groups of `rows` rows each, if all become sparse; `transposed`: its matrices are [in, out]."""
