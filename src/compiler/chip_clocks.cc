@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 namespace tessera::compiler {
 
@@ -95,12 +96,20 @@ std::vector<double> ChipClocks::arrivals() const {
   return ends;
 }
 
-/// Nor will hold up anything when it is repeated: all chips are past the times at which data got under way.
-bool ChipClocks::held_up_nothing_since(const ChipClocks& before) const {
-  const double earliest = std::ranges::min_element(chips_, {}, &PhaseTimes::total)->total();
-  return arrivals() == before.arrivals() && std::ranges::none_of(travels_, [&](const Travel& travel) {
-           return !travel.has_arrived && travel.ready > earliest;
-         });
+/// Whether what happened held up nothing and did not wait for links, nor will when it is repeated: what gets
+/// under way later leaves links in time, and chips are past the times at which the rest got under way.
+bool ChipClocks::left_links_alone_since(const ChipClocks& before) const {
+  if (queued_ != before.queued_ || arrivals() != before.arrivals()) return false;
+  double from = std::numeric_limits<double>::infinity(), until = from;
+  for (size_t chip = 0; chip < chips_.size(); ++chip) {
+    const double began = before.chips_[chip].total(), ended = chips_[chip].total();
+    if (began == ended) continue;
+    from = std::min(from, began);
+    until = std::min(until, ended);
+  }
+  return std::ranges::none_of(travels_, [&](const Travel& travel) {
+    return travel.has_arrived ? travel.end > until : travel.ready > from;
+  });
 }
 
 void ChipClocks::start(std::span<ChipClocks> replicas, const CollectiveCost& cost, double times) {
@@ -109,8 +118,10 @@ void ChipClocks::start(std::span<ChipClocks> replicas, const CollectiveCost& cos
     ready = std::max(ready, clocks.ready_for(cost));
     begin = std::max(begin, clocks.links_free_for(cost));
   }
+  const bool queues = begin > ready;
   begin = std::max(begin, ready);
   for (ChipClocks& clocks : replicas) {
+    if (queues) ++clocks.queued_;
     const double earliest = std::ranges::min_element(clocks.chips_, {}, &PhaseTimes::total)->total();
     std::erase_if(clocks.travels_,
                   [&](const Travel& travel) { return travel.has_arrived && travel.end <= earliest; });
@@ -149,7 +160,7 @@ const PhaseTimes& ChipClocks::slowest() const {
 
 bool ChipClocks::advanced_evenly_since(const ChipClocks& before) const {
   constexpr double kRounding = 1e-12;
-  if (!held_up_nothing_since(before)) return false;
+  if (!left_links_alone_since(before)) return false;
   double advance = 0;
   for (size_t chip = 0; chip < chips_.size(); ++chip) {
     const double its = chips_[chip].total() - before.chips_[chip].total();

@@ -48,8 +48,8 @@ class ChipClocks {
   /// Times by phase, by chip of the machine.
   const std::vector<program::PhaseTimes>& of_chips() const { return chips_; }
 
-  /// Whether all chips that did anything since `before` advanced by equal times, and held up nothing that is
-  /// under way; a repetition then takes the same times again.
+  /// Whether all chips that did anything since `before` advanced by equal times, held up nothing that is
+  /// under way and did not wait for links; a repetition then takes the same times again.
   bool advanced_evenly_since(const ChipClocks& before) const;
   /// Repeats what happened since `before` another `times` times.
   void repeat_since(const ChipClocks& before, double times);
@@ -73,7 +73,7 @@ class ChipClocks {
   Travel& last_under_way();
   /// An exchange between chips goes first: what is under way arrives later by as much.
   void hold_up(double begin, double cycles);
-  bool held_up_nothing_since(const ChipClocks& before) const;
+  bool left_links_alone_since(const ChipClocks& before) const;
   /// When the data arrives that is under way, in the order in which it started.
   std::vector<double> arrivals() const;
   void arrive(const CollectiveCost& cost, double arrival, double ready, double times);
@@ -81,6 +81,7 @@ class ChipClocks {
   uint32_t first_chip_;
   std::vector<program::PhaseTimes> chips_;
   std::vector<Travel> travels_;
+  uint64_t queued_ = 0;  ///< collectives so far whose chips were ready before their links
   StepWatch* watch_ = nullptr;
 };
 

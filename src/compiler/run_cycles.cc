@@ -51,7 +51,9 @@ class RunCycles {
   enum Kind : uint8_t { kSets, kCopies, kCollectives, kKinds };
   using Steps = std::array<std::vector<StepAccount>, kKinds>;
 
-  // On one chip, cycles of a loop's body count `times`; on several, loops run until their chips keep step.
+  // On one chip, cycles of a loop's body count `times`; on several, and where what they do depends on when
+  // they do it, loops run until their chips keep step.
+  bool is_in_order() const { return !clocks_.is_one_chip() || clocks_.has_under_way(); }
   void add(const PhaseTimes& cycles, double times) { clocks_.add(cycles.scaled(times)); }
   void note(Kind kind, uint32_t id, const PhaseTimes& cycles, double times) {
     StepAccount& step = steps_[kind][id];
@@ -71,7 +73,7 @@ class RunCycles {
       }
   }
   void repeat(double times, uint32_t count, const std::function<void(double)>& pass) {
-    if (clocks_.is_one_chip()) return pass(times * count);
+    if (!is_in_order()) return pass(times * count);
     for (uint32_t i = 0; i < count; ++i) {
       const ChipClocks before = clocks_;
       const LinkTotals links = links_, together = together_;
@@ -141,7 +143,7 @@ class RunCycles {
     if (!trip_counts_.of_loops)
       throw Error(fmt::format("an estimate needs the trip count of the loop that '{}' ends",
                               program_.variable(loop.condition).name));
-    const bool in_order = !clocks_.is_one_chip();
+    const bool in_order = is_in_order();
     walk(loop.test, in_order ? times : times * (*trip_counts_.of_loops + 1));
     const uint32_t outside = trip_;
     for (trip_ = 1; trip_ <= *trip_counts_.of_loops; ++trip_) {

@@ -292,6 +292,39 @@ TEST(Replicas, QueueForLinks) {
   EXPECT_DOUBLE_EQ(run(true).cycles.total(), run(false).cycles.total());
 }
 
+TEST(Replicas, WaitForLinksInLoopsAsOutsideOfThem) {
+  // Only the first of the small sums has to wait until the large one leaves it the links.
+  for (const uint32_t chips : {1U, 2U}) {
+    SCOPED_TRACE(chips);
+    const auto cycles = [&](bool is_loop) {
+      constexpr uint32_t kPasses = 5;
+      Program p;
+      p.set_replicas(2);
+      const auto variable = [&](const std::string& name, uint32_t elements, Role role) {
+        return p.add({name, Type::f32, chips, elements, role, map_rows_to_tiles(chips, elements), {}});
+      };
+      const auto sum = [&](const std::string& name, uint32_t elements) {
+        const auto whole = variable(name, elements, Role::inout);
+        const auto buffer = variable(name + ".buffer", elements / 2, Role::temporary);
+        return p.add(program::Collective{name,
+                                         CollectiveKind::all_reduce,
+                                         CollectiveAlgorithm::ring,
+                                         &testing::add_codelet,
+                                         {{whole, {}, buffer}}});
+      };
+      const auto large = sum("large", 1000), small = sum("small", 20);
+      const auto scratch = p.add(testing::variable("scratch", Type::f32, 1, 50, Role::temporary, 0));
+      const auto pass = p.sequence({testing::execute(p, testing::fill_codelet, {scratch}, {1}),
+                                    p.add(program::Step{program::Collect{small}})});
+      const auto passes =
+          is_loop ? p.repeat(kPasses, pass) : p.sequence(std::vector<program::StepId>(kPasses, pass));
+      p.set_main(p.add(program::Step{program::Collect{large, passes}}));
+      return compiler::estimate(p, toy_chips(2 * chips, 1)).cycles.total();
+    };
+    EXPECT_NEAR(cycles(true), cycles(false), 1e-6);
+  }
+}
+
 TEST(Replicas, LetExchangesBetweenTheirChipsGoFirst) {
   // A replica is a rung; its second chip sums, while the first one computes what it then sends to it.
   Program p;
