@@ -252,7 +252,7 @@ std::vector<ValueId> updated_values(const Node& node);
 /// all. A single replica is a group by itself. Throws UsageError if the replicas are not whole groups.
 uint32_t combined_replicas(const Node& node, uint32_t replicas);
 /// Whether a collective may begin as soon as what it takes is complete, while other operations run, as its
-/// attribute "overlap" says.
+/// attribute "overlap" says, which sums of gradients have.
 bool may_overlap(const Node& node);
 
 /// The weight of a product; none: the node is another operation, or a call.

@@ -61,14 +61,15 @@ float factor_of(const Node& node, uint32_t group) {
 }
 
 /// Calls lower_one() for all nodes with the lowering of `node` and groups of so many replicas that can be
-/// computed now, which become one collective and share its rounds.
+/// computed now, which become one collective and share its rounds. Sums of gradients join no others, whether
+/// they may begin early or not, so that they have the same bits.
 template <class LowerOne>
 void join(Lowering& l, const Node& node, uint32_t group, const LowerOne& lower_one) {
   // A result counts as computed as soon as it is joined, but holds its contents only after the collective.
   std::set<ValueId> joined;
   l.each_from([&](const Node& other) {
     if (other.operation->lower != node.operation->lower || joined.contains(other.inputs[0]) ||
-        may_overlap(other) != may_overlap(node) || !l.is_computed(other.inputs[0]) ||
+        other.integer("overlap", -1) != node.integer("overlap", -1) || !l.is_computed(other.inputs[0]) ||
         combined_replicas(other, l.replicas()) != group)
       return false;
     lower_one(other);

@@ -247,6 +247,29 @@ TEST(DataParallel, SumsGradientsWhileOthersAreComputed) {
   }
 }
 
+TEST(DataParallel, SumsGradientsApartFromOtherSums) {
+  // Those of the last layer are computed when the sum of the norm's gradient, which is small, takes a tree.
+  std::vector<Arrays> states;
+  for (const bool overlap : {false, true}) {
+    Graph g;
+    const auto layer = [&](const std::string& name, Value x, uint32_t outputs) {
+      return linear(x, g.parameter(name, {outputs, 128}, Initial::normal(0.1)));
+    };
+    const Value h = relu(layer("first", g.input("x", {16, 128}), 128));
+    const Value y = layer("last", h - mean_over_replicas(mean(h, {0})), 4);
+    const Value loss = mean_squared_error(y, g.input("target", {16, 4}));
+    g.output("loss", loss);
+    add_training(loss, {.replicas = 4, .overlap = overlap});
+    Session session(g, chips(4));
+    WideArrays inputs = {{"lr", {0.5}}};
+    for (const std::string name : {"x", "target"})
+      inputs[name] = random_values(g.bound_type(g.find(name).id), -1, 1, 1, 3, g.find(name).id);
+    session.run(narrowed(inputs));
+    states.push_back(session.state());
+  }
+  EXPECT_EQ(states[0], states[1]);
+}
+
 TEST(DataParallel, SumsTheGradientsOfSmallNetworksAtOnce) {
   Classifier network(Layers::dense);
   add_training(network.loss, {.replicas = 4});

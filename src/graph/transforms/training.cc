@@ -124,7 +124,7 @@ void average(Graph& graph, const TrainingOptions& options, TrainedParameters& tr
   // All before the first mean, so that the means are one collective.
   if (options.sums == Type::f32)
     for (Value& gradient : trained.gradients) gradient = cast(gradient, Type::f32);
-  const Attributes attributes = options.overlap ? Attributes{{"overlap", int64_t{1}}} : Attributes();
+  const Attributes attributes = {{"overlap", int64_t{options.overlap}}};
   const auto averaged = [&](Value of) { return graph.apply("mean_over_replicas", {of}, attributes)[0]; };
   for (size_t i = 0; i < trained.values.size(); ++i) {
     Value& gradient = trained.gradients[i];
