@@ -20,6 +20,7 @@
 #include "support/error_of.h"
 #include "support/every_isa.h"
 #include "support/fixed_machines.h"
+#include "support/number_of.h"
 
 namespace tessera::ops {
 namespace {
@@ -185,7 +186,7 @@ std::string describe(const HostDenseProblem& p, uint64_t seed) {
 }
 
 TEST(HostDense, AgreesWithFloat64AndHasTheSameBitsOnTwoThreads) {
-  for (uint64_t seed = 1; seed <= 60; ++seed) {
+  for (uint64_t seed = 1; seed <= test::number_of_cases(20, 60); ++seed) {
     std::mt19937_64 dice(seed);
     const HostDenseProblem problem = random_problem(dice);
     SCOPED_TRACE(describe(problem, seed));

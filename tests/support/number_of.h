@@ -1,4 +1,4 @@
-// Numbers that the environment may set.
+// Numbers that the environment may set, and how many of many cases a test takes.
 #pragma once
 
 #include <cstdint>
@@ -12,5 +12,24 @@ inline uint64_t number_of(const char* variable, uint64_t otherwise) {
   const char* text = std::getenv(variable);
   return text != nullptr ? std::stoull(text) : otherwise;
 }
+
+/// Whether ./test --full runs: each of many alike cases, and those of real size.
+inline bool is_full() { return number_of("TESSERA_TEST_FULL", 0) != 0; }
+
+/// How many cases are drawn: few, or all of ./test --full.
+inline uint64_t number_of_cases(uint64_t few, uint64_t all) { return is_full() ? all : few; }
+
+/// Takes every nth case of nested loops, and each with ./test --full. If n has no divisor in common with the
+/// number of values of any loop, and there are enough cases, any two values of two loops meet.
+class EveryNth {
+ public:
+  explicit EveryNth(uint64_t n) : n_(is_full() ? 1 : n) {}
+  /// Whether the next case is one of them.
+  bool takes() { return count_++ % n_ == 0; }
+
+ private:
+  uint64_t n_;
+  uint64_t count_ = 0;
+};
 
 }  // namespace tessera::test
