@@ -14,6 +14,7 @@
 #include "ops/sparse/static/static_layout.h"
 #include "sparse/generate.h"
 #include "support/error_of.h"
+#include "support/number_of.h"
 #include "support/toy_machine.h"
 
 namespace tessera::ops {
@@ -70,11 +71,13 @@ ProductProblem dynamic_problem(uint32_t n, TiledNumbers numbers, uint64_t capaci
 
 TEST(TiledDynamic, OneProgramServesEveryPattern) {
   constexpr uint32_t kRows = 61, kCols = 45;
+  test::EveryNth some(7);
   for (uint32_t tiles : {1U, 2U, 7U, 16U, 24U})
     for (uint32_t block_size : {1U, 3U, 4U, 16U})
       for (uint32_t n : {1U, 5U, 33U})
         for (const TiledNumbers& numbers : kNumbers)
           for (ProductKind kind : kProducts) {
+            if (!some.takes()) continue;
             const SparseMatrix first = random_matrix(kRows, kCols, block_size, 0.25);
             const uint64_t capacity = first.pattern.blocks();
             bound::BoundProduct product(first, dynamic_problem(n, numbers, capacity, kind),
@@ -258,8 +261,10 @@ TEST(TiledDynamic, PlansKeepTheirWord) {
 
 TEST(TiledDynamic, TheFreePlannerIsNeverSlowerThanTheVendors) {
   const machine::Machine bow = machine::find("bow");
+  test::EveryNth some(3);
   for (const auto& [size, block_size, density] : {std::tuple{1024U, 8U, 1.0 / 16}, {257U, 1U, 0.1}})
     for (uint32_t n : {3U, 64U}) {
+      if (!some.takes()) continue;
       const Pattern pattern = random_matrix(size, size, block_size, density).pattern;
       ProductProblem problem = dynamic_problem(n, {Type::f16, Type::f16}, pattern.blocks());
       const double free = plan_tile_product(pattern, problem, bow).chosen.total();
@@ -332,8 +337,10 @@ TEST(TiledDynamicGradients, TakeTheForwardProductsBuckets) {
 
 TEST(TiledDynamicGradients, AreRightOnBow) {
   const machine::Machine bow = machine::find("bow");
+  test::EveryNth some(5);
   for (uint32_t block_size : {1U, 4U, 16U})
     for (ProductKind gradient : kGradients) {
+      if (!some.takes()) continue;
       const SparseMatrix matrix = random_matrix(512, 768, block_size, 1.0 / 16);
       const ProductProblem problem{.n = 96,
                                    .type = Type::f16,

@@ -12,6 +12,7 @@
 #include "ops/sparse/static/static_layout.h"
 #include "ops/tiles/product.h"
 #include "support/error_of.h"
+#include "support/number_of.h"
 #include "support/toy_machine.h"
 
 namespace tessera::ops {
@@ -26,12 +27,14 @@ ProductProblem problem_of(ProductKind product, uint32_t n, const TiledNumbers& n
 }
 
 TEST(TiledProducts, AreRightOnMachinesOfAnyNumberOfTiles) {
+  test::EveryNth some(7);
   for (uint32_t tiles : {1U, 2U, 3U, 7U, 16U})
     for (uint32_t block_size : {1U, 3U, 4U, 8U, 16U, 32U})
       for (uint32_t n : {1U, 5U, 33U})
         for (const TiledNumbers& numbers : kNumbers)
           for (ProductKind product : kProducts)
             for (bool dense : {false, true}) {
+              if (!some.takes()) continue;
               SCOPED_TRACE(fmt::format("{}: {} tiles, b = {}, n = {}, {} {}, dense {}", name_of(product),
                                        tiles, block_size, n, name_of(numbers.operands),
                                        name_of(numbers.partials), dense));
@@ -210,10 +213,12 @@ TEST(TiledSpmm, DealsEveryBlockOutOnceAndInEqualCounts) {
 
 TEST(TiledSpmm, TheFreePlannerIsNeverSlowerThanTheVendors) {
   const machine::Machine bow = machine::find("bow");
+  test::EveryNth some(5);
   for (const auto& [size, block_size, density] :
        {std::tuple{1024U, 8U, 1.0 / 16}, {257U, 1U, 0.1}, {512U, 16U, 0.25}})
     for (uint32_t n : {3U, 64U, 1024U})
       for (bool dense : {false, true}) {
+        if (!some.takes()) continue;
         const Pattern pattern = random_matrix(size, size, block_size, density).pattern;
         const auto seconds = [&](Planner planner) {
           const ProductProblem problem{
@@ -302,9 +307,11 @@ TEST(TiledGradients, BlocksStayWhereTheyAreComputed) {
 
 TEST(TiledGradients, AreRightOnBow) {
   const machine::Machine bow = machine::find("bow");
+  test::EveryNth some(5);
   for (uint32_t block_size : {1U, 4U, 8U, 16U})
     for (ProductKind product : kGradients)
       for (const TiledNumbers& numbers : kNumbers) {
+        if (!some.takes()) continue;
         SCOPED_TRACE(fmt::format("{}, b = {}, {} {}", name_of(product), block_size, name_of(numbers.operands),
                                  name_of(numbers.partials)));
         const check::Verification v =
