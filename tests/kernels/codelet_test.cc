@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <string>
+#include <vector>
 
 #include "base/integer_types.h"
 #include "kernels/common/element.h"
@@ -123,14 +124,16 @@ std::vector<machine::Machine> machines_for(program::RunsOn runs_on) {
 
 TEST_P(CodeletTest, CostIsPositiveAndGrows) {
   const auto [codelet, named] = GetParam();
-  for (const machine::Machine& machine : machines_for(codelet->runs_on)) {
-    double previous = 0;
-    for (uint32_t scale : {1U, 4U, 16U}) {
-      const Sample sample = named.make(scale, 1);
-      const double cycles = codelet->cost(SampleVertex(sample).vertex(), machine).total();
-      EXPECT_GT(cycles, previous) << "scale " << scale << " on " << machine.name;
-      EXPECT_TRUE(std::isfinite(cycles)) << "scale " << scale << " on " << machine.name;
-      previous = cycles;
+  const std::vector<machine::Machine> machines = machines_for(codelet->runs_on);
+  std::vector<double> previous(machines.size());
+  for (uint32_t scale : {1U, 4U, 16U}) {
+    const Sample sample = named.make(scale, 1);
+    const SampleVertex placed(sample);
+    for (size_t m = 0; m < machines.size(); ++m) {
+      const double cycles = codelet->cost(placed.vertex(), machines[m]).total();
+      EXPECT_GT(cycles, previous[m]) << "scale " << scale << " on " << machines[m].name;
+      EXPECT_TRUE(std::isfinite(cycles)) << "scale " << scale << " on " << machines[m].name;
+      previous[m] = cycles;
     }
   }
 }

@@ -91,8 +91,13 @@ struct Drawn {
     Elements elements = random_elements(rows, cols, random);
     for (const auto& element : present)
       if (random.below(2) == 0) elements.insert(element);
-    while (elements.size() > capacity)
-      elements.erase(std::next(elements.begin(), random.below(static_cast<uint32_t>(elements.size()))));
+    std::vector<Elements::iterator> left;
+    for (auto at = elements.begin(); at != elements.end(); ++at) left.push_back(at);
+    while (left.size() > capacity) {
+      Elements::iterator& any = left[random.below(static_cast<uint32_t>(left.size()))];
+      elements.erase(std::exchange(any, left.back()));
+      left.pop_back();
+    }
     return elements;
   }
 
