@@ -104,15 +104,16 @@ TEST(TiledProducts, KeepTheirWord) {
 TEST(TiledProducts, KeepTheirWordAtRealSize) {
   const machine::Machine bow = machine::find("bow");
   const Pattern elements = random_matrix(1024, 1024, 1, 1.0 / 16).pattern;
+  test::EveryNth some(5);
   const auto expect_word = [&](ProductKind product, Planner planner, uint32_t cols, uint32_t n) {
     SCOPED_TRACE(fmt::format("{}, n = {}, planner {}", name_of(product), n, static_cast<int>(planner)));
     const Pattern blocks = random_matrix(1024, cols, 16, 1.0 / 8).pattern;
     ProductProblem problem = problem_of(product, n, {Type::f16, Type::f16});
     problem.planner = planner;
-    expect_kept(planned(blocks, problem, bow));
-    expect_kept(planned(elements, problem, bow));
+    if (some.takes()) expect_kept(planned(blocks, problem, bow));
+    if (some.takes()) expect_kept(planned(elements, problem, bow));
     problem.dense = true;
-    expect_kept(planned(blocks, problem, bow));
+    if (some.takes()) expect_kept(planned(blocks, problem, bow));
   };
   for (uint32_t n : {4U, 256U})
     for (Planner planner : {Planner::best, Planner::vendor})

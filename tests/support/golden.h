@@ -11,10 +11,15 @@
 
 namespace tessera::testing {
 
+/// Whether tests rewrite their files.
+inline bool updates_golden() {
+  const char* update = std::getenv("TESSERA_UPDATE_GOLDEN");
+  return update != nullptr && *update != '\0';
+}
+
 /// Expects `actual` to have the lines of `file`; shows lines that differ.
 inline void expect_golden(const std::string& file, const std::string& actual) {
-  const char* update = std::getenv("TESSERA_UPDATE_GOLDEN");
-  if (update != nullptr && *update != '\0') {
+  if (updates_golden()) {
     std::ofstream(file) << actual;
     return;
   }
