@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -14,6 +15,7 @@
 
 #include "io/files.h"
 #include "support/error_of.h"
+#include "support/number_of.h"
 
 namespace tessera::test {
 
@@ -78,6 +80,12 @@ class ToolTest : public ::testing::Test {
   std::string file(const std::string& name, const std::string& text) const {
     std::ofstream(folder_ / name) << text;
     return path(name);
+  }
+
+  /// A machine by its own name with that many tiles, or with ./test --full the whole machine.
+  std::string tiles_of(const std::string& machine, uint32_t tiles) const {
+    if (is_full()) return machine;
+    return file(machine + ".toml", fmt::format("like = \"{}\"\ntiles = {}\n", machine, tiles));
   }
 
   /// Files in the folder other than those written by run().

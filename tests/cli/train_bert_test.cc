@@ -260,10 +260,13 @@ TEST_F(TrainBertCliTest, PlansHowToDivideAStep) {
   EXPECT_EQ(trained["phases"][0]["step"]["seconds"], chosen["estimated"]["seconds"]);
   EXPECT_EQ(trained["settings"].count("recompute"), chosen["recompute"] == true ? 1U : 0U);
 
-  const Outcome text = run(plan);
+  const Outcome text = run(
+      fmt::format("train bert --documents 60 --vocabulary 100 --length 16 --batch 1 --steps 1 --machine '{}' "
+                  "--plan",
+                  chips));
   EXPECT_EQ(text.status, 0) << text.err;
-  for (const std::string& words :
-       {std::string("Extrapolated, the fastest for their memory:"), std::string("Estimated whole:"), command})
+  for (const char* words : {"Extrapolated, the fastest for their memory:", "Estimated whole:",
+                            "The fastest that fits, ", "tessera train bert --"})
     EXPECT_TRUE(says(text.out, words));
 }
 
@@ -313,10 +316,11 @@ TEST_F(TrainBertCliTest, EachPhaseHasItsCosts) {
 }
 
 TEST_F(TrainBertCliTest, APhaseThatDoesNotFitIsFoundFirst) {
-  const std::string options =
-      "train bert --machine gc200 --documents 400 --vocabulary 500 --batch 4 --optimizer adamw --length "
+  const std::string options = fmt::format(
+      "train bert --machine '{}' --documents 400 --vocabulary 500 --batch 4 --optimizer adamw --length "
       "16,512 "
-      "--estimate";
+      "--estimate",
+      tiles_of("gc200", 64));
   expect_failure(1, run(options), "with packs of 512 tokens: ");
 }
 
@@ -447,8 +451,9 @@ TEST_F(TrainBertCliTest, ParametersAreSavedAndTakenUp) {
 TEST_F(TrainBertCliTest, TilesTrainAsTheHost) {
   const std::string options = "--steps 2 --evaluate-every 1 --batch 1 --length 16 --dropout 0";
   const json host = train(options);
-  const json tiles = results_of(run(fmt::format(
-      "train bert --documents 60 --vocabulary 100 --seed 3 --machine gc200 --json {}", options)))[0];
+  const json tiles = results_of(
+      run(fmt::format("train bert --documents 60 --vocabulary 100 --seed 3 --machine '{}' --json {}",
+                      tiles_of("gc200", 64), options)))[0];
   for (size_t i = 0; i < 2; ++i)
     EXPECT_NEAR(tiles["evaluations"][i]["held_out_loss"].get<double>(),
                 host["evaluations"][i]["held_out_loss"].get<double>(), 2e-3);
@@ -462,8 +467,8 @@ TEST_F(TrainBertCliTest, TilesTrainAsTheHostIn16Bits) {
   for (const char* numbers : {"mlperf-v1", "mlperf-slides"}) {
     const json host = train(options + numbers);
     const json tiles = results_of(
-        run(fmt::format("train bert --documents 60 --vocabulary 100 --seed 3 --machine gc200 --json {}{}",
-                        options, numbers)))[0];
+        run(fmt::format("train bert --documents 60 --vocabulary 100 --seed 3 --machine '{}' --json {}{}",
+                        tiles_of("gc200", 64), options, numbers)))[0];
     for (size_t i = 0; i < 2; ++i)
       EXPECT_NEAR(tiles["evaluations"][i]["held_out_loss"].get<double>(),
                   host["evaluations"][i]["held_out_loss"].get<double>(), 2e-2)

@@ -394,9 +394,9 @@ TEST_F(TrainCliTest, BadInputIsRefusedWithOneMessage) {
 }
 
 TEST_F(TrainCliTest, TrainsSpikingNetworks) {
-  const std::string small =
-      "train --kind spiking --dataset randman --samples 60 --units 8 --steps 30 --epochs 2 --batch 20 "
-      "--threads 2";
+  const std::string one_epoch =
+      "train --kind spiking --dataset randman --samples 60 --units 8 --steps 30 --batch 20 --threads 2";
+  const std::string small = one_epoch + " --epochs 2";
   const std::string page = path("spikes.html"), checkpoint = path("spikes.safetensors");
   const Outcome o = run(fmt::format("{} --json --report '{}' --checkpoint '{}'", small, page, checkpoint));
   const json r = results_of(o)[0];
@@ -416,7 +416,8 @@ TEST_F(TrainCliTest, TrainsSpikingNetworks) {
   const Outcome again = run(fmt::format("{} --checkpoint '{}' --resume", small, checkpoint));
   EXPECT_EQ(again.status, 0) << again.err;
   EXPECT_TRUE(says(again.out, "test accuracy"));
-  const std::string on_tiles = small + " --machine bow --json ";
+  const std::string on_tiles =
+      fmt::format("{} --epochs 1 --machine '{}' --json ", one_epoch, tiles_of("bow", 64));
   const json estimate = results_of(run(on_tiles + "--estimate"))[0], done = results_of(run(on_tiles))[0];
   EXPECT_GT(estimate["step"]["cycles"], 0);
   EXPECT_EQ(done["machine"], "bow");

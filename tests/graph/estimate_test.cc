@@ -42,6 +42,7 @@ void expect_equal(const RunCost& cost, const RunCost& expected) {
 }
 
 Machine chips(uint32_t count) { return Machine::find("m2000").with("chips", count).with("tiles", 8); }
+Machine few_tiles() { return Machine::find("bow").with("tiles", 16); }
 
 /// Layers of one function; with `stages`, as many on each stage.
 Graph calls(uint32_t width, uint32_t layers, uint32_t stages = 0) {
@@ -72,7 +73,7 @@ TEST(Estimates, AreTheCostOfASessionOnAnyMachine) {
       Classifier network(layers, each.micro_batches == 1);
       add_training(network.loss, each);
       std::vector<Machine> machines = {chips(2), chips(4)};
-      if (each.replicas == 1) machines.insert(machines.end(), {Machine::host(2), Machine::find("bow", 16)});
+      if (each.replicas == 1) machines.insert(machines.end(), {Machine::host(2), few_tiles()});
       for (const Machine& machine : machines) {
         SCOPED_TRACE(machine.name());
         expect_equal(estimate(network.graph, machine), Session(network.graph, machine).cost());
@@ -82,17 +83,17 @@ TEST(Estimates, AreTheCostOfASessionOnAnyMachine) {
 
 TEST(Estimates, FollowCallsAndStages) {
   Graph g = calls(24, 3);
-  for (const Machine& machine : {Machine::host(2), Machine::find("bow", 16), chips(4)})
+  for (const Machine& machine : {Machine::host(2), few_tiles(), chips(4)})
     expect_equal(estimate(g, machine), Session(g, machine).cost());
   add_training(g.value(g.outputs().at("loss")), {.optimizer = Sgd{}, .micro_batches = 5});
-  for (const Machine& machine : {Machine::find("bow", 16), chips(2)})
+  for (const Machine& machine : {few_tiles(), chips(2)})
     expect_equal(estimate(g, machine), Session(g, machine).cost());
   expect_equal(estimate(g, chips(4), {.on_chips = 2}), Session(g, chips(4), {.on_chips = 2}).cost());
 }
 
 TEST(Estimates, OfKindsAreThoseOfOperations) {
   for (const Graph& g : {calls(24, 3), calls(24, 1)})
-    for (const Machine& machine : {Machine::host(2), Machine::find("bow", 16)}) {
+    for (const Machine& machine : {Machine::host(2), Machine::find("bow")}) {
       const RunCost cost = estimate(g, machine);
       double all = 0, sum = 0;
       for (const OperationCost& operation : cost.operations) all += operation.seconds;
@@ -113,7 +114,7 @@ TEST(Estimates, OfKindsAreThoseOfOperations) {
 TEST(Estimates, OfCallsOnTilesHaveNoCopies) {
   constexpr uint32_t kWidth = 24, kLayers = 3;
   const Graph g = calls(kWidth, kLayers);
-  const Machine machine = Machine::find("bow", 16);
+  const Machine machine = Machine::find("bow");
   const std::string program = Session(g, machine).program();
   EXPECT_THAT(program, HasSubstr("call function0("));
   EXPECT_THAT(program, testing::Not(HasSubstr("pass to function0")));
@@ -134,7 +135,7 @@ TEST(Estimates, OfMoreCallsOnTilesHaveNoFurtherConversions) {
       if (optimizer != std::string("none"))
         add_training(g.value(g.outputs().at("loss")),
                      {.optimizer = optimizer == std::string("sgd") ? Optimizer(Sgd{}) : Optimizer(Lamb{})});
-      return estimate(g, Machine::find("bow", 16));
+      return estimate(g, Machine::find("bow"));
     };
     EXPECT_EQ(cost(12).conversions.size(), cost(8).conversions.size());
   }
@@ -156,7 +157,7 @@ void expect_measured(const Graph& g, const Machine& machine) {
 TEST(Estimates, OfMicroBatchesAreWhatRunsTake) {
   Graph g = calls(24, 2);
   add_training(g.value(g.outputs().at("loss")), {.optimizer = Sgd{}, .micro_batches = 7});
-  for (const Machine& machine : {Machine::find("bow", 16), chips(2)}) expect_measured(g, machine);
+  for (const Machine& machine : {few_tiles(), chips(2)}) expect_measured(g, machine);
 }
 
 /// The number of the step and the keys of random numbers differ from pass to pass, but cost the same.
@@ -168,7 +169,7 @@ TEST(Estimates, OfMicroBatchesWithDropoutAndAdamAreCountedAhead) {
     const Value loss = mean(square(dropout(tanh(linear(x, w, b)), 0.25, step, 7)));
     g.output("loss", loss);
     add_training(loss, {.optimizer = Adam{}, .micro_batches = micro_batches});
-    for (const Machine& machine : {Machine::find("bow", 16), chips(2)}) {
+    for (const Machine& machine : {few_tiles(), chips(2)}) {
       SCOPED_TRACE(machine.name());
       const RunCost cost = Session(g, machine).cost();
       const auto control = std::ranges::find(cost.passes, "control", &PassRecord::name);
@@ -193,7 +194,7 @@ TEST(Estimates, OfNamedStagesAreWhatRunsTake) {
 TEST(Estimates, OfSharedParametersAreThoseOfTheSharingSession) {
   Classifier training(Layers::sparse), evaluation(Layers::sparse);
   add_training(training.loss, {.optimizer = Sgd{.momentum = 0.9}});
-  for (const Machine& machine : {Machine::host(2), Machine::find("bow", 16)}) {
+  for (const Machine& machine : {Machine::host(2), few_tiles()}) {
     const Session owner(training.graph, machine);
     expect_equal(estimate(evaluation.graph, machine, {.owner = &training.graph}),
                  Session(evaluation.graph, owner).cost());

@@ -218,7 +218,7 @@ TEST_P(Decompose, AgreesWithWhatIsLowered) {
     for (const auto& [name, values] : whole.arrays) inputs[name] = narrowed(values);
     double epsilon = epsilon_of(Type::f32);
     for (const TensorType& type : c.inputs) epsilon = std::max(epsilon, epsilon_of(type.type));
-    for (const Machine& machine : {Machine::host(2), Machine::find("bow", 2)}) {
+    for (const Machine& machine : {Machine::host(2), Machine::find("bow").with("tiles", 64)}) {
       const bool has_bf16 = std::ranges::any_of(c.inputs, [](auto& of) { return of.type == Type::bf16; });
       if (operation.is_decomposed_on(machine.model(), whole.graph, whole.graph.nodes().back()) ||
           (!machine.is_host() && has_bf16))

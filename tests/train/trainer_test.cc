@@ -13,6 +13,7 @@
 
 #include "io/files.h"
 #include "support/error_of.h"
+#include "support/number_of.h"
 #include "support/rewritten_file.h"
 
 namespace tessera {
@@ -124,6 +125,12 @@ Learned least_of(LayerKind kind) {
     case LayerKind::low_rank: return {0.3, 0.8};
     default: return {0.55, 0.6};
   }
+}
+
+/// With --full all of its tiles.
+Machine bow() {
+  const Machine whole = Machine::find("bow");
+  return test::is_full() ? whole : whole.with("tiles", 64);
 }
 
 class TrainerTest : public testing::TestWithParam<Setting> {};
@@ -309,10 +316,9 @@ TEST(Trainer, ATiledMachineTakesWhatItsAccountSays) {
        {Setting{"dense"}, Setting{"dynamic", LayerKind::dynamic_sparse, DropGrowKind::none}}) {
     TrainingSettings settings = settings_of(setting, 1);
     settings.layers = {64, 32, 10};
-    const Machine bow = Machine::find("bow");
-    Trainer trainer(settings, few, bow);
+    Trainer trainer(settings, few, bow());
     const auto cycles = [&](const graph::RunCost& cost) {
-      return static_cast<uint64_t>(std::llround(cost.seconds * bow.clock_hz()));
+      return static_cast<uint64_t>(std::llround(cost.seconds * bow().clock_hz()));
     };
     const uint64_t step = cycles(trainer.step_cost()), evaluation = cycles(trainer.evaluation_cost());
     EXPECT_GT(step, 1000u);
@@ -327,7 +333,7 @@ TEST(Trainer, EstimatesWithoutSessionsWhatTheyCost) {
   const ImageSplit few = synthetic_images(300, 60, 1, {8, 8, 10});
   TrainingSettings settings = settings_of({"", LayerKind::static_sparse}, 2);
   settings.layers = {64, 32, 10};
-  for (const Machine& machine : {Machine::host(2), Machine::find("bow", 64)}) {
+  for (const Machine& machine : {Machine::host(2), bow()}) {
     const Trainer trainer(settings, few, machine);
     Trainer estimate = Trainer::for_estimates(settings, few, machine);
     for (const auto cost : {&Trainer::step_cost, &Trainer::evaluation_cost}) {
@@ -345,10 +351,10 @@ TEST(Trainer, AHostAndATiledMachineAgree) {
   TrainingSettings settings = settings_of({"", LayerKind::static_sparse}, 2);
   settings.layers = {64, 32, 10};
   const TrainingResult host = Trainer(settings, few, Machine::host(2)).train();
-  const TrainingResult bow = Trainer(settings, few, Machine::find("bow")).train();
+  const TrainingResult tiles = Trainer(settings, few, bow()).train();
   for (size_t i = 0; i < host.epochs.size(); ++i) {
-    EXPECT_NEAR(host.epochs[i].loss, bow.epochs[i].loss, 1e-4);
-    EXPECT_NEAR(host.epochs[i].validation_loss, bow.epochs[i].validation_loss, 1e-4);
+    EXPECT_NEAR(host.epochs[i].loss, tiles.epochs[i].loss, 1e-4);
+    EXPECT_NEAR(host.epochs[i].validation_loss, tiles.epochs[i].validation_loss, 1e-4);
   }
 }
 
