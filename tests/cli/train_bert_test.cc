@@ -29,7 +29,7 @@ class TrainBertCliTest : public test::ToolTest {
   static constexpr const char* kSteps = "--steps 6 --evaluate-every 4";
 
   json train(const std::string& options) const {
-    return results_of(run(fmt::format("{} --json {}", kText, options)))[0];
+    return results_of(run(fmt::format("{} --threads 1 --json {}", kText, options)))[0];
   }
   static std::string small() { return fmt::format("{} {} {}", kText, kSizes, kSteps); }
 };
@@ -361,8 +361,8 @@ TEST_F(TrainBertCliTest, AReportThatCannotBeWrittenLeavesTheParameters) {
                     folder = path("reports");
   std::filesystem::create_directories(folder);
   const Outcome o =
-      run(fmt::format("{} {} --json --steps 60 --evaluate-every 5 --checkpoint '{}' --save '{}' --report "
-                      "'{}/page.html'",
+      run(fmt::format("{} {} --json --steps 16 --evaluate-every 2 --checkpoint '{}' --save '{}' --report "
+                      "'{}/page.html' --threads 1",
                       kText, kSizes, checkpoint, model, folder),
           fmt::format("{{}} & while ! test -e '{}' && kill -0 $!; do sleep 0.01; done; rmdir '{}'; wait $!",
                       checkpoint, folder));
@@ -401,8 +401,8 @@ TEST_F(TrainBertCliTest, OptionsReachTheTraining) {
 TEST_F(TrainBertCliTest, ContinuesBitByBitAfterKill) {
   const std::string killed = path("killed.safetensors"), whole = path("whole.safetensors");
   const std::string many =
-      fmt::format("{} {} --json --steps 60 --evaluate-every 5 --checkpoint ", kText, kSizes);
-  ASSERT_EQ(run(fmt::format("{}'{}'", many, whole)).status, 0);
+      fmt::format("{} {} --json --steps 20 --evaluate-every 4 --checkpoint ", kText, kSizes);
+  ASSERT_EQ(run(fmt::format("{}'{}' --threads 1", many, whole)).status, 0);
   run(fmt::format("{}'{}' --threads 2", many, killed),
       fmt::format("{{}} & while ! test -e '{}' && kill -0 $!; do sleep 0.01; done; kill -KILL $!; wait $!",
                   killed));
@@ -415,15 +415,15 @@ TEST_F(TrainBertCliTest, ContinuesBitByBitAfterKill) {
 
 TEST_F(TrainBertCliTest, AnInterruptedTrainingGoesOn) {
   const std::string stopped = path("stopped.safetensors"), whole = path("whole.safetensors");
-  const std::string many = fmt::format("{} {} --steps 80 --evaluate-every 5 --checkpoint ", kText, kSizes);
-  ASSERT_EQ(run(fmt::format("{}'{}'", many, whole)).status, 0);
+  const std::string many = fmt::format("{} {} --steps 20 --evaluate-every 4 --checkpoint ", kText, kSizes);
+  ASSERT_EQ(run(fmt::format("{}'{}' --threads 1", many, whole)).status, 0);
   const Outcome o =
       run(fmt::format("{}'{}'", many, stopped),
           fmt::format("{{}} & while ! test -e '{}' && kill -0 $!; do sleep 0.01; done; kill -INT $!; wait $!",
                       stopped));
   if (o.status == 0) GTEST_SKIP() << "it had finished when the signal came";
   expect_failure(130, o, "interrupted after step ");
-  ASSERT_EQ(run(fmt::format("{}'{}' --resume", many, stopped)).status, 0);
+  ASSERT_EQ(run(fmt::format("{}'{}' --threads 1 --resume", many, stopped)).status, 0);
   EXPECT_TRUE(content_of(stopped) == content_of(whole));
 }
 

@@ -10,6 +10,7 @@
 
 #include "io/files.h"
 #include "support/error_of.h"
+#include "support/number_of.h"
 #include "train/bert/trainer_impl.h"
 
 namespace tessera {
@@ -38,14 +39,14 @@ PretrainingSettings small() {
   return s;
 }
 
-BertTrainer trainer_of(const PretrainingSettings& settings, uint32_t threads = 2) {
+BertTrainer trainer_of(const PretrainingSettings& settings, uint32_t threads = 1) {
   return {settings, text(), Machine::host(2), threads};
 }
 
 class BertTrainerTest : public testing::Test {
  protected:
   std::string path(const std::string& name) const { return (folder_.path() / name).string(); }
-  std::string trained_at_once(const PretrainingSettings& settings, uint32_t threads = 2) const {
+  std::string trained_at_once(const PretrainingSettings& settings, uint32_t threads = 1) const {
     const std::string file = path("whole");
     std::filesystem::remove(file);
     trainer_of(settings, threads).train({.checkpoint = file});
@@ -88,6 +89,7 @@ TEST_F(BertTrainerTest, PacksHaveTheLossesOfPaddedSequences) {
 
 std::vector<PretrainingSettings> variants() {
   std::vector<PretrainingSettings> all(4, small());
+  for (PretrainingSettings& each : all) each.phases[0].steps = 20;
   all[1].micro_batches = 2;
   all[1].numbers = "mlperf-v2";
   all[1].lr_schedule = {.kind = graph::ScheduleKind::linear, .warmup = 5};
@@ -103,17 +105,19 @@ std::vector<PretrainingSettings> variants() {
 }
 
 TEST_F(BertTrainerTest, ContinuesBitByBitWhereverItStops) {
+  test::EveryNth some(2);
   for (const PretrainingSettings& settings : variants()) {
     const std::string whole = trained_at_once(settings);
-    EXPECT_EQ(trained_at_once(settings, 1), whole);  // on another number of threads
+    EXPECT_EQ(trained_at_once(settings, 2), whole);  // on another number of threads
     for (const uint64_t stop : {3U, 8U, 17U}) {
+      if (!some.takes()) continue;
       const std::string file = path("stopped");
       std::filesystem::remove(file);
       const PretrainingResult stopped = trainer_of(settings).train(
           {.checkpoint = file, .progress = [&](const PretrainingProgress& now) { return now.step < stop; }});
       EXPECT_FALSE(stopped.finished);
       EXPECT_EQ(stopped.step, stop);
-      BertTrainer resumed = trainer_of(settings, 1);
+      BertTrainer resumed = trainer_of(settings, 2);
       resumed.resume(file);
       EXPECT_EQ(resumed.step(), stop);
       EXPECT_TRUE(resumed.train({.checkpoint = file}).finished);
@@ -333,7 +337,8 @@ TEST_F(BertTrainerTest, APhaseThatFailsToBeginMayBeginLater) {
 
 TEST_F(BertTrainerTest, ContinuesOnlyTheSameTraining) {
   const std::string file = path("checkpoint");
-  trainer_of(small()).train({.checkpoint = file});
+  trainer_of(small()).train(
+      {.checkpoint = file, .progress = [](const PretrainingProgress& now) { return now.step < 3; }});
   const auto error = [&](auto change, const TextSplit& of = text()) {
     PretrainingSettings settings = small();
     change(settings);

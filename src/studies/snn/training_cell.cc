@@ -7,11 +7,6 @@
 namespace tessera::studies::snn {
 namespace {
 
-const RecordingSplit& recordings() {
-  static const RecordingSplit split = load_recordings("randman", "", {.randman = {.dimensions = 2}});
-  return split;
-}
-
 SpikingTrainingSettings settings_of(const TrainingCase& what, uint32_t epochs, uint64_t seed) {
   SpikingTrainingSettings settings = usual_settings("randman");
   settings.hidden.assign(what.layers, kHiddenNeurons);
@@ -28,15 +23,21 @@ SpikingTrainingSettings settings_of(const TrainingCase& what, uint32_t epochs, u
 
 }  // namespace
 
-Result train(const TrainingCase& what, uint32_t epochs, uint64_t seed, uint32_t threads) {
-  Trainer trainer(settings_of(what, epochs, seed), recordings(), Machine::host(threads), threads);
+const RecordingSplit& training_recordings() {
+  static const RecordingSplit split = load_recordings("randman", "", {.randman = {.dimensions = 2}});
+  return split;
+}
+
+Result train(const TrainingCase& what, uint32_t epochs, uint64_t seed, uint32_t threads,
+             const RecordingSplit& recordings) {
+  Trainer trainer(settings_of(what, epochs, seed), recordings, Machine::host(threads), threads);
   const TrainingResult trained = trainer.train();
   Result result;
   result.values["accuracy"] = 100 * trained.test_accuracy.value();
   result.values["seconds"] = trained.step_seconds;
   const std::vector<SpikingActivity>& activity = trained.epochs.back().activity;
   const double places = static_cast<double>(trainer.steps_per_epoch()) * trainer.settings().batch *
-                        recordings().train.steps * kHiddenNeurons;
+                        recordings.train.steps * kHiddenNeurons;
   double dropped = 0, wanted = 0;
   for (const SpikingActivity& of_layer : activity) {
     result.values["fired"] += of_layer.firing / static_cast<double>(activity.size());

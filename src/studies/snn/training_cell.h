@@ -1,6 +1,7 @@
 // Training on a host, for the paper's open questions.
 #pragma once
 
+#include <tessera/recordings.h>
 #include <tessera/spiking.h>
 
 #include <cstdint>
@@ -22,10 +23,14 @@ struct TrainingCase {
   uint32_t most_listed = 0;                                              ///< in the last epochs; 0: all
 };
 
-/// Trains on Randman with manifolds of two dimensions: its information is in the times of spikes alone, and
-/// it is not learned perfectly. Enters "accuracy" in percent of the test recordings, and for the last epoch
-/// the fractions of hidden neurons that "fired" and were "listed" in a step, the fraction "dropped" of those
-/// that should have been listed, and "seconds" of a training step.
-Result train(const TrainingCase& what, uint32_t epochs, uint64_t seed, uint32_t threads);
+/// Randman with manifolds of two dimensions: its information is in the times of spikes alone, and it is not
+/// learned perfectly.
+const RecordingSplit& training_recordings();
+
+/// Trains on recordings of Randman. Enters "accuracy" in percent of the test recordings, and for the last
+/// epoch the fractions of hidden neurons that "fired" and were "listed" in a step, the fraction "dropped" of
+/// those that should have been listed, and "seconds" of a training step.
+Result train(const TrainingCase& what, uint32_t epochs, uint64_t seed, uint32_t threads,
+             const RecordingSplit& recordings = training_recordings());
 
 }  // namespace tessera::studies::snn
