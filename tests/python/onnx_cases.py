@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import pathlib
 import warnings
 from collections import Counter, defaultdict
@@ -27,6 +28,7 @@ class Outcome:
     detail: str = ""
 
 
+@functools.cache
 def node_cases() -> list[Any]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

@@ -521,6 +521,7 @@ def test_embeddings_are_parts_of_sessions(runs, caplog):
         equal(fast(ids, present), model(ids, present))
 
 
+@pytest.mark.every_nth(2)
 @pytest.mark.parametrize(
     "function",
     [

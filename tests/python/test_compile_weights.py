@@ -253,8 +253,9 @@ REASSIGNED = [
 ]
 
 
-@pytest.mark.parametrize("reads", [True, False])
-@pytest.mark.parametrize("width", [64, 1024])
+@pytest.mark.parametrize(
+    ("width", "reads"), [(64, True), (64, False), (1024, True), pytest.param(1024, False, marks=pytest.mark.full)]
+)
 def test_memory_that_is_used_again_is_seen(width, reads, monkeypatch):
     monkeypatch.setattr(tessera._tessera, "reads_tensor_states", lambda: reads)
     model, x = small(width), torch.randn(4, 32)
@@ -295,6 +296,7 @@ def written(weight, to):
     values.mul_(2)
 
 
+@pytest.mark.every_nth(3)
 @pytest.mark.parametrize("change", [scaled, assigned, moved, written])
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_sparse_tensors_that_change_are_seen(layout, change):

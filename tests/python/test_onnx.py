@@ -428,6 +428,7 @@ def exported(module: nn.Module, inputs: tuple[Tensor, ...], names: list[str], dy
     return content.getvalue()
 
 
+@pytest.mark.every_nth(3)
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("dynamo", [False, True])
 @pytest.mark.parametrize("attention", ["sdpa", "eager"])

@@ -109,6 +109,7 @@ def test_second_derivatives(block_size, dynamic):
     close(penalty(layer, x), penalty(dense, x64), 60 * 45, 32)
 
 
+@pytest.mark.every_nth(3)
 @pytest.mark.parametrize(("block_size", "dynamic"), [(1, False), (1, True), (8, False), (8, True)])
 @pytest.mark.parametrize("activation", ["none", "relu", "gelu"])
 def test_opcheck_of_linear(block_size, dynamic, activation):

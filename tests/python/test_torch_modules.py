@@ -99,6 +99,7 @@ def test_functions(name):
 OFFSETS = torch.tensor([0, 3, 3, 9])
 
 
+@pytest.mark.every_nth(5)
 @pytest.mark.parametrize("mode", ["sum", "mean", "max"])
 @pytest.mark.parametrize("padding", [None, 2])
 @pytest.mark.parametrize("offsets", ["none", "constant", "given", "last"])
