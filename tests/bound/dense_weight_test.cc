@@ -14,6 +14,7 @@
 #include "bound/weight.h"
 #include "sparse/pattern.h"
 #include "support/error_of.h"
+#include "support/number_of.h"
 
 namespace tessera {
 namespace {
@@ -55,7 +56,7 @@ struct Drawn {
 };
 
 TEST(DenseWeight, ProductsMatchFloat64) {
-  for (uint64_t seed = 0; seed < 120; ++seed) {
+  for (uint64_t seed = 0; seed < test::number_of_cases(40, 120); ++seed) {
     const Drawn d(seed);
     SCOPED_TRACE(fmt::format("seed {}: {}", seed, d.describe()));
     const Weight weight = random_weight(d.m, d.k, d.type, seed);

@@ -14,6 +14,7 @@
 #include "bound/expect_spmm.h"
 #include "sparse/pattern.h"
 #include "support/error_of.h"
+#include "support/number_of.h"
 #include "support/numbers.h"
 
 namespace tessera {
@@ -68,7 +69,7 @@ struct Drawn {
 };
 
 TEST(Weight, ProductsMatchFloat64StaticAndTransposed) {
-  for (uint64_t seed = 0; seed < 250; ++seed) {
+  for (uint64_t seed = 0; seed < test::number_of_cases(80, 250); ++seed) {
     const Drawn d(seed);
     SCOPED_TRACE(fmt::format("seed {}: {}", seed, d.describe()));
     const Weight weight(d.matrix, d.type);
@@ -103,7 +104,7 @@ void drop_and_grow(Weight& weight, base::RandomSequence& random) {
 }
 
 TEST(Weight, ProductsFollowAChangingPattern) {
-  for (uint64_t seed = 0; seed < 80; ++seed) {
+  for (uint64_t seed = 0; seed < test::number_of_cases(30, 80); ++seed) {
     Drawn d(seed);
     SCOPED_TRACE(fmt::format("seed {}: {}", seed, d.describe()));
     const uint64_t capacity = std::min(d.all, d.matrix.pattern.blocks() + 5);

@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "compiler/compile.h"
+#include "support/number_of.h"
 #include "support/random_program.h"
 #include "support/toy_codelets.h"
 #include "support/toy_machine.h"
@@ -498,7 +499,7 @@ TEST(Memory, CountsThePurposesOfThePeakOnly) {
 }
 
 TEST(Memory, DataOfRandomProgramsHaveAPurposeEach) {
-  for (uint64_t seed = 0; seed < 100; ++seed)
+  for (uint64_t seed = 0; seed < test::number_of_cases(40, 100); ++seed)
     for (const machine::Machine& m : {toy_machine(3), testing::toy_host(2)}) {
       const auto e = compile(testing::random_program(seed, {m.tiles, m.has_shared_space()}), m);
       for (const TileMemory& tile : e->memory.tiles) {
@@ -550,7 +551,7 @@ uint64_t sum_of(const Categories& categories) {
 }
 
 TEST(Memory, TotalsAreTheSumsOfTheirCategories) {
-  for (uint64_t seed = 0; seed < 200; ++seed)
+  for (uint64_t seed = 0; seed < test::number_of_cases(60, 200); ++seed)
     for (const machine::Machine& machine : {toy_machine(3), toy_machine(7), toy_machine(3, 65536, 65536),
                                             testing::toy_host(2), testing::toy_machine_with_regions(5)}) {
       const auto e =

@@ -11,6 +11,7 @@
 #include "base/random.h"
 #include "machine/model/machine.h"
 #include "ops/run_operation.h"
+#include "support/number_of.h"
 #include "support/toy_machine.h"
 
 namespace tessera::ops {
@@ -26,7 +27,8 @@ struct MapSetting {
 
 inline void PrintTo(const MapSetting& setting, std::ostream* out) { *out << setting.name; }
 
-/// Small shapes on hosts and on tiles, with results also in another layout than operands.
+/// Small shapes on hosts and on tiles, with results also in another layout than operands: in the short run
+/// each shape on each machine in half of the layouts, and in the others on the next machine.
 inline std::vector<MapSetting> map_settings() {
   const std::pair<std::string, machine::Machine> machines[] = {
       {"host_1", machine::host(1)},
@@ -38,16 +40,21 @@ inline std::vector<MapSetting> map_settings() {
                                                        {9, 1}, {3, 5}, {7, 64}, {33, 129}};
   const auto order = [](bool column_major) { return column_major ? "col" : "row"; };
   std::vector<MapSetting> settings;
+  uint32_t number = 0;
   for (const auto& [name, machine] : machines)
-    for (const auto& [rows, cols] : kShapes)
+    for (const auto& [rows, cols] : kShapes) {
+      ++number;
       for (const bool column_major : {false, true})
         for (const bool results : {false, true}) {
           // Plans for many tiles take their time.
           if (name == "bow" && (rows < 3 || column_major || results)) continue;
+          const bool is_taken = (number + uint32_t{column_major} + uint32_t{results}) % 2 == 0;
+          if (name != "bow" && !is_taken && !test::is_full()) continue;
           settings.push_back(
               {fmt::format("{}_{}x{}_{}_{}", name, rows, cols, order(column_major), order(results)), machine,
                rows, cols, column_major, results});
         }
+    }
   return settings;
 }
 
