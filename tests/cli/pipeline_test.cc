@@ -77,7 +77,7 @@ TEST_F(PipelineCliTest, RefusesWhatItCannotShow) {
 
 TEST_F(PipelineCliTest, ReportsOfTrainingHaveALaneForEachChip) {
   const std::string machine =
-      file("two.toml", "like = \"m2000\"\nchips = 2\ntiles = 64\ntile_bytes = 8000000");
+      file("two.toml", "like = \"m2000\"\nchips = 2\ntiles = 16\ntile_bytes = 8000000");
   for (const auto& [micro_batches, pipeline] : {std::pair(4U, "1f1b"), {64U, "1f1b"}, {4U, "sequential"}}) {
     const std::string page = path("bert.html"), trace = path("bert.json");
     const Outcome o = run(

@@ -57,7 +57,7 @@ TEST_F(TrainBertCliTest, JsonHasWhatWasTrained) {
 /// Two replicas, of which each has half of the optimizer's state of what is large enough.
 TEST_F(TrainBertCliTest, TrainsReplicasOnChips) {
   const std::string machine =
-      file("two.toml", "like = \"m2000\"\nchips = 2\ntiles = 64\ntile_bytes = 8000000");
+      file("two.toml", "like = \"m2000\"\nchips = 2\ntiles = 16\ntile_bytes = 8000000");
   const std::string options =
       "--documents 60 --vocabulary 100 --seed 3 --length 16 --batch 4 --steps 2 --replicas 2";
   const auto train_on_chips = [&](const std::string& more) {
@@ -90,7 +90,7 @@ TEST_F(TrainBertCliTest, TrainsReplicasOnChips) {
 /// Micro-batches of all replicas are sent, and several hosts share them.
 TEST_F(TrainBertCliTest, TimesHaveTransfersFromAndToHosts) {
   const auto step = [&](const std::string& machine, const std::string& more) {
-    const std::string chips = file("two.toml", "like = \"m2000\"\nchips = 2\ntiles = 64\n" + machine);
+    const std::string chips = file("two.toml", "like = \"m2000\"\nchips = 2\ntiles = 16\n" + machine);
     return results_of(run(
         fmt::format("train bert --documents 60 --vocabulary 100 --length 16 --batch 4 --replicas 2 --steps 2 "
                     "--micro-batches 2 --estimate --json --machine {} {}",
@@ -147,7 +147,7 @@ TEST_F(TrainBertCliTest, DividesLayersAmongStagesAsAsked) {
       "--documents 60 --vocabulary 100 --length 16 --batch 16 --micro-batches 2 --size mini --dropout 0 "
       "--steps 1";
   const std::string chips =
-      file("chips.toml", "like = \"m2000\"\ntiles = 64\ntile_bytes = 80000000\nchips = 4");
+      file("chips.toml", "like = \"m2000\"\ntiles = 16\ntile_bytes = 80000000\nchips = 4");
   const json r = results_of(run(
       fmt::format("train bert --json --config mlperf-v1.0-pod16 {} --machine {} --stages 1,3 --replicas 2 "
                   "--estimate",
@@ -181,7 +181,7 @@ TEST_F(TrainBertCliTest, DividesLayersAmongStagesAsAsked) {
 
 TEST_F(TrainBertCliTest, LayersInPartsTrainAlike) {
   const std::string machine =
-      file("two.toml", "like = \"m2000\"\nchips = 2\ntiles = 64\ntile_bytes = 8000000");
+      file("two.toml", "like = \"m2000\"\nchips = 2\ntiles = 16\ntile_bytes = 8000000");
   const auto loss = [&](const std::string& stages) {
     return results_of(run(
         fmt::format("train bert --json --documents 60 --vocabulary 100 --seed 3 --length 16 --batch 4 "
@@ -211,7 +211,7 @@ TEST_F(TrainBertCliTest, SlicesOfTheHeadTakeLessMemoryAndTrainAlike) {
 
 TEST_F(TrainBertCliTest, ActivationsOfAPipelineMayLieBesideTheChips) {
   const std::string machine =
-      file("two.toml", "like = \"m2000\"\nchips = 2\ntiles = 64\ntile_bytes = 8000000");
+      file("two.toml", "like = \"m2000\"\nchips = 2\ntiles = 16\ntile_bytes = 8000000");
   const auto estimated = [&](const std::string& options) {
     return run(
         fmt::format("train bert --json --documents 60 --vocabulary 100 --seed 3 --length 64 --batch 24 "
@@ -229,7 +229,7 @@ TEST_F(TrainBertCliTest, ActivationsOfAPipelineMayLieBesideTheChips) {
 /// A plan names the command with which a step takes the time that it says.
 TEST_F(TrainBertCliTest, PlansHowToDivideAStep) {
   const std::string chips =
-      file("chips.toml", "like = \"m2000\"\ntiles = 64\ntile_bytes = 8000000\nchips = 2");
+      file("chips.toml", "like = \"m2000\"\ntiles = 16\ntile_bytes = 8000000\nchips = 2");
   const std::string options = file("options.toml",
                                    "documents = 60\nvocabulary = 100\nlength = 16\nbatch = 2\nsteps = 1\n"
                                    "recompute = true\nreplicas = 2\nshard = true\nplan = true\n"
@@ -272,7 +272,7 @@ TEST_F(TrainBertCliTest, PlansHowToDivideAStep) {
 
 TEST_F(TrainBertCliTest, APlanGoesOnFromADivisionOfMoreChips) {
   const std::string chips =
-      file("chips.toml", "like = \"m2000\"\ntiles = 64\ntile_bytes = 8000000\nchips = 2");
+      file("chips.toml", "like = \"m2000\"\ntiles = 16\ntile_bytes = 8000000\nchips = 2");
   const std::string plan = fmt::format(
       "train bert --documents 60 --vocabulary 100 --length 16 --batch 4 --machine '{}' --replicas 4 --plan",
       chips);
@@ -476,14 +476,16 @@ TEST_F(TrainBertCliTest, TilesTrainAsTheHostIn16Bits) {
   }
 }
 
-/// With all tokens of BERT, whose embeddings fill most of the memory, and with the optimizer that is the
-/// default, which takes norms of all parameters.
+/// With all tokens of BERT, whose embeddings fill most of the memory, or as many on each tile; and with the
+/// optimizer that is the default, which takes norms of all parameters.
 TEST_F(TrainBertCliTest, AStepWithBertsVocabularyFitsTiles) {
-  const json r = results_of(
-      run("train bert --documents 100 --vocabulary 30522 --length 64 --batch 1 --machine gc200 --estimate "
-          "--json"))[0];
+  const uint32_t vocabulary = test::is_full() ? 30522 : 8000;
+  const json r = results_of(run(fmt::format(
+      "train bert --documents 100 --vocabulary {} --length 64 --batch 1 --machine '{}' --estimate "
+      "--json",
+      vocabulary, tiles_of("gc200", 400))))[0];
   EXPECT_EQ(r["settings"]["optimizer"], "lamb");
-  EXPECT_EQ(r["settings"]["vocab_size"], 30522);
+  EXPECT_EQ(r["settings"]["vocab_size"], vocabulary);
   EXPECT_TRUE(r["phases"][0]["step"]["fits"]);
   EXPECT_GT(r["predicted_seconds"], 0);
 }

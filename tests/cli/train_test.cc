@@ -174,9 +174,10 @@ TEST_F(TrainCliTest, ASweepContinuesWhereItStopped) {
       "--kind butterfly --recipe paper --batch 50,25 --seeds 2 --checkpoint '{}'",
       path("sweep.safetensors"));
   const std::string third = path("sweep-batch25-seed0.safetensors");
-  const Outcome stopped =
-      run(small + " --threads 2",
-          fmt::format("{{}} & while ! test -e '{}' && kill -0 $!; do :; done; kill -INT $!; wait $!", third));
+  const Outcome stopped = run(
+      small + " --threads 2",
+      fmt::format("{{}} & while ! test -e '{}' && kill -0 $!; do sleep 0.005; done; kill -INT $!; wait $!",
+                  third));
   if (stopped.status == 0) GTEST_SKIP() << "it had finished when the signal came";
   ASSERT_EQ(stopped.status, 130) << stopped.err;
   EXPECT_TRUE(says(stopped.err, "interrupted while training with batch 25, seed "));
@@ -287,14 +288,15 @@ TEST_F(TrainCliTest, WritesAReport) {
 
 TEST_F(TrainCliTest, AResumedRunIsTheSame) {
   const std::string whole = path("whole.safetensors"), broken = path("broken.safetensors");
-  const std::string longer = "--epochs 200 --kind dynamic --block 4 --every 10";
+  const std::string longer = "--epochs 100 --kind dynamic --block 4 --every 10";
   const std::string small = "train --layers 64,32,10 --images 400 --lr 0.02 --tiles 2 --json " + longer;
   const Outcome expected = run(fmt::format("{} --checkpoint '{}'", small, whole));
   ASSERT_EQ(expected.status, 0) << expected.err;
   // Ctrl-C once there is a checkpoint.
   const Outcome stopped = run(
       fmt::format("{} --threads 2 --checkpoint '{}'", small, broken),
-      fmt::format("{{}} & while ! test -e '{}' && kill -0 $!; do :; done; kill -INT $!; wait $!", broken));
+      fmt::format("{{}} & while ! test -e '{}' && kill -0 $!; do sleep 0.005; done; kill -INT $!; wait $!",
+                  broken));
   if (stopped.status == 0) GTEST_SKIP() << "it had finished when the signal came";
   ASSERT_EQ(stopped.status, 130) << stopped.err;
   EXPECT_TRUE(says(stopped.err, "interrupted after step"));

@@ -30,8 +30,8 @@ PretrainingSettings tiny(uint32_t packs) {
   return s;
 }
 
-Machine two_chips() {
-  return Machine::find("m2000").with("chips", 2).with("tiles", 64).with("tile_bytes", 8'000'000);
+Machine two_chips(uint32_t tiles = 16) {
+  return Machine::find("m2000").with("chips", 2).with("tiles", tiles).with("tile_bytes", 8'000'000);
 }
 
 /// What is extrapolated from one and two layers is exact for two, if no pipeline and no place of state
@@ -39,7 +39,7 @@ Machine two_chips() {
 TEST(BertPlan, ChoosesTheFastestThatFits) {
   size_t networks = 0, most = 0;
   const PretrainingPlan plan =
-      plan_pretraining(tiny(2), text_to_plan(), two_chips(),
+      plan_pretraining(tiny(2), text_to_plan(), two_chips(64),
                        {.estimates = 4, .progress = [&](size_t done, size_t of, const std::string& next) {
                           EXPECT_LE(done, of);
                           EXPECT_FALSE(next.empty());
@@ -65,7 +65,7 @@ TEST(BertPlan, ChoosesTheFastestThatFits) {
       EXPECT_NEAR(ratio, 1, 1e-9);
     }
   }
-  const BertTrainer trainer = BertTrainer::for_estimates(chosen.settings, text_to_plan(), two_chips());
+  const BertTrainer trainer = BertTrainer::for_estimates(chosen.settings, text_to_plan(), two_chips(64));
   EXPECT_EQ(trainer.step_cost().seconds, chosen.estimated->seconds);
   EXPECT_EQ(trainer.step_cost().overflow, "");
 }
