@@ -6,8 +6,10 @@
 #include <cmath>
 #include <iterator>
 #include <limits>
+#include <string>
 
 #include "compare.h"
+#include "support/number_of.h"
 
 namespace tessera::graph {
 namespace {
@@ -39,6 +41,12 @@ bool is_supported(const std::string& machine, const Case& c) {
   return machine == "host" || (!c.hosts_only && std::ranges::none_of(c.inputs, is_bf16));
 }
 
+/// Of a modelled machine 64 tiles, or all with --full.
+Machine machine_of(const std::string& name) {
+  const Machine whole = Machine::find(name, 2);
+  return whole.is_host() || test::is_full() ? whole : whole.with("tiles", 64);
+}
+
 class Cases : public testing::TestWithParam<std::tuple<const char*, const Operation*>> {};
 
 TEST_P(Cases, AgreeWithTheReference) {
@@ -49,7 +57,7 @@ TEST_P(Cases, AgreeWithTheReference) {
     if (!is_supported(machine, cases[i])) continue;
     SCOPED_TRACE(testing::Message() << "case " << i << ", seed " << kSeed);
     CaseGraph c(*operation, cases[i], kSeed + i);
-    Session session(c.graph, Machine::find(machine, 2));
+    Session session(c.graph, machine_of(machine));
     Arrays inputs;
     for (const auto& [name, values] : c.arrays) inputs[name] = narrowed(values);
     for (const auto& [name, values] : c.state) session.set(name, narrowed(values));
