@@ -1,6 +1,7 @@
 // A network of three layers, trained on the host, and the same step on a modelled machine before it
 // runs.
 #include <tessera/estimate.h>
+#include <tessera/gradients.h>
 #include <tessera/graph.h>
 
 #include <cmath>

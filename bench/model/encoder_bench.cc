@@ -10,6 +10,7 @@
 #include <sys/resource.h>
 #include <tessera/error.h>
 #include <tessera/estimate.h>
+#include <tessera/gradients.h>
 #include <tessera/graph.h>
 
 #include <chrono>

@@ -8,6 +8,7 @@
 // parameters. bench_dense compares dense products alone with other libraries, also those of BERT-base.
 #include <fmt/format.h>
 #include <tessera/error.h>
+#include <tessera/gradients.h>
 #include <tessera/graph.h>
 
 #include <algorithm>

@@ -7,6 +7,7 @@
 // the inputs' lists alone and expects the others to be as full as that. Forward pass, gradients and updates
 // by SGD.
 #include <fmt/format.h>
+#include <tessera/gradients.h>
 #include <tessera/graph.h>
 #include <tessera/spiking.h>
 

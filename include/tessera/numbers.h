@@ -1,7 +1,7 @@
 // The numbers of a training: types, rounding and loss scale, by the names of published combinations.
 #pragma once
 
-#include <tessera/graph.h>
+#include <tessera/gradients.h>
 
 #include <optional>
 #include <string_view>

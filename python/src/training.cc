@@ -6,6 +6,7 @@
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/variant.h>
 #include <nanobind/stl/vector.h>
+#include <tessera/gradients.h>
 #include <tessera/graph.h>
 #include <tessera/numbers.h>
 

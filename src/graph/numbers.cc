@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <tessera/error.h>
+#include <tessera/gradients.h>
 #include <tessera/numbers.h>
 
 #include <utility>

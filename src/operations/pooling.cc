@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <tessera/error.h>
+#include <tessera/gradients.h>
 #include <tessera/vision.h>
 
 #include <algorithm>

@@ -1,6 +1,7 @@
 // The graphs of a multilayer perceptron: a training step, evaluation, and dense gradients.
 #pragma once
 
+#include <tessera/gradients.h>
 #include <tessera/training_settings.h>
 
 #include <string>

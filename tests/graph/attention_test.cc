@@ -1,6 +1,7 @@
 // Attention between products that have their activations transposed, and by its decomposition everywhere.
 #include <gtest/gtest.h>
 #include <tessera/error.h>
+#include <tessera/gradients.h>
 
 #include <algorithm>
 #include <cmath>

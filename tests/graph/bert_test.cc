@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 #include <tessera/bert.h>
 #include <tessera/estimate.h>
+#include <tessera/gradients.h>
 
 #include <algorithm>
 #include <cmath>

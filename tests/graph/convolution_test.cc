@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 #include <tessera/convolution.h>
 #include <tessera/error.h>
+#include <tessera/gradients.h>
 
 #include <algorithm>
 

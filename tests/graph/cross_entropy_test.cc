@@ -1,6 +1,7 @@
 // Cross-entropy of few and of many classes, on every machine, compared with float64.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <tessera/gradients.h>
 
 #include <cmath>
 #include <limits>

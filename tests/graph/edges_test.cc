@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 #include <tessera/arithmetic.h>
 #include <tessera/error.h>
+#include <tessera/gradients.h>
 
 #include <cmath>
 #include <limits>

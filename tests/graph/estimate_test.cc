@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <tessera/error.h>
 #include <tessera/estimate.h>
+#include <tessera/gradients.h>
 #include <tessera/pass_record.h>
 
 #include <algorithm>

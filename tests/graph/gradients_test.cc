@@ -1,5 +1,6 @@
 // Gradients of every differentiable case compared with finite differences, in float64.
 #include <gtest/gtest.h>
+#include <tessera/gradients.h>
 
 #include <algorithm>
 

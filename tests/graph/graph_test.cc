@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 #include <tessera/error.h>
+#include <tessera/gradients.h>
 #include <tessera/graph.h>
 
 #include <cmath>

@@ -1,6 +1,7 @@
 // Layer normalisation: fused on hosts, and by its decomposition everywhere.
 #include <gtest/gtest.h>
 #include <tessera/error.h>
+#include <tessera/gradients.h>
 
 #include <algorithm>
 #include <cmath>

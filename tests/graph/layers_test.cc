@@ -1,6 +1,7 @@
 // Structured layers: their parameters, and that they compute a linear map of the size of a dense one.
 #include <gtest/gtest.h>
 #include <tessera/error.h>
+#include <tessera/gradients.h>
 #include <tessera/layers.h>
 
 #include <algorithm>

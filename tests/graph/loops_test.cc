@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <tessera/error.h>
 #include <tessera/estimate.h>
+#include <tessera/gradients.h>
 
 #include <algorithm>
 #include <memory>

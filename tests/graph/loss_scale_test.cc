@@ -1,6 +1,7 @@
 // Loss scales: fixed ones change nothing but what vanishes, and one that may change leaves steps out.
 #include <gtest/gtest.h>
 #include <tessera/error.h>
+#include <tessera/gradients.h>
 
 #include <cmath>
 #include <limits>

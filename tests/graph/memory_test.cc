@@ -1,5 +1,6 @@
 // Memory of an encoder: activations share one arena, and weights are held once.
 #include <gtest/gtest.h>
+#include <tessera/gradients.h>
 
 #include <algorithm>
 #include <map>

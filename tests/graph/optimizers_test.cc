@@ -1,6 +1,7 @@
 // Optimizers: LAMB and LARS beside float64, groups of parameters, schedules of the learning rate.
 #include <gtest/gtest.h>
 #include <tessera/error.h>
+#include <tessera/gradients.h>
 
 #include <cmath>
 #include <limits>

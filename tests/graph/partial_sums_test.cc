@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 #include <tessera/error.h>
 #include <tessera/estimate.h>
+#include <tessera/gradients.h>
 #include <tessera/numbers.h>
 
 #include <algorithm>

@@ -1,6 +1,7 @@
 // Random graphs of all operations: recipes from which a graph can be built again, made smaller, and printed.
 #pragma once
 
+#include <tessera/gradients.h>
 #include <tessera/graph.h>
 
 #include <map>

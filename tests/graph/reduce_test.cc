@@ -1,6 +1,7 @@
 // Reductions on every machine, of values in all the layouts that they may have, compared with float64.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <tessera/gradients.h>
 
 #include "compare.h"
 #include "sparse/generate.h"

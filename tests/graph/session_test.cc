@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <tessera/error.h>
+#include <tessera/gradients.h>
 
 #include <algorithm>
 #include <filesystem>

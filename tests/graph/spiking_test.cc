@@ -1,6 +1,7 @@
 // Spiking layers in graphs: gradients and losses against the float64 reference, chains, training.
 #include <gtest/gtest.h>
 #include <tessera/error.h>
+#include <tessera/gradients.h>
 #include <tessera/graph.h>
 
 #include <cmath>

@@ -1,5 +1,6 @@
 // Training steps: what they train, name and share. That they are right is tested with random graphs.
 #include <gtest/gtest.h>
+#include <tessera/gradients.h>
 
 #include <vector>
 

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 #include <tessera/error.h>
+#include <tessera/gradients.h>
 #include <tessera/io.h>
 #include <tessera/layers.h>
 

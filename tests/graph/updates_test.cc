@@ -1,6 +1,7 @@
 // Updates of equal layers: on tiles they share code, and compute what updates of their own would.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <tessera/gradients.h>
 
 #include <algorithm>
 #include <bit>

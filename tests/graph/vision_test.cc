@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <tessera/error.h>
+#include <tessera/gradients.h>
 #include <tessera/inference.h>
 #include <tessera/vision.h>
 

@@ -1,6 +1,7 @@
 #include "report/graph_picture.h"
 
 #include <gtest/gtest.h>
+#include <tessera/gradients.h>
 
 #include "report/strict_markup.h"
 

@@ -1,6 +1,7 @@
 // Gradients and updates of all parameters.
 #include <fmt/format.h>
 #include <tessera/error.h>
+#include <tessera/gradients.h>
 #include <tessera/pipeline.h>
 
 #include <algorithm>

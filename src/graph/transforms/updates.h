@@ -1,6 +1,7 @@
 // Updates of parameters by an optimizer, and the settings of each parameter.
 #pragma once
 
+#include <tessera/gradients.h>
 #include <tessera/graph.h>
 
 #include <cmath>

@@ -2,6 +2,7 @@
 // parameters, and the time of a training step relative to the dense network's, since the paper does not say
 // how many epochs it trained.
 #include <fmt/format.h>
+#include <tessera/gradients.h>
 
 #include "studies/butterfly/layer_cell.h"
 #include "studies/butterfly/study.h"

@@ -1,6 +1,7 @@
 // Table 5: pixelfly as the hidden layer, with one of its three parameters varied: mean and sample standard
 // deviation of the network's parameters and of the time of a training step.
 #include <fmt/format.h>
+#include <tessera/gradients.h>
 
 #include <algorithm>
 #include <cmath>

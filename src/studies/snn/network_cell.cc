@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <tessera/error.h>
+#include <tessera/gradients.h>
 
 #include <algorithm>
 #include <cmath>

@@ -1,5 +1,7 @@
 #include "train/bert/network.h"
 
+#include <tessera/gradients.h>
+
 #include <algorithm>
 
 #include "train/bert/settings.h"

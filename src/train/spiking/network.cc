@@ -1,6 +1,7 @@
 #include "train/spiking/network.h"
 
 #include <fmt/format.h>
+#include <tessera/gradients.h>
 
 #include <algorithm>
 #include <cmath>
