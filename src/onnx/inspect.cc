@@ -129,7 +129,7 @@ bool may_be_sparse(const Constant& constant, const UsedIn& product) {
 Zeros zeros_of(const Constant& constant, const UsedIn* product, bound::ZerosAnalysis& analysis) {
   const auto rows = static_cast<uint32_t>(constant.dims[0]),
              cols = static_cast<uint32_t>(constant.size() / rows);
-  const auto use = product != nullptr ? std::optional(product->use) : std::nullopt;
+  const Use use = product != nullptr ? product->use : Use::as_outputs;
   std::vector<float> taps;
   if (use == Use::as_taps)
     taps = graph::convolution_weight(constant.floats(), {constant.dims.begin(), constant.dims.end()});
@@ -140,7 +140,7 @@ Zeros zeros_of(const Constant& constant, const UsedIn* product, bound::ZerosAnal
     return analysis.analyse_groups(
         matrix.pattern, graph_type_of(constant.type),
         {static_cast<uint32_t>(product->groups), cols / static_cast<uint32_t>(constant.dims[1])});
-  return analysis.analyse(std::move(matrix.pattern), graph_type_of(constant.type), use.has_value());
+  return analysis.analyse(std::move(matrix.pattern), graph_type_of(constant.type), product != nullptr);
 }
 
 /// Analyses weights, each for the rows of its layer.

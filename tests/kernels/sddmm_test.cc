@@ -191,7 +191,7 @@ TEST(SddmmTest, InfinityStaysWhereItBelongs) {
   ElementSddmmSlice slice;
   slice.weight = view_of(packed);
   slice.chunk_end = packed.chunks();
-  slice.operands = {20, {dy.data(), 20, 1}, {x.data(), 20, 1}, dw.data()};
+  slice.operands = {.n = 20, .dy = {dy.data(), 20, 1}, .x = {x.data(), 20, 1}, .dw = dw.data()};
   Scratch scratch(element_sddmm_scratch(slice.schedule, slice.weight, 20));
   slice.operands.scratch = scratch.data();
   test::on_every_isa([&] {
