@@ -345,15 +345,27 @@ class _Compiler:
                 raise ValueError(f"the module cannot run at {at}, which the buckets allow: {error}") from error
         return [each for each in leaves if isinstance(each, Tensor)]
 
+    def _takes(self, sizes: dict[str, int]) -> bool:
+        try:
+            self._results(sizes)
+        except ValueError:
+            return False
+        return True
+
     def verify_padding(self, model: CompiledModel, padded: dict[str, int]) -> None:
-        """Raise ValueError if zeros change a result: of these buckets' smallest sizes, or the largest that are padded."""
+        """Raise ValueError if zeros change a result: of these buckets' smallest sizes, or the largest that are padded.
+
+        Also where one size alone is the smallest, if the module takes that.
+        """
         buckets = model.interface.buckets
         combination = tuple(padded[name] for name in buckets)
         if combination in self.verified:
             return
         least = {name: max([0, *(size for size in each if size < padded[name])]) + 1 for name, each in buckets.items()}
         most = {name: max(size, padded[name] - 1) for name, size in least.items()}
-        for sizes in ({**padded, **least}, {**padded, **most}):
+        alone = [{name: size} for name, size in least.items() if len(least) > 1 and size < padded[name]]
+        for few in (least, most, *(each for each in alone if self._takes({**padded, **each}))):
+            sizes = {**padded, **few}
             args, kwargs = self.inputs_of(sizes)
             found = [torch.as_tensor(each) for _, each in leaves_of(model(*args, **kwargs)) if hasattr(each, "shape")]
             for wanted, result in zip(self._results(sizes), found, strict=True):

@@ -374,33 +374,6 @@ def test_padding_that_changes_results_is_refused():
         tessera.compile(Pooled(False).eval(), inputs, dynamic_shapes=NAMED, buckets={"tokens": [16]})
 
 
-@pytest.mark.parametrize(
-    ("function", "buckets"),
-    [
-        (lambda x: x / x.mean(0), [1, 8]),
-        (lambda x: x[-1:], [1, 8]),
-        (lambda x: x.flip(0), [4]),
-        (lambda x: (-x).argmax(0) + 30_000, [8]),
-        (lambda x: torch.where(torch.arange(len(x)) == 0, -torch.inf, x.mean(0)[0]), [1, 8]),
-    ],
-)
-def test_padding_is_checked_for_all_buckets(function, buckets):
-    with pytest.raises(ValueError, match="change the results"):
-        tessera.compile(
-            Function(function).eval(), torch.rand(1, 6), dynamic_shapes={"inputs[0]": {0: "n"}}, buckets={"n": buckets}
-        )
-
-
-def test_padding_is_checked_for_combinations_of_buckets(tmp_path):
-    model, x = Function(lambda x: x * (1 + x.shape[0] / x.shape[1])).eval(), torch.rand(1, 3)
-    settings = {"dynamic_shapes": {"inputs[0]": {0: "n", 1: "m"}}, "buckets": {"n": [2, 4], "m": [2, 4]}}
-    compiled, path = tessera.compile(model, torch.rand(3, 3), **settings), tmp_path / "model.safetensors"
-    for call in (lambda: compiled(x), lambda: compiled.save(path), lambda: tessera.compile(model, x, **settings)):
-        with pytest.raises(ValueError, match="zeros that pad 'n' from 1 to 2 and 'm' from 3 to 4 change the results"):
-            call()
-        expect_like(model, compiled, torch.rand(3, 3))
-
-
 def test_results_whose_sizes_follow_otherwise_are_refused():
     x, names = torch.rand(4, 6), {"inputs[0]": {0: "n"}}
     squares = Function(lambda x: (x[:, None] * x[None]).flatten(0, 1))
