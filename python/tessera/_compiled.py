@@ -397,7 +397,7 @@ class CompiledModel:
             try:
                 if self._verify is not None:
                     self._verify(self, sizes)
-            except Exception:
+            except BaseException:  # an interruption too: what was not checked is not kept
                 self._sessions.pop(key, None)
                 if self._first is prepared.session:
                     self._first = None

@@ -51,6 +51,20 @@ def test_padding_is_checked_for_each_size_alone():
         tessera.compile(model, torch.rand(3, 3), dynamic_shapes=TWO_SIZES, buckets={"n": [4], "m": [4]})
 
 
+def test_padding_whose_check_is_interrupted_is_checked_again(monkeypatch):
+    compiled = tessera.compile(Function(grows_with_few_rows).eval(), torch.rand(3, 3), **TWO_BUCKETS)
+
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as interrupted:
+        interrupted.setattr(compiled, "_verify", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            compiled(torch.rand(1, 3))
+    with pytest.raises(ValueError, match="change the results"):
+        compiled(torch.rand(1, 3))
+
+
 def doubles_wide_ones(x):
     if x.shape[0] > x.shape[1]:
         raise ValueError("more rows than columns")
