@@ -132,6 +132,9 @@ void bind_settings(nb::module_& m) {
           },
           "is_stochastic"_a)
       .def(
+          "set_partials", [](Settings& s, const std::string& dtype) { s.partials = type_named(dtype); },
+          "dtype"_a)
+      .def(
           "set_sums", [](Settings& s, const std::string& dtype) { s.sums = type_named(dtype); }, "dtype"_a)
       .def(
           "shard", [](Settings& s, uint64_t from) { s.shard_from = from; }, "least_elements"_a)

@@ -41,12 +41,13 @@ class BertTrainer:
     steps (0: an epoch of the first phase), and after the last, `train` evaluates the text that is held out. The
     learning rate rises in the first `warmup` steps to `lr`, and by `lr_schedule` falls until the last step to `lr_end`
     times as much, polynomially with the exponent `lr_power`. Parameters that `exclude` names, with `*` for any
-    characters, have neither weight decay nor a trust ratio. `numbers`, `rounding`, `sum_dtype`, `clip_norm`,
-    `pipeline`, `replicas`, `shard`, `offload` and `offload_activations` are as for `Graph.training_step`, `average` and
-    `head_slices` as for `bert_for_pretraining`; without `rounding` and `sum_dtype` they are those of the numbers.
-    `stages` divides the layers among a machine's chips; `stage_layers` and `stage_feed_forwards` say how many layers,
-    or attention and feed-forward parts of them, each stage has, and `head_layers` and `head_feed_forwards` how many of
-    the last lie with the prediction of masked tokens. With `recompute`, backward passes keep only the inputs of layers.
+    characters, have neither weight decay nor a trust ratio. `numbers`, `rounding`, `partial_dtype`, `sum_dtype`,
+    `clip_norm`, `pipeline`, `replicas`, `shard`, `offload` and `offload_activations` are as for `Graph.training_step`,
+    `average` and `head_slices` as for `bert_for_pretraining`; without `rounding`, `partial_dtype` and `sum_dtype` they
+    are those of the numbers. `stages` divides the layers among a machine's chips; `stage_layers` and
+    `stage_feed_forwards` say how many layers, or attention and feed-forward parts of them, each stage has, and
+    `head_layers` and `head_feed_forwards` how many of the last lie with the prediction of masked tokens. With
+    `recompute`, backward passes keep only the inputs of layers.
 
     `machine` is a `Machine` or its name; `threads` of the host, 0 for the default, are its tiles too if it is "host".
     With the same options, text, tiles and instruction set, training gives the same bits as the tool's, on any number of
@@ -72,6 +73,7 @@ class BertTrainer:
         average: PackedAverage = "token",
         numbers: Numbers = "fp32",
         rounding: Rounding | None = None,
+        partial_dtype: DTypeLike | str | None = None,
         sum_dtype: DTypeLike | str | None = None,
         optimizer: TrainerOptimizer = "lamb",
         lr: float = 0.01,
@@ -141,6 +143,8 @@ class BertTrainer:
             settings.set_clip_norm(clip_norm)
         if rounding is not None:
             settings.set_rounding(is_stochastic("BertTrainer", rounding))
+        if partial_dtype is not None:
+            settings.set_partials(value_type(partial_dtype))
         if sum_dtype is not None:
             settings.set_sums(value_type(sum_dtype))
         for option, given, divide in (

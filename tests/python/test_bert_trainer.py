@@ -84,8 +84,9 @@ def test_the_tool_gives_the_same_bits(tmp_path: Path) -> None:
     own, other = tmp_path / "own.safetensors", tmp_path / "tool.safetensors"
     command = (
         "train bert --documents 60 --vocabulary 80 --seed 5 --length 48 --batch 4 --steps 6 --evaluate-every 4 "
-        "--micro-batches 2 --numbers mlperf-v1 --optimizer adamw --betas 0.8,0.9 --lr 0.002 --lr-schedule polynomial "
-        "--lr-power 2 --warmup 2 --clip-norm 1 --average sequence --max-per-pack 2 --tiles 2 --checkpoint"
+        "--micro-batches 2 --numbers mlperf-v1 --partials f32 --optimizer adamw --betas 0.8,0.9 --lr 0.002 "
+        "--lr-schedule polynomial --lr-power 2 --warmup 2 --clip-norm 1 --average sequence --max-per-pack 2 --tiles 2 "
+        "--checkpoint"
     )
     subprocess.run([tool, *command.split(), other], check=True, capture_output=True, timeout=300)
     trainer = BertTrainer(
@@ -98,6 +99,7 @@ def test_the_tool_gives_the_same_bits(tmp_path: Path) -> None:
         evaluate_every=4,
         micro_batches=2,
         numbers="mlperf-v1",
+        partial_dtype="f32",
         optimizer="adamw",
         betas=(0.8, 0.9),
         lr=0.002,
@@ -179,6 +181,7 @@ def test_configurations_that_do_not_fit_are_refused(config: dict[str, Any], mess
         ({"numbers": "fp8"}, "there are no numbers 'fp8'"),
         ({"rounding": "up"}, "unknown rounding 'up'"),
         ({"rounding": "stochastic"}, "numbers fp32 have none"),
+        ({"partial_dtype": "f32"}, "only products of 16 bits have partial sums of another type"),
         ({"sum_dtype": "f16"}, "only gradients of 16-bit parameters have sums of another type"),
         ({"optimizer": "best"}, "the optimizer"),
         ({"lr_schedule": "steep"}, "steep"),
