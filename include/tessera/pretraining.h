@@ -217,7 +217,8 @@ class BertTrainer {
   /// Evaluates the text that is held out, in the phase of the last step, beside the evaluations of train():
   /// none of its results depend on it. The mean loss of steps is 0 if there are none since the last of these.
   PretrainingEvaluation evaluate();
-  /// Writes a checkpoint, as train() does when it is stopped.
+  /// Writes a checkpoint, as train() does when it is stopped. Both throw Error after a step that failed, as
+  /// its loss is not finite, until a checkpoint is resumed.
   void save(const std::string& checkpoint);
 
   /// See graph::Session: parameters alone, as Hugging Face's files have them.

@@ -404,6 +404,27 @@ TEST_F(BertTrainerTest, ALossThatDivergesNamesTheLastCheckpoint) {
   EXPECT_ERROR(file + " is from before", trainer.train({.checkpoint = path("another")}));
 }
 
+/// The last checkpoint, which can be resumed, stays.
+TEST_F(BertTrainerTest, AStepThatFailedIsNeitherSavedNorFollowed) {
+  const std::string file = path("checkpoint");
+  train::BertTrainerImpl trainer(small(), text(), Machine::host(2), 2, false);
+  trainer.train(
+      {.checkpoint = file, .progress = [](const PretrainingProgress& now) { return now.step < 7; }});
+  const std::string content = test::content_of(file);
+  trainer.settings.lr = 1e30;
+  trainer.settings.optimizer = OptimizerKind::sgd;
+  EXPECT_ERROR("training diverged", trainer.train({}));
+  const std::string failed = " has failed, and training cannot go on from there: resume a checkpoint";
+  EXPECT_ERROR(failed, trainer.save({.checkpoint = file}));
+  EXPECT_ERROR(failed, trainer.train({.checkpoint = file}));
+  EXPECT_TRUE(test::content_of(file) == content);
+  trainer.settings.lr = small().lr;
+  trainer.resume(file, false);
+  trainer.train(
+      {.checkpoint = file, .progress = [](const PretrainingProgress& now) { return now.step < 9; }});
+  EXPECT_EQ(trainer.position.step, 9U);
+}
+
 TEST_F(BertTrainerTest, TilesTrainAsTheHostDoes) {
   PretrainingSettings settings = small();
   settings.phases[0].steps = 2;

@@ -131,6 +131,12 @@ void BertTrainerImpl::require_fit() const {
                         : fmt::format("with packs of {} tokens: {}", phase.settings.length, cost->overflow));
 }
 
+void BertTrainerImpl::require_success() const {
+  if (has_failed)
+    throw Error(fmt::format("step {} has failed, and training cannot go on from there: resume a checkpoint",
+                            position.step));
+}
+
 void BertTrainerImpl::add_phase(const PretrainingPhase& phase, const TextSplit& text) {
   const SequenceSettings sequences{.length = phase.length,
                                    .packed = settings.packed,
@@ -280,6 +286,7 @@ uint64_t BertTrainerImpl::evaluation_batches(size_t number) const {
 
 void BertTrainerImpl::save(const PretrainingRun& run) {
   if (run.checkpoint.empty()) return;
+  require_success();
   save_checkpoint(run.checkpoint, identity, text_of(position), present->trained);
   last_checkpoint = run.checkpoint;
 }
@@ -317,6 +324,7 @@ void BertTrainerImpl::resume(const std::string& checkpoint, bool allow_different
   });
   position = std::move(found);
   last_checkpoint = checkpoint;
+  has_failed = false;
 }
 
 PretrainingProgress BertTrainerImpl::progress() const {
@@ -327,12 +335,14 @@ PretrainingProgress BertTrainerImpl::progress() const {
 }
 
 PretrainingResult BertTrainerImpl::train(const PretrainingRun& run) {
+  require_success();
   const Clock::time_point start = Clock::now();
   Clock::time_point since = start;
   PretrainingResult result;
   StepTotals totals;
   for (bool stopped = false; position.step < steps && !stopped;) {
     const double loss = step(position.step, run, totals);
+    has_failed = true;  // until all of it is done
     position.step += 1;
     position.steps_in_sum += 1;
     position.loss_sum += loss;
@@ -346,11 +356,13 @@ PretrainingResult BertTrainerImpl::train(const PretrainingRun& run) {
                      last_checkpoint);
       position.steps_in_sum = 0;
       position.loss_sum = 0;
+      has_failed = false;
       save(run);
       position.evaluations.back().seconds = seconds_since(since);
       since = Clock::now();
       now.evaluated = &position.evaluations.back();
     }
+    has_failed = false;
     stopped = run.progress && !run.progress(now);
     if (stopped && now.evaluated == nullptr) save(run);
   }

@@ -41,6 +41,8 @@ struct BertTrainerImpl {
 
   /// Throws Error if a phase does not fit the machine's memory.
   void require_fit() const;
+  /// Throws Error after a step that failed, from which nothing can go on but with a checkpoint from before.
+  void require_success() const;
 
   uint64_t evaluations_in(size_t phase) const;
   uint64_t evaluation_batches(size_t phase) const;
@@ -74,6 +76,7 @@ struct BertTrainerImpl {
   PretrainingPosition position;
   std::optional<Sessions> present;
   std::string last_checkpoint;  ///< that was written or read; "": none
+  bool has_failed = false;      ///< whether the last step, or its evaluation, did not end well
 
  private:
   /// What steps of this process took.
