@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/integer_types.h"
 #include "graph/transforms/gradients.h"
 #include "lower/lowering.h"
 #include "operations/constants.h"
@@ -308,9 +309,11 @@ Value cross_entropy(Value logits, Value target, const CrossEntropyOptions& optio
 }
 
 Value mean_squared_error(Value x, Value target) {
-  // A square may be beyond FP16 where the mean is not.
   const Value difference = x - target;
-  return cast(mean(square(cast(difference, Type::f32))), difference.type().type);
+  const Type type = difference.type().type;
+  if (is_integer(type)) return mean(square(difference));
+  // A square may be beyond FP16 where the mean is not.
+  return cast(mean(square(cast(difference, Type::f32))), type);
 }
 
 }  // namespace tessera::graph

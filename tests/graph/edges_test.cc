@@ -109,6 +109,14 @@ TEST(Edges, IntegersAreNotCombinedWithNumbersThatTheyLack) {
     EXPECT_USAGE_ERROR("cannot be combined with values of u32", number(x, wrong));
 }
 
+TEST(Edges, MeansOfSquaresOfIntegersAreNotCutOff) {
+  for (const Type type : {Type::u32, Type::i32}) {
+    Graph g;
+    const Value x = g.input("x", {4}, type), target = g.input("target", {4}, type);
+    EXPECT_USAGE_ERROR("cannot be scaled: cast it", mean_squared_error(x, target));
+  }
+}
+
 TEST(Edges, IntegersWrapAround) {
   constexpr float kLarge = 1 << 30;
   const Arrays inputs = {{"x", {3, -kLarge, kLarge}}, {"y", {5, kLarge, -kLarge}}};

@@ -250,3 +250,6 @@ def test_a_mean_of_squares_beyond_fp16():
     x, target = (graph.input(name, (4,), "f16") for name in ("x", "target"))
     graph.output("y", tg.mean_squared_error(x, target))
     assert graph.session().run(np.float16([320, 0, 0, 0]), np.zeros(4, np.float16)) == 25600
+    of_integers = graph.input("integers", (4,), "i32")
+    with pytest.raises(ValueError, match="use f32, f16 or bf16"):
+        tg.mean_squared_error(of_integers, of_integers)

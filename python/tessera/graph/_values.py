@@ -777,6 +777,8 @@ def cross_entropy(
 def mean_squared_error(x: Value, target: Value) -> Value:
     """Mean of (x - target)², which may be finite where a square is beyond FP16."""
     difference = x - target
+    if difference.is_integer:
+        return mean(square(difference))
     return cast(mean(square(cast(difference, "f32"))), difference.dtype)
 
 
