@@ -51,6 +51,8 @@ def benchmark(
     unknown = [each for each in engines if each not in _ENGINES]
     if unknown:
         raise ValueError(f"there is no engine {unknown[0]!r}: use {', '.join(_ENGINES)}")
+    if not all(0 <= each < math.inf for each in (seconds, warm_up)):
+        raise ValueError(f"it runs {seconds} seconds, after {warm_up}: these must be finite, and not negative")
     threads = threads or get_num_threads()
     if streams > threads:
         raise ValueError(f"there are {streams} streams, and {threads} threads for them")
@@ -210,11 +212,17 @@ def _run_until(run: Run, feed: Feed, end: float) -> list[float]:
 
 
 def _difference(results: Sequence[Any], expected: Sequence[Any]) -> float:
+    """NaN where one has a number and the other one has none."""
     most = 0.0
     for result, wanted in zip(results, expected, strict=True):
-        scale = float(np.abs(wanted).max(initial=0)) or 1.0
-        most = max(most, float(np.abs(np.asarray(result, np.float64) - wanted).max(initial=0)) / scale)
-    return most if math.isfinite(most) else math.nan
+        ours, theirs = np.asarray(result, np.float64), np.asarray(wanted, np.float64)
+        differ = (ours != theirs) & ~(np.isnan(ours) & np.isnan(theirs))
+        distances = np.abs(ours[differ] - theirs[differ])
+        if not np.isfinite(distances).all():
+            return math.nan
+        scale = float(np.abs(theirs[np.isfinite(theirs)]).max(initial=0)) or 1.0
+        most = max(most, float(distances.max(initial=0)) / scale)
+    return most
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -253,7 +261,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
         print(f"tessera: {sys.executable} cannot import {', '.join(missing)}", file=sys.stderr)
     if given.json:
         about = {"model": given.model, "streams": given.streams, "threads_per_stream": threads // given.streams}
-        rows = [{"engine": name, **each} for name, each in results.items()]
+        rows = [
+            # JSON has no NaN.
+            {"engine": name, **{key: None if math.isnan(number) else number for key, number in each.items()}}
+            for name, each in results.items()
+        ]
         print(json.dumps({"schema": 1, "command": "benchmark", **about, "results": rows}, indent=2))
         return
     titles = ("samples/s", "least ms", "median ms", "90 % ms", "99 % ms", "difference")

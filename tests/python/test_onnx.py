@@ -293,10 +293,32 @@ def test_times_beside_others(tmp_path: pathlib.Path, capsys: pytest.CaptureFixtu
         (["--batch", "4", "--streams", "3"], "there are 3 streams, and 2 threads for them"),
         (["--batch", "0"], "argument --batch: invalid"),
         (["--batch", "4", "--engines", "tessera,other"], "there is no engine 'other'"),
+        (["--batch", "4", "--seconds", "nan"], "it runs nan seconds, after 0.01: these must be finite"),
     ):
         with pytest.raises(SystemExit) as error:
             _onnx_benchmark.main([*command, *wrong])
         assert error.value.code == 2 and message in capsys.readouterr().err
+
+
+def test_differences_of_results_that_are_no_numbers(
+    tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from tessera import _onnx_benchmark
+
+    def difference(result: list[float], expected: list[float]) -> float:
+        return _onnx_benchmark._difference([np.array(result, np.float32)], [np.array(expected, np.float32)])
+
+    assert difference([np.nan, np.inf, -np.inf, 2], [np.nan, np.inf, -np.inf, 4]) == 0.5
+    for result, expected in (([np.nan, 1], [1, 1]), ([1, 1], [1, np.nan]), ([np.inf], [1]), ([np.inf], [-np.inf])):
+        assert np.isnan(difference(result, expected))
+    assert _onnx_benchmark._difference([np.float32(3)], [np.float32(4)]) == 0.25
+    monkeypatch.setattr(_onnx_benchmark, "_difference", lambda *_: np.nan)
+    path = tmp_path / "model.onnx"
+    path.write_bytes(model_of([helper.make_node("Relu", ["x"], ["y"])], {"x": (2, 3)}, ["y"], {}))
+    times = ["--seconds", "0.01", "--warm-up", "0.01"]
+    _onnx_benchmark.main(["benchmark", str(path), *times, "--engines", "tessera", "--json"])
+    printed = json.loads(capsys.readouterr().out, parse_constant=pytest.fail)
+    assert printed["results"][0]["difference"] is None
 
 
 def test_times_of_engines_that_are_missing(
