@@ -206,7 +206,11 @@ struct Operation {
   /// Whether `lower` is used for a node on a machine instead of the decomposition; null: always.
   bool (*lowers_on)(const machine::Machine&, const Graph&, const Node&) = nullptr;
 
-  bool is_differentiable() const { return gradient != nullptr || decompose != nullptr; }
+  /// Gradients of weights have none.
+  bool is_differentiable() const {
+    const bool is_of_weight = traits.weight && traits.weight->product == ProductKind::sddmm;
+    return gradient != nullptr || (decompose != nullptr && !is_of_weight);
+  }
   /// Whether the decomposition runs on a machine instead of a node.
   bool is_decomposed_on(const machine::Machine& machine, const Graph& graph, const Node& node) const {
     return decompose != nullptr &&

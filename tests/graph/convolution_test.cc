@@ -293,6 +293,15 @@ TEST(Convolution, GradientsOfWeightsTakeTheirPanelsFromImagesOnHosts) {
   }
 }
 
+TEST(Convolution, HasNoSecondDerivativesByItsWeight) {
+  Graph g;
+  const Value x = g.input("x", {2, 5, 6, 4}), w = g.parameter("w", {8, 36}, Initial::normal(1));
+  const Value y = convolution(x, w, {}, {.kernel = {3, 3}});
+  const Value dw = *gradients(sum(square(y)), {w})[0];
+  EXPECT_TRUE(says(error_of<UsageError>([&] { gradients(sum(square(dw)), {w}); }),
+                   "convolution_weight_gradient(…) has no gradient"));
+}
+
 /// Two layers and a loss, trained for a step.
 TEST(Convolution, IsTrained) {
   for (const Layers kind : {Layers::dense, Layers::sparse, Layers::dynamic}) {
