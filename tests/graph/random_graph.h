@@ -86,6 +86,9 @@ struct GraphOptions {
 /// A recipe of a graph whose values are finite numbers of moderate size for random contents of its leaves.
 Recipe random_recipe(uint64_t seed, const GraphOptions& options);
 
+/// The name of an item's value.
+std::string name_of_item(size_t item);
+
 /// Contents of a leaf with `elements` elements.
 Array contents_of(const Item& item, uint64_t elements, uint64_t seed, uint32_t stream);
 
