@@ -186,10 +186,13 @@ TEST_F(OnnxTest, BenchmarksBesideOthers) {
            fmt::format("#!/bin/sh\nfor each; do echo \"$each\"; done >'{}'\n. '{}'\n", arguments, printed));
   std::filesystem::permissions(python, std::filesystem::perms::owner_all);
   const std::string model_file = model(network());
-  const std::string command = fmt::format(
-      "benchmark '{}' --batch 2 --seconds 0.01 --warm-up 0.01 --streams 2 --threads 2 --python '{}' "
-      "--beside ",
-      model_file, python);
+  const auto command_with = [&](const std::string& of) {
+    return fmt::format(
+        "benchmark '{}' --batch 2 --seconds 0.01 --warm-up 0.01 --streams 2 --threads 2 --python '{}' "
+        "--beside ",
+        model_file, of);
+  };
+  const std::string command = command_with(python);
   file("printed",
        R"(echo '{"results": [{"engine": "openvino", "runs": 3, "seconds": 1.5, "samples_per_second": 4,
           "least_seconds": 0.25, "median_seconds": 0.5, "p90_seconds": 0.75, "p99_seconds": 1}]}')");
@@ -211,8 +214,7 @@ TEST_F(OnnxTest, BenchmarksBesideOthers) {
   expect_failure(1, run(command + "openvino"), python + " ended with status 3");
   file("printed", "kill -9 $$");
   expect_failure(1, run(command + "openvino"), python + " was ended by signal 9");
-  expect_failure(1, run(command + "openvino --python /nowhere/python"),
-                 "cannot run /nowhere/python: No such");
+  expect_failure(1, run(command_with("/nowhere/python") + "openvino"), "cannot run /nowhere/python: No such");
   expect_refused(run(command + "other"), "--beside takes onnxruntime, openvino; 'other' is none of them");
 }
 

@@ -422,7 +422,7 @@ TEST_F(TrainCliTest, TrainsSpikingNetworks) {
       fmt::format("{} --epochs 1 --machine '{}' --json ", one_epoch, tiles_of("bow", 64));
   const json estimate = results_of(run(on_tiles + "--estimate"))[0], done = results_of(run(on_tiles))[0];
   EXPECT_GT(estimate["step"]["cycles"], 0);
-  EXPECT_EQ(done["machine"], "bow");
+  EXPECT_TRUE(says(done["machine"].get<std::string>(), "bow"));
   EXPECT_TRUE(done["finished"]);
   EXPECT_NEAR(done["epochs"][0]["loss"], r["epochs"][0]["loss"], 1e-3);
   const Outcome seeds = run(

@@ -173,7 +173,7 @@ TEST(Attention, SkipsBlocksOfOtherSequencesOnTiles) {
 
 /// A tile cannot hold the queries of all heads that share keys.
 TEST(Attention, OfManyHeadsThatShareKeysHasGradientsOnTiles) {
-  constexpr uint32_t kTokens = 128, kHeads = 16, kSize = 32;
+  constexpr uint32_t kTokens = 48, kHeads = 32, kSize = 64;
   Graph g;
   const Value q = g.input("q", {1, kTokens, kHeads * kSize}), k = g.input("k", {1, kTokens, kSize}),
               v = g.input("v", {1, kTokens, kSize});

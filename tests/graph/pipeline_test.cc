@@ -375,7 +375,7 @@ TEST(Pipelines, WaitAsTheirSchedulesDo) {
 
 TEST(Pipelines, SumTheGradientsOfAStageWhileOthersWork) {
   constexpr uint32_t kStages = 4;
-  const Machine machine = chips(2 * kStages).with("link_gb_per_second", 1);
+  const Machine machine = chips(2 * kStages).with("link_gb_per_second", 1).with("tile_bytes", 1'000'000);
   std::vector<Steps> steps;
   std::vector<RunCost> costs;
   for (const bool overlap : {false, true}) {

@@ -23,6 +23,11 @@ constexpr double kMost = 50;
 
 bool is_float(Type type) { return !is_integer(type); }
 
+/// Of numbers that are rounded, rounding decides.
+bool is_equality(const Operation& operation) {
+  return operation.name == std::string_view("equal") || operation.name == std::string_view("not_equal");
+}
+
 /// What edge blocks have beyond the matrix is ignored.
 void clear_overhang(const Pattern& p, Array& values) {
   const uint32_t b = p.block_size;
@@ -229,6 +234,10 @@ class Generator {
                        : !is_given && random_.coin() ? find(c.inputs[i], sizes, false)
                                                      : std::nullopt);
     }
+    const auto is_rounded = [&](const std::optional<ItemOutput>& place) {
+      return place && recipe_.items[place->item].kind == Kind::result && is_float(type_at(*place).type);
+    };
+    if (is_equality(operation) && std::ranges::any_of(places, is_rounded)) return false;
     return add(operation, c, sizes, places);
   }
 

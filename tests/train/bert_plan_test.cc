@@ -121,7 +121,7 @@ TEST(BertPlan, SaysHowFarTheClosestIsFromFitting) {
   PretrainingSettings settings = tiny(2);
   settings.config = graph::BertConfig::named("mini");
   const PretrainingPlan plan =
-      plan_pretraining(settings, text_to_plan(), two_chips().with("tile_bytes", 150'000), {.estimates = 1});
+      plan_pretraining(settings, text_to_plan(), two_chips().with("tile_bytes", 600'000), {.estimates = 1});
   ASSERT_FALSE(plan.chosen);
   ASSERT_EQ(plan.estimated.size(), 1U);
   EXPECT_FALSE(plan.estimated[0].estimated->fits);
