@@ -235,6 +235,7 @@ config = dict(hidden_size=32, num_hidden_layers=2, num_attention_heads=2, interm
 options = dict(length=48, packs=4, steps=1_000_000, evaluate_every=3, seed=5, threads=2)
 text = synthetic_text(vocabulary=80, documents=60, seed=3)
 trainer = BertTrainer(config, text, **options)
+signal.signal(signal.SIGINT, signal.default_int_handler)  # which shells ignore in the background
 
 def interrupt():  # runs while the other thread trains
     while not os.path.exists(sys.argv[1]):
