@@ -64,7 +64,7 @@ std::string read_from(int descriptor) {
   std::string text;
   std::array<char, 4096> part{};
   for (;;) {
-    const ssize_t count = read(descriptor, part.data(), part.size());
+    const ssize_t count = ::read(descriptor, part.data(), part.size());
     if (count > 0) text.append(part.data(), static_cast<size_t>(count));
     if (count == 0 || (count < 0 && errno != EINTR)) return text;
   }

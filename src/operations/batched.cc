@@ -132,7 +132,7 @@ constexpr Operation kBatched[] = {
      .traits = {.keeps_samples = batched_keeps_samples, .kind = OperationKind::product}}};
 
 /// Each matrix transposed.
-Value transposed(Value x) {
+Value swapped(Value x) {
   std::vector<int> dims(x.shape().size());
   std::iota(dims.begin(), dims.end(), 0);
   std::swap(dims[dims.size() - 2], dims.back());
@@ -153,8 +153,8 @@ Value sparse_matmul(Value a, Value b, bool transpose_a, bool transpose_b) {
         fmt::format("matmul: {} and {}: beside a sparse matrix the other factor is dense, of two "
                     "dimensions or more",
                     to_string(a.type()), to_string(b.type())));
-  if (is_right) return by_weight(transpose_a ? transposed(a) : a, b, transpose_b);
-  return transposed(by_weight(transpose_b ? b : transposed(b), a, !transpose_a));
+  if (is_right) return by_weight(transpose_a ? swapped(a) : a, b, transpose_b);
+  return swapped(by_weight(transpose_b ? b : swapped(b), a, !transpose_a));
 }
 
 }  // namespace
