@@ -1,6 +1,8 @@
 // Parallel loops for modules below the engine, which cannot include its thread pool.
 #pragma once
 
+#include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 
@@ -14,5 +16,10 @@ using ParallelFor = std::function<void(uint32_t count, const std::function<void(
 inline void serial_for(uint32_t count, const std::function<void(uint32_t)>& job) {
   for (uint32_t i = 0; i < count; ++i) job(i);
 }
+
+/// Calls work(i, stopped) for each i < count, in this order, on `threads` threads, of which the caller's is
+/// one. `stopped` becomes true when one call throws; no other begins then, and the exception is thrown again.
+void run_parallel(size_t count, uint32_t threads,
+                  const std::function<void(size_t, const std::atomic<bool>& stopped)>& work);
 
 }  // namespace tessera::base

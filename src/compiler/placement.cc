@@ -1,12 +1,15 @@
 #include <fmt/format.h>
+#include <tessera/machine.h>
 
 #include <algorithm>
+#include <atomic>
 #include <span>
 #include <tuple>
 #include <utility>
 #include <vector>
 
 #include "base/integer_types.h"
+#include "base/parallel.h"
 #include "compiler/addresses_in_use.h"
 #include "compiler/passes.h"
 #include "program/sizes.h"
@@ -37,12 +40,14 @@ program::Purpose purpose_of(const Compilation& c, const Piece& piece) {
 
 /// Addresses in use, from both ends of a memory.
 struct Occupancy {
-  Occupancy(const Compilation& c)
-      : up(c.lifetimes, c.moments),
-        down(c.lifetimes, c.moments),
-        bytes(c.lifetimes.size()),
-        changes(size_t{c.moments} + 1) {}
+  Occupancy(const std::vector<Lifetime>& times, uint32_t moments)
+      : lifetimes(times),
+        up(times, moments),
+        down(times, moments),
+        bytes(times.size()),
+        changes(size_t{moments} + 1) {}
 
+  const std::vector<Lifetime>& lifetimes;
   AddressesInUse up;
   AddressesInUse down;  ///< for a memory with an interleaved region: distances from its end
   // For counting what is alive; zero between memories.
@@ -173,7 +178,7 @@ class Arena {
     const uint32_t peak = peak_of(dynamic);
     for (const PieceId id : dynamic) {
       const Piece& piece = c_.pieces[id];
-      const Lifetime& lifetime = c_.lifetimes[piece.lifetime];
+      const Lifetime& lifetime = occupancy_.lifetimes[piece.lifetime];
       const auto interval = std::ranges::lower_bound(lifetime, peak, {}, &Interval::last);
       if (interval == lifetime.end() || interval->first > peak) continue;
       memory_.add(piece.staging ? MemoryUse::staging_buffers : MemoryUse::temporaries, purpose_of(c_, piece),
@@ -182,7 +187,8 @@ class Arena {
   }
 
   uint32_t peak_of(std::span<const PieceId> dynamic) {
-    auto& [up, down, bytes, changes] = occupancy_;
+    std::vector<uint64_t>& bytes = occupancy_.bytes;
+    std::vector<uint64_t>& changes = occupancy_.changes;
     std::vector<LifetimeId> lifetimes;
     for (const PieceId id : dynamic) {
       uint64_t& of_lifetime = bytes[c_.pieces[id].lifetime];
@@ -191,7 +197,7 @@ class Arena {
     }
     for (const LifetimeId id : lifetimes) {
       const uint64_t of_lifetime = std::exchange(bytes[id], 0);
-      for (const Interval& interval : c_.lifetimes[id]) {
+      for (const Interval& interval : occupancy_.lifetimes[id]) {
         changes[interval.first] += of_lifetime;
         changes[interval.last + 1] -= of_lifetime;
       }
@@ -229,21 +235,89 @@ std::vector<PieceId> stored_by_tile(const Compilation& c) {
   return stored;
 }
 
-}  // namespace
+/// A memory that has any pieces: these, and the bytes that they take.
+struct Memory {
+  TileId space = 0;
+  std::span<PieceId> pieces = {};
+  uint64_t bytes = 0;
+};
 
-std::string place(Compilation& c) {
-  c.executable->addresses.assign(c.machine.tiles, {});
-  for (TileMemory& memory : c.memory) memory.end = memory.total();
-  std::vector<PieceId> stored = stored_by_tile(c);
-  Occupancy occupancy(c);
-  uint64_t total = 0;
+std::vector<Memory> memories_of(const Compilation& c, std::span<PieceId> stored) {
+  std::vector<Memory> memories;
   for (size_t begin = 0, end = 0; begin < stored.size(); begin = end) {
     const TileId space = space_of(c, c.pieces[stored[begin]]);
     while (end < stored.size() && space_of(c, c.pieces[stored[end]]) == space) ++end;
-    const Arena arena(c, space, {&stored[begin], end - begin}, occupancy);
-    c.executable->arena_bytes[space] = arena.bytes();
-    if (space < c.machine.tiles) c.executable->addresses[space] = arena.addresses();
-    total += arena.bytes();
+    memories.push_back({space, stored.subspan(begin, end - begin)});
+  }
+  return memories;
+}
+
+/// Memories whose storage has little to do with that of other ones.
+using Region = std::span<Memory>;
+
+/// The memories of each chip's tiles, and what is no tile's.
+std::vector<Region> regions_of(const machine::Machine& machine, std::span<Memory> memories) {
+  const auto chip_of = [&](const Memory& memory) {
+    return memory.space < machine.tiles ? machine.chip_of(memory.space) : ~0U;
+  };
+  std::vector<Region> regions;
+  for (size_t begin = 0, end = 0; begin < memories.size(); begin = end) {
+    while (end < memories.size() && chip_of(memories[end]) == chip_of(memories[begin])) ++end;
+    regions.push_back(memories.subspan(begin, end - begin));
+  }
+  return regions;
+}
+
+/// The lifetimes that a region has, by LifetimeId.
+std::vector<Lifetime> lifetimes_in(const Compilation& c, std::span<const Memory> region) {
+  std::vector<Lifetime> lifetimes(c.lifetimes.size());
+  lifetimes[kAlways] = c.lifetimes[kAlways];
+  for (const Memory& memory : region)
+    for (const PieceId id : memory.pieces) {
+      const LifetimeId lifetime = c.pieces[id].lifetime;
+      if (lifetimes[lifetime].empty()) lifetimes[lifetime] = c.lifetimes[lifetime];
+    }
+  return lifetimes;
+}
+
+void place_region(Compilation& c, Region region, const std::vector<Lifetime>& lifetimes, uint32_t moments) {
+  Occupancy occupancy(lifetimes, moments);
+  for (Memory& memory : region) {
+    const Arena arena(c, memory.space, memory.pieces, occupancy);
+    memory.bytes = arena.bytes();
+    if (memory.space < c.machine.tiles) c.executable->addresses[memory.space] = arena.addresses();
+  }
+}
+
+/// Places regions that do not depend on each other, each in moments of its own: many moments of the program
+/// differ in other regions only.
+void place_apart(Compilation& c, std::span<const Region> regions, bool on_threads) {
+  const auto most = static_cast<uint32_t>(regions.size());
+  const uint32_t threads = on_threads ? std::min(default_threads(), most) : 1;
+  base::run_parallel(regions.size(), threads, [&](size_t i, const std::atomic<bool>&) {
+    std::vector<Lifetime> lifetimes = lifetimes_in(c, regions[i]);
+    const uint32_t moments = number_moments(lifetimes);
+    place_region(c, regions[i], lifetimes, moments);
+  });
+}
+
+}  // namespace
+
+std::string place(Compilation& c) {
+  constexpr size_t kManyPieces = 1 << 16;  // a thread for fewer takes longer than they do
+  c.executable->addresses.assign(c.machine.tiles, {});
+  for (TileMemory& memory : c.memory) memory.end = memory.total();
+  std::vector<PieceId> stored = stored_by_tile(c);
+  std::vector<Memory> memories = memories_of(c, stored);
+  const std::vector<Region> regions = regions_of(c.machine, memories);
+  if (regions.size() == 1)
+    place_region(c, regions.front(), c.lifetimes, c.moments);
+  else
+    place_apart(c, regions, stored.size() >= kManyPieces);
+  uint64_t total = 0;
+  for (const Memory& memory : memories) {
+    c.executable->arena_bytes[memory.space] = memory.bytes;
+    total += memory.bytes;
   }
   for (const Piece& piece : c.pieces)  // bound arrays and constants of a shared space
     if (piece.always_live && !needs_storage(c, piece) && !c.program.variable(piece.variable).is_argument()) {

@@ -6,14 +6,14 @@
 #include <algorithm>
 #include <atomic>
 #include <exception>
-#include <functional>
 #include <memory>
+#include <mutex>
 #include <numeric>
 #include <optional>
 #include <set>
 #include <string_view>
-#include <thread>
 
+#include "base/parallel.h"
 #include "machine/host/detect.h"
 
 namespace tessera::studies {
@@ -47,31 +47,6 @@ std::vector<Series> series_of(const std::vector<Task>& tasks, const Store& store
   return all;
 }
 
-/// Calls work(i, stopped) for each i < count, in this order, on `threads` threads. `stopped` becomes true
-/// when one call throws; no other begins then, and the exception is thrown again.
-void run_parallel(size_t count, uint32_t threads,
-                  const std::function<void(size_t, const std::atomic<bool>& stopped)>& work) {
-  std::atomic<size_t> next = 0;
-  std::atomic<bool> stopped = false;
-  std::mutex mutex;
-  std::exception_ptr error;
-  const auto work_on = [&] {
-    for (size_t i = next++; i < count && !stopped; i = next++) try {
-        work(i, stopped);
-      } catch (...) {
-        const std::lock_guard lock(mutex);
-        if (!error) error = std::current_exception();
-        stopped = true;
-      }
-  };
-  {
-    std::vector<std::jthread> others;
-    for (uint32_t t = 1; t < threads; ++t) others.emplace_back(work_on);
-    work_on();
-  }
-  if (error) std::rethrow_exception(error);
-}
-
 class Run {
  public:
   Run(const Request& request, const machine::Machine& machine, const std::vector<Task>& tasks, Store& store,
@@ -84,8 +59,8 @@ class Run {
         watcher_(watcher) {}
 
   size_t operator()() {
-    run_parallel(todo_.size(), threads(),
-                 [this](size_t i, const std::atomic<bool>& stopped) { run(todo_[i], stopped); });
+    base::run_parallel(todo_.size(), threads(),
+                       [this](size_t i, const std::atomic<bool>& stopped) { run(todo_[i], stopped); });
     return failed_;
   }
 
