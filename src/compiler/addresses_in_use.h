@@ -1,6 +1,7 @@
 // The addresses of a memory in use over time.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -9,10 +10,12 @@
 
 namespace tessera::compiler {
 
-/// Address ranges in use, by lifetime. Most memories hold about a hundred pieces with almost as many
-/// lifetimes: then all ranges are searched in the order of their addresses. With thousands of pieces and far
-/// fewer lifetimes, each lifetime keeps a union of the ranges in use during it, to which a query adds only
-/// the ranges taken since the last query.
+/// Address ranges in use, by lifetime. Most memories hold some hundred pieces with almost as many lifetimes:
+/// then ranges are searched in the order of their addresses, those that are in use at some time in the
+/// smallest window around the query's lifetime. Windows are halves of all moments, halves of these, and so
+/// on, so that what one function of a program keeps is not searched for another one's. With thousands of
+/// pieces and far fewer lifetimes, each lifetime keeps a union of the ranges in use during it, to which a
+/// query adds only the ranges taken since the last query.
 class AddressesInUse {
  public:
   /// Memories are filled one after another, with the same `lifetimes`, whose moments are all below `moments`.
@@ -26,10 +29,18 @@ class AddressesInUse {
 
  private:
   static constexpr size_t kMostLookedThrough = 2048;
+  static constexpr size_t kMostInOrder = 2 * kMostLookedThrough;  ///< more are not kept in windows
+  static constexpr uint32_t kSlices = 64;                         ///< number of smallest windows
+  static constexpr uint32_t kWhole = 1;                           ///< the window of all moments
 
   struct Taken {
     AddressRange range;
     uint32_t lifetime = 0;
+  };
+  struct Window {
+    uint64_t slices = 0;         ///< a bit for each smallest window in it
+    bool is_open = false;        ///< whether `taken` is kept
+    std::vector<Taken> taken{};  ///< what is in use at some time in it, by first address
   };
   /// A lifetime that overlaps another one, and the number of its ranges that the other has joined.
   struct Met {
@@ -41,12 +52,17 @@ class AddressesInUse {
     AddressRanges taken;            ///< ranges of this lifetime and of those that it overlaps
     std::vector<Met> meets;         ///< overlapping lifetimes, itself included; found at the first query
     std::vector<bool> is_met;       ///< by lifetime: whether it is one of these
+    uint64_t slices = 0;            ///< a bit for each smallest window that it has a moment of
+    uint32_t window = kWhole;       ///< the smallest that contains it
     bool is_used = false;
   };
 
   OfLifetime& use(uint32_t lifetime);
+  void make_windows(uint32_t moments);
+  const std::vector<Taken>& taken_in(uint32_t window);
   void find_met(OfLifetime& of, uint32_t lifetime);
-  uint64_t look_through(const OfLifetime& of, uint64_t at, uint64_t room, uint64_t alignment) const;
+  static uint64_t look_through(const std::vector<Taken>& taken, const OfLifetime& of, uint64_t at,
+                               uint64_t room, uint64_t alignment);
   uint64_t look_through_joined(OfLifetime& of, uint64_t at, uint64_t room, uint64_t alignment);
 
   const std::vector<Lifetime>& lifetimes_;
@@ -54,8 +70,9 @@ class AddressesInUse {
   std::vector<std::vector<uint32_t>> going_on_;   ///< by moment at which any begins: lifetimes with an
                                                   ///< interval that began before
   std::vector<OfLifetime> of_;
-  std::vector<Taken> taken_;  ///< by first address; used while ranges are few
-  size_t ranges_ = 0;         ///< number of ranges of all lifetimes
+  std::vector<Window> windows_;  ///< a binary tree: after kWhole, 2w and 2w + 1 are the halves of w
+  std::vector<uint32_t> open_;   ///< windows
+  size_t ranges_ = 0;            ///< number of ranges of all lifetimes
   std::vector<uint32_t> used_;
 };
 

@@ -75,7 +75,7 @@ TEST(AddressesInUse, FindTheLowestFreeAddressDuringALifetime) {
     lifetimes.push_back(joined(std::move(intervals)));
   }
   AddressesInUse in_use(lifetimes, kMoments);
-  for (const uint32_t pieces : {20U, 2500U}) {
+  for (const uint32_t pieces : {20U, 700U, 2500U, 4500U}) {
     in_use.clear();
     std::vector<std::vector<bool>> taken(lifetimes.size(), std::vector<bool>(16 * pieces));
     for (uint32_t i = 0; i < pieces; ++i) {
