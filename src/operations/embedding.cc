@@ -75,16 +75,20 @@ std::vector<Array> embedding_reference(const Evaluation& e) {
   return {y};
 }
 
-/// The list is a column, row by row; on one tile, from which all others receive it in one piece.
+/// A list of ids is a column; on one tile, from which all others receive it in one piece.
+ops::OperandLayout list_layout(const ops::Builder& builder, uint32_t rows) {
+  return ops::matrix_layout(
+      rows, 1, builder.is_host() ? std::vector<program::MappedBox>() : program::map_to_tile(rows, 1, 0));
+}
+
+/// The ids, row by row.
 Operand list_of(Lowering& l, size_t input) {
   const Operand ids = l.input(input);
   if (ids.cols() == 1 && l.on_host()) return ids;
-  const uint32_t rows = ids.rows() * ids.cols();
-  const Operand list = l.builder().temporary(
-      l.name_beside_result("ids"), Type::u32, rows, 1,
-      l.on_host() ? std::vector<program::MappedBox>() : program::map_to_tile(rows, 1, 0));
-  l.run(l.builder().copy(ops::conversion(ids, ops::matrix_layout(ids.rows(), ids.cols(), {}), list,
-                                         ops::matrix_layout(list.rows(), list.cols(), {}))));
+  const ops::OperandLayout layout = list_layout(l.builder(), ids.rows() * ids.cols());
+  const Operand list =
+      l.builder().add(l.name_beside_result("ids"), program::Role::temporary, Type::u32, layout);
+  l.run(l.builder().copy(ops::conversion(ids, ops::matrix_layout(ids.rows(), ids.cols(), {}), list, layout)));
   return list;
 }
 
@@ -125,14 +129,14 @@ program::StepId add_lookup(const ops::Builder& builder, const TensorType& table,
                   operands);
 }
 
-/// What it takes on tiles where operands are spread over all of them.
+/// What it takes on tiles where operands but the list are spread over all of them.
 double lookup_seconds(const Lowering& l, const TensorType& table, const ops::OperandLayout& layout,
                       uint32_t rows) {
   const std::tuple key(table.type, table.rows(), table.cols(), layout, rows);
   return seconds_alone(l.builder().machine(), key, [&](const ops::Builder& builder) {
     return add_lookup(
         builder, table, layout,
-        {builder.add("ids", program::Role::input, Type::u32, ops::matrix_layout(rows, 1, {})),
+        {builder.add("ids", program::Role::input, Type::u32, list_layout(builder, rows)),
          builder.add("table", program::Role::state, table.type, layout),
          builder.add("y", program::Role::output, table.type, ops::matrix_layout(rows, table.cols(), {}))});
   });
@@ -249,7 +253,7 @@ std::vector<LayoutChoice> embedding_gradient_layouts(Lowering& l, const Node& no
       using program::Role;
       const ops::OperandLayout layout = l.operand_layout(type, choice.outputs[0]);
       return add_rows(builder, node, type, layout,
-                      {builder.add("ids", Role::input, Type::u32, ops::matrix_layout(rows, 1, {})),
+                      {builder.add("ids", Role::input, Type::u32, list_layout(builder, rows)),
                        builder.add("dy", Role::input, Type::f32, ops::matrix_layout(rows, type.cols(), {})),
                        builder.add("dw", Role::state, Type::f32, layout)});
     });
