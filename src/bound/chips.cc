@@ -79,8 +79,7 @@ class ChipSearch {
     ops::TileProductPlan& plan = best_.best().planned.plan;
     for (PlanCandidate& candidate : considered_)
       if (candidate.rejected.empty() && candidate.partition != plan.chosen.partition)
-        candidate.rejected = fmt::format("{:.3g} us, slower than {:.3g} us", candidate.total() * 1e6,
-                                         plan.chosen.total() * 1e6);
+        candidate.rejected = ops::slower_than(candidate, plan.chosen.total());
     plan.candidates.insert(plan.candidates.begin(), considered_.begin(), considered_.end());
     return std::move(best_.best());
   }

@@ -72,13 +72,22 @@ MemoryReport report_host(const Compilation& c) {
 
 }  // namespace
 
-std::string account(Compilation& c) {
+std::string count_cycles(Compilation& c) {
   CycleCount(c).count();
   for (const program::Collective& collective : c.program.collectives())
     c.executable->collectives.push_back(cost_of(c.program, collective, c.machine));
+  return fmt::format("{} supersteps", c.sets.size());
+}
+
+std::string count_bytes(Compilation& c) {
   MemoryReport& memory = c.executable->memory;
   memory = is_tiled(c) ? report_tiles(c) : report_host(c);
   return fmt::format("fullest tile {} of {} bytes", memory.max_tile_bytes, memory.tile_capacity_bytes);
+}
+
+std::string account(Compilation& c) {
+  count_cycles(c);
+  return count_bytes(c);
 }
 
 }  // namespace tessera::compiler

@@ -35,17 +35,18 @@ std::shared_ptr<Executable> begin(std::shared_ptr<const program::Program> progra
 }
 
 /// What an estimate compiles of a program that its caller owns.
-std::shared_ptr<Executable> compile_for_estimate(
-    const program::Program& program, const machine::Machine& machine,
-    std::initializer_list<std::pair<const char*, CompilerPass>> passes) {
-  const std::shared_ptr<Executable> executable =
-      begin({std::shared_ptr<const program::Program>(), &program}, machine);
-  find_runtime_control(*executable);
-  Compilation c(program, executable->machine, Kept::none);
-  c.executable = executable;
-  run(c, passes);
-  return executable;
-}
+struct Estimated {
+  Estimated(const program::Program& program, const machine::Machine& machine)
+      : executable(begin({std::shared_ptr<const program::Program>(), &program}, machine)),
+        compilation(program, executable->machine, Kept::none) {
+    find_runtime_control(*executable);
+    compilation.executable = executable;
+    run(compilation, {{"exchange", plan_exchange}, {"cycles", count_cycles}});
+  }
+
+  const std::shared_ptr<Executable> executable;
+  Compilation compilation;
+};
 
 }  // namespace
 
@@ -107,21 +108,21 @@ std::shared_ptr<const Executable> compile_for_costs(std::shared_ptr<const progra
 }
 
 Estimate estimate(const program::Program& program, const machine::Machine& machine,
-                  const TripCounts& trip_counts) {
-  const std::shared_ptr<Executable> executable = compile_for_estimate(program, machine,
-                                                                      {{"exchange", plan_exchange},
-                                                                       {"liveness", find_liveness},
-                                                                       {"code", count_code},
-                                                                       {"placement", place},
-                                                                       {"account", account}});
-  RunAccount account = cycles_of_run(*executable, trip_counts);
-  return {account.cycles, std::move(executable->memory), std::move(account)};
+                  const TripCounts& trip_counts, double most_cycles) {
+  Estimated estimated(program, machine);
+  Estimate counted;
+  counted.run = cycles_of_run(*estimated.executable, trip_counts);
+  counted.cycles = counted.run.cycles;
+  counted.has_memory = !(counted.cycles.total() > most_cycles);
+  if (!counted.has_memory) return counted;
+  run(estimated.compilation,
+      {{"liveness", find_liveness}, {"code", count_code}, {"placement", place}, {"bytes", count_bytes}});
+  counted.memory = std::move(estimated.executable->memory);
+  return counted;
 }
 
 program::PhaseTimes estimate_cycles(const program::Program& program, const machine::Machine& machine) {
-  return cycles_of_run(
-             *compile_for_estimate(program, machine, {{"exchange", plan_exchange}, {"account", account}}))
-      .cycles;
+  return cycles_of_run(*Estimated(program, machine).executable).cycles;
 }
 
 }  // namespace tessera::compiler

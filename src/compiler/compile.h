@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <limits>
 #include <memory>
 #include <optional>
 
@@ -51,14 +52,17 @@ struct RunAccount {
 struct Estimate {
   program::PhaseTimes cycles;  ///< cycles of one run
   MemoryReport memory;
-  RunAccount run;  ///< the same cycles, by chip and link
+  RunAccount run;          ///< the same cycles, by chip and link
+  bool has_memory = true;  ///< false: `memory` was not counted
 };
 
 /// Compiles as far as needed for sizes and cycles. The program must be sound, which only a full compilation
 /// proves. Throws Error if control flow depends on something that `trip_counts` does not provide: an `If`, or
-/// a `While` without a count.
+/// a `While` without a count. If a run takes more than `most_cycles`, nothing gets an address, and no memory
+/// is counted.
 Estimate estimate(const program::Program& program, const machine::Machine& machine,
-                  const TripCounts& trip_counts = {});
+                  const TripCounts& trip_counts = {},
+                  double most_cycles = std::numeric_limits<double>::infinity());
 
 /// The cycles of an estimate alone, for which nothing gets an address.
 program::PhaseTimes estimate_cycles(const program::Program& program, const machine::Machine& machine);

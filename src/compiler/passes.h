@@ -35,7 +35,13 @@ std::string resolve(Compilation& c);
 /// Error naming the first fault.
 std::string check(Compilation& c);
 
-/// Counts bytes by category and cycles by phase.
+/// Counts cycles by phase, for which nothing needs an address.
+std::string count_cycles(Compilation& c);
+
+/// Counts bytes by category.
+std::string count_bytes(Compilation& c);
+
+/// Counts both.
 std::string account(Compilation& c);
 
 }  // namespace tessera::compiler

@@ -29,6 +29,10 @@ std::string phases_of(const program::PhaseTimes& seconds) {
 
 }  // namespace
 
+std::string slower_than(const PlanCandidate& candidate, double seconds) {
+  return fmt::format("{:.3g} us, slower than {:.3g} us", candidate.total() * 1e6, seconds * 1e6);
+}
+
 size_t choose_fastest(std::vector<PlanCandidate>& candidates) {
   const size_t best = index_of_fastest(candidates);
   if (best == candidates.size())
@@ -36,8 +40,7 @@ size_t choose_fastest(std::vector<PlanCandidate>& candidates) {
                                candidates.begin());
   for (size_t i = 0; i < candidates.size(); ++i)
     if (i != best && candidates[i].rejected.empty())
-      candidates[i].rejected = fmt::format("{:.3g} us, slower than {:.3g} us", candidates[i].total() * 1e6,
-                                           candidates[best].total() * 1e6);
+      candidates[i].rejected = slower_than(candidates[i], candidates[best].total());
   return best;
 }
 

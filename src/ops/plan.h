@@ -43,6 +43,9 @@ struct Plan {
   std::vector<PlanCandidate> candidates;
 };
 
+/// "17 us, slower than 12 us"
+std::string slower_than(const PlanCandidate& candidate, double seconds);
+
 /// Index of the fastest feasible candidate, the first among equals; if no candidate is feasible, of the
 /// smallest: not fitting is a valid result, which the cost report of the whole program states. Marks the
 /// other feasible candidates as rejected for being slower.

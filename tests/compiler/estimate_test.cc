@@ -88,6 +88,19 @@ TEST(Estimate, HasTheSameCyclesWithoutMemory) {
   EXPECT_GT(compared, programs / 5);
 }
 
+TEST(Estimate, HasNoMemoryIfARunTakesTooLong) {
+  Counted c;
+  c.p.set_main(c.p.sequence({c.scale(), c.p.repeat(3, c.scale())}));
+  const machine::Machine machine = testing::toy_machine(3);
+  const Estimate all = estimate(c.p, machine), within = estimate(c.p, machine, {}, all.cycles.total()),
+                 beyond = estimate(c.p, machine, {}, 0.99 * all.cycles.total());
+  EXPECT_TRUE(all.has_memory && within.has_memory);
+  EXPECT_EQ(within.memory.total, all.memory.total);
+  EXPECT_FALSE(beyond.has_memory);
+  EXPECT_TRUE(beyond.memory.tiles.empty());
+  EXPECT_EQ(beyond.cycles.at, all.cycles.at);
+}
+
 TEST(Estimate, AddsUpTheCyclesOfSetsAsOftenAsTheyRun) {
   Counted c;
   const StepId body = c.scale();

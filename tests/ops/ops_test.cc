@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "kernels/map/elementwise/codelet.h"
@@ -48,6 +49,22 @@ TEST(PlanTest, EveryCandidateButTheChosenHasAReason) {
     EXPECT_TRUE(test::says(to_string(made.candidates), candidate.partition));
   }
   EXPECT_EQ(accepted, 1U);
+}
+
+TEST(PlanTest, NoPartitionIsFasterThanTheChosenThoughSlowOnesAreNotPlaced) {
+  const machine::Machine tiles = tessera::testing::toy_machine(4);
+  const UnaryProblem problem{kernels::Unary::gelu, Type::f32, 64, 64};
+  const MapPlan made = plan(problem, tiles);
+  for (const auto& [row_parts, col_parts] : {std::pair{1U, 1U}, {2U, 1U}, {1U, 2U}, {4U, 1U}, {1U, 4U}}) {
+    const PlanCandidate placed = predict(partition_evenly(64, 64, row_parts, col_parts), tiles,
+                                         [&](program::Program& program, const MapPlan& planned) {
+                                           return build(program, problem, planned, tiles).step;
+                                         });
+    EXPECT_LE(made.chosen.total(), placed.total());
+    EXPECT_GT(placed.max_tile_bytes, 0U);
+  }
+  for (const PlanCandidate& candidate : made.candidates)
+    EXPECT_TRUE(candidate.rejected.empty() || candidate.total() >= made.chosen.total());
 }
 
 TEST(PlanTest, WhatFitsNoTileSaysByHowMuch) {

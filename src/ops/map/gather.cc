@@ -124,11 +124,15 @@ MapOperation operation_of(const CopyProblem& p) {
 MapPlan plan(const GatherProblem& problem, const Machine& machine) {
   check(problem);
   if (machine.kind == Kind::host) return plan_map(gather_on_host(problem), machine);
-  return choose_partition(count_of(problem), problem.cols, machine, [&](const MapPartition& partition) {
-    return predict(partition, machine, [&](program::Program& program, const MapPlan& plan) {
-      return build(program, problem, plan, machine).step;
-    });
-  });
+  const auto predicted = [&](const MapPartition& partition, double most_seconds) {
+    return predict(
+        partition, machine,
+        [&](program::Program& program, const MapPlan& plan) {
+          return build(program, problem, plan, machine).step;
+        },
+        most_seconds);
+  };
+  return choose_partition(count_of(problem), problem.cols, machine, predicted);
 }
 
 MapPlan plan(const Builder& builder, const GatherProblem& problem, const std::vector<Operand>& operands) {

@@ -157,11 +157,18 @@ PhaseTimes superstep_cycles(const MapOperation& operation, const MapPartition& p
   return cycles;
 }
 
-/// The exact cost of a program on tiles.
-PlanCandidate counted(const program::Program& program, const Machine& machine) {
-  const compiler::Estimate estimate = compiler::estimate(program, machine);
+/// The exact cost of a program on tiles. One that takes longer than so many seconds is rejected before
+/// anything is placed.
+PlanCandidate counted(const program::Program& program, const Machine& machine, double most_seconds) {
+  constexpr double kRounding = 1 + 1e-9;  // of two that take equally long, the first is chosen
+  const compiler::Estimate estimate =
+      compiler::estimate(program, machine, {}, most_seconds * machine.clock_hz * kRounding);
   PlanCandidate candidate;
   candidate.seconds = estimate.cycles.scaled(1 / machine.clock_hz);
+  if (!estimate.has_memory) {
+    candidate.rejected = slower_than(candidate, most_seconds);
+    return candidate;
+  }
   candidate.max_tile_bytes = estimate.memory.max_tile_bytes;
   for (const compiler::TileMemory& tile : estimate.memory.tiles)
     candidate.exchange_code_bytes =
@@ -276,9 +283,9 @@ PlanCandidate predict_on_host(const MapOperation& operation, const MapPartition&
 }
 
 MapPlan plan_on_host(const MapOperation& operation, const Machine& machine) {
-  return choose_partition(operation.rows, operation.cols, machine, [&](const MapPartition& partition) {
-    return predict_on_host(operation, partition, machine);
-  });
+  return choose_partition(
+      operation.rows, operation.cols, machine,
+      [&](const MapPartition& partition, double) { return predict_on_host(operation, partition, machine); });
 }
 
 /// What the plan of an operation depends on whose operands lie as it wants.
@@ -292,10 +299,13 @@ struct AloneKey {
 };
 
 MapPlan plan_on_tiles(const MapOperation& operation, const Machine& machine) {
-  const auto predicted = [&](const MapPartition& partition) {
-    return predict(partition, machine, [&](program::Program& program, const MapPlan& plan) {
-      return build_map(program, operation, plan, machine).step;
-    });
+  const auto predicted = [&](const MapPartition& partition, double most_seconds) {
+    return predict(
+        partition, machine,
+        [&](program::Program& program, const MapPlan& plan) {
+          return build_map(program, operation, plan, machine).step;
+        },
+        most_seconds);
   };
   constexpr size_t kMost = 64;
   static base::Memo<AloneKey, MapPlan> plans(kMost);
@@ -422,7 +432,7 @@ MapPlan choose_partition(uint32_t rows, uint32_t cols, const Machine& machine,
       candidate.rejected = fmt::format("computes for {:.3g} us, slower than {:.3g} us in all",
                                        at_least[i] * 1e6, fastest * 1e6);
     } else {
-      candidate = predict(partitions[i]);
+      candidate = predict(partitions[i], fastest);
     }
     candidate.partition = to_string(partitions[i]);
     if (candidate.rejected.empty())
@@ -448,12 +458,13 @@ MapPlan plan_map(const Builder& builder, const MapOperation& operation, std::spa
   const auto plan = [&] {
     return choose_partition(
         operation.rows, operation.cols, builder.machine(),
-        [&](const MapPartition& partition) {
+        [&](const MapPartition& partition, double most_seconds) {
           return predict(
               builder, partition, operands,
               [&](const Builder& scratch, const MapPlan& planned, std::span<const Operand> copies) {
                 return build_map(scratch, operation, planned, copies);
-              });
+              },
+              most_seconds);
         },
         as_result_lies(builder, operation, operands.back()),
         least_seconds_in_place(builder, operation, operands));
@@ -463,14 +474,15 @@ MapPlan plan_map(const Builder& builder, const MapOperation& operation, std::spa
   return plans.get(key_of(builder, operation, operands), plan);
 }
 
-PlanCandidate predict(const MapPartition& partition, const Machine& machine, const BuildStep& build) {
+PlanCandidate predict(const MapPartition& partition, const Machine& machine, const BuildStep& build,
+                      double most_seconds) {
   program::Program program;
   program.set_main(build(program, {partition, {}, {}}));
-  return counted(program, machine);
+  return counted(program, machine, most_seconds);
 }
 
 PlanCandidate predict(const Builder& builder, const MapPartition& partition,
-                      std::span<const Operand> operands, const BuildInPlace& build) {
+                      std::span<const Operand> operands, const BuildInPlace& build, double most_seconds) {
   Machine machine = builder.whole_machine();
   machine.tiles = builder.first_tile() + builder.machine().tiles;
   program::Program program;
@@ -488,7 +500,7 @@ PlanCandidate predict(const Builder& builder, const MapPartition& partition,
   }
   const Builder scratch(program, machine, builder.first_tile(), builder.machine().tiles);
   program.set_main(build(scratch, {partition, {}, {}}, in_place));
-  return counted(program, machine);
+  return counted(program, machine, most_seconds);
 }
 
 MapPartition partition_as_it_lies(const Builder& builder, const Operand& operand) {

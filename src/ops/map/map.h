@@ -7,6 +7,7 @@
 #include <concepts>
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <span>
 #include <string>
@@ -57,8 +58,9 @@ std::string to_string(const MapPartition& partition);
 
 using MapPlan = Plan<MapPartition>;
 
-/// Predicts a partition's seconds and bytes.
-using PredictPartition = std::function<PlanCandidate(const MapPartition&)>;
+/// Predicts a partition's seconds and bytes; of one that takes longer than `most_seconds` the seconds may be
+/// enough, if it is rejected.
+using PredictPartition = std::function<PlanCandidate(const MapPartition&, double most_seconds)>;
 
 /// A lower bound of a partition's seconds.
 using LeastSeconds = std::function<double(const MapPartition&)>;
@@ -179,15 +181,21 @@ program::StepId add(const Builder& builder, const Problem& problem, const std::v
 /// Adds a plan's operation to a program, and returns its step.
 using BuildStep = std::function<program::StepId(program::Program&, const MapPlan&)>;
 
-/// Cost of a partition on a tiled machine: the exact cost of the program that is built for it.
-PlanCandidate predict(const MapPartition& partition, const machine::Machine& machine, const BuildStep& build);
+/// No limit for predictions.
+inline constexpr double kAnySeconds = std::numeric_limits<double>::infinity();
+
+/// Cost of a partition on a tiled machine: the exact cost of the program that is built for it. If that takes
+/// longer than `most_seconds`, its bytes are not counted, and it is rejected.
+PlanCandidate predict(const MapPartition& partition, const machine::Machine& machine, const BuildStep& build,
+                      double most_seconds = kAnySeconds);
 
 /// Adds a plan's operation with given operands, through a builder of another program.
 using BuildInPlace = std::function<program::StepId(const Builder&, const MapPlan&, std::span<const Operand>)>;
 
 /// Cost of a partition with given operands: the exact cost in a program that has these and nothing else.
 PlanCandidate predict(const Builder& builder, const MapPartition& partition,
-                      std::span<const Operand> operands, const BuildInPlace& build);
+                      std::span<const Operand> operands, const BuildInPlace& build,
+                      double most_seconds = kAnySeconds);
 
 /// The partition into the boxes of an operand on the builder's tiles; no boxes on a host, or if a part of the
 /// operand lies on other tiles.
