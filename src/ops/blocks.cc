@@ -104,6 +104,10 @@ std::optional<Operand> blocks_between(const Builder& builder, const Operand& ope
                       builder.purpose_of(operand));
 }
 
+bool takes_many_transfers(const Mapping& from, const Mapping& to) {
+  return most_transfers(from, to) > kMostTransfers;
+}
+
 bool may_take_blocks(const Builder& builder, const Operand& operand, uint64_t boxes, uint64_t on_a_tile) {
   const Mapping& lies = builder.program().variable(operand.variable).mapping;
   if (lies.size() * on_a_tile > kMostTransfers) return true;

@@ -26,6 +26,11 @@ std::optional<Operand> blocks_between(const Builder& builder, const Operand& ope
                                       const std::vector<program::MappedBox>& from,
                                       const std::vector<program::MappedBox>& to);
 
+/// Whether a tile takes more than kMostTransfers from where an operand lies to where it is taken, directly.
+/// Otherwise there are no blocks between.
+bool takes_many_transfers(const std::vector<program::MappedBox>& from,
+                          const std::vector<program::MappedBox>& to);
+
 /// Whether there may be blocks between an operand and so many boxes of it, at most `on_a_tile` of them on the
 /// same tile: one tile or another may take more than kMostTransfers. Far quicker than the boxes themselves.
 bool may_take_blocks(const Builder& builder, const Operand& operand, uint64_t boxes, uint64_t on_a_tile);

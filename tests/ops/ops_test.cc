@@ -1,6 +1,7 @@
 // Plans of operations that partition a matrix, and operations in place.
 #include <gtest/gtest.h>
 
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -119,6 +120,32 @@ TEST(InPlaceTest, OperandsStayWhereTheyLie) {
   expect_numbers(
       a, Type::f32, [&](uint32_t r, uint32_t c) { return (before.at(r, c) - 0.5 * b.at(r, c)) * d.at(0, c); },
       1e-5);
+}
+
+/// From rows of tiles to columns of tiles, which takes blocks, so that a tile needs few transfers.
+TEST(InPlaceTest, NoPartitionIsFasterWhereBlocksAreTaken) {
+  constexpr uint32_t kSize = 600;
+  machine::Machine machine = machine::find("gc200").part(0, kSize);
+  machine.exchange_transfer_cycles = 3;
+  program::Program program;
+  const Builder builder(program, machine);
+  std::vector<program::MappedBox> columns;
+  for (uint32_t i = 0; i < kSize; ++i) columns.push_back({{0, kSize, i, 1}, i});
+  const std::vector<Operand> operands = {
+      builder.external("x", program::Role::input, Type::f32, kSize, kSize,
+                       program::map_rows_to_tiles(kSize, kSize)),
+      builder.external("y", program::Role::output, Type::f32, kSize, kSize, std::move(columns))};
+  const UnaryProblem problem{kernels::Unary::relu, Type::f32, kSize, kSize};
+  const MapPlan made = plan(builder, problem, operands);
+  for (const bool by_rows : {true, false}) {
+    const PlanCandidate counted =
+        predict(builder, partition_evenly(kSize, kSize, by_rows ? kSize : 1, by_rows ? 1 : kSize), operands,
+                [&](const Builder& scratch, const MapPlan& planned, std::span<const Operand> copies) {
+                  return build(scratch, problem, planned, {copies.begin(), copies.end()});
+                });
+    const bool fits = overflow_of(counted, machine, true).empty();
+    EXPECT_TRUE(!fits || made.chosen.total() <= counted.total()) << to_string(made.candidates);
+  }
 }
 
 TEST(InPlaceTest, BoxesOfVariablesAreOperands) {

@@ -216,8 +216,11 @@ struct LeastTraffic {
   double bytes = 0;
   double transfers = 0;
 
-  /// Adds a box, of which some may lie on the tile.
-  void add(std::span<const program::MappedBox> mapping, const Box& box, program::TileId tile, Type type) {
+  /// Adds a box, of which some may lie on the tile. By way of blocks it takes a transfer at least, and in one
+  /// exchange or the other all the bytes that the tile lacks.
+  template <class TakesBlocks>
+  void add(std::span<const program::MappedBox> mapping, const Box& box, program::TileId tile, Type type,
+           const TakesBlocks& takes_blocks) {
     uint64_t elsewhere = box.elements();
     uint32_t parts = 0;
     for (const program::MappedBox& mapped : mapping) {
@@ -229,7 +232,7 @@ struct LeastTraffic {
     }
     if (elsewhere == 0) return;
     bytes += static_cast<double>(elsewhere * size_of(type));
-    transfers += parts;
+    transfers += parts > 1 && takes_blocks() ? 1 : parts;
   }
 
   double cycles(const Machine& m) const {
@@ -247,8 +250,8 @@ LeastSeconds least_seconds_in_place(const Builder& builder, const MapOperation& 
                                     std::span<const Operand> operands) {
   std::vector<std::vector<program::MappedBox>> mappings;
   for (const Operand& operand : operands) mappings.push_back(builder.mapping_of(operand));
-  return [&operation, operands, mappings = std::move(mappings),
-          m = builder.machine()](const MapPartition& partition) {
+  return [&builder, &operation, operands, mappings = std::move(mappings)](const MapPartition& partition) {
+    const Machine& m = builder.machine();
     if (partition.tiles() == 0) return 0.0;
     const program::TileId tile = partition.tiles() / 2;
     LeastTraffic before, after;
@@ -259,13 +262,21 @@ LeastSeconds least_seconds_in_place(const Builder& builder, const MapOperation& 
       if (operand.is_own()) continue;
       const Box box = operand_box(operand, partition.box(tile));
       const program::Access access = operation.codelet->fields[f].access;
+      const auto takes_blocks = [&] {
+        if (m.exchange_transfer_cycles == 0 ||
+            !may_take_blocks(builder, operands[next], partition.tiles(), 1))
+          return false;
+        const std::vector<program::MappedBox> taken = taken_boxes(operand, partition, vertex_runs(partition));
+        return reads(access) ? takes_many_transfers(mappings[next], taken)
+                             : takes_many_transfers(taken, mappings[next]);
+      };
       // A tile receives once what two operands share.
       const std::pair shared(operands[next].variable, operands[next].inside(box));
       if (reads(access) && std::ranges::find(received, shared) == received.end()) {
         received.push_back(shared);
-        before.add(mappings[next], box, tile, operand.type);
+        before.add(mappings[next], box, tile, operand.type, takes_blocks);
       }
-      if (writes(access)) after.add(mappings[next], box, tile, operand.type);
+      if (writes(access)) after.add(mappings[next], box, tile, operand.type, takes_blocks);
       ++next;
     }
     return least_seconds_on_tiles(operation, m)(partition) +
