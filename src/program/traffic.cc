@@ -3,7 +3,10 @@
 #include <algorithm>
 #include <bit>
 #include <map>
+#include <optional>
+#include <span>
 #include <utility>
+#include <vector>
 
 #include "program/sizes.h"
 
@@ -84,11 +87,29 @@ void Traffic::group(std::span<Move> moves, const KeyOf& key_of) {
 }
 
 void Traffic::count() {
+  constexpr size_t kMostKnown = 1024;
   std::ranges::fill(counted(), Tile{});
   counted_ = std::exchange(added_, {});
   sent_bytes_ = 0;
   if (chips_) chips_->clear();
-  count_local();
+  const std::optional<uint64_t> hash = hash_within_chip();
+  if (!hash || !take_known(*hash)) {
+    const size_t moves = moves_.size();
+    count_local();
+    const bool copies = moves_.size() < moves;
+    count_moves();
+    const std::span<const Tile> tiles = counted();
+    if (hash && known_.size() < kMostKnown)
+      known_.try_emplace(*hash, Known{{tiles.begin(), tiles.end()}, sent_bytes_, copies, exchanges_});
+  }
+  count_streamed();
+  if (chips_)
+    for (uint32_t slot = counted_.begin; slot < counted_.end; ++slot)
+      chips_->count_tile(chip_of(slot), traffic_cycles(machine_, tiles_[slot].traffic));
+  moves_.clear();
+}
+
+void Traffic::count_moves() {
   exchanges_ = !moves_.empty() || !streamed_.empty();
   if (are_apart()) {
     count_apart();
@@ -96,11 +117,48 @@ void Traffic::count() {
     count_sent();
     count_received();
   }
-  count_streamed();
-  if (chips_)
-    for (uint32_t slot = counted_.begin; slot < counted_.end; ++slot)
-      chips_->count_tile(chip_of(slot), traffic_cycles(machine_, tiles_[slot].traffic));
-  moves_.clear();
+}
+
+/// A hash of many moves within a chip, equal to that of the same moves between other tiles: variables count
+/// by the order in which they come first.
+std::optional<uint64_t> Traffic::hash_within_chip() const {
+  constexpr size_t kManyMoves = 4096, kMostVariables = 64;
+  if (!chips_ || moves_.size() < kManyMoves || !streamed_.empty() || counted_.end > machine_.tiles ||
+      chip_of(counted_.begin) != chip_of(counted_.end - 1))
+    return {};
+  const uint32_t first = counted_.begin & ~1U;  // of a pair
+  std::vector<VariableId> variables;
+  uint64_t position = 0, hash = moves_.size();
+  const auto add = [&](uint64_t a, uint64_t b) {
+    hash = (hash ^ (a << 32 | b)) * 0x9E3779B97F4A7C15;
+    hash ^= hash >> 32;
+  };
+  for (const Move& m : moves_) {
+    if (position == variables.size() || variables[position] != m.variable) {
+      position = static_cast<uint64_t>(std::ranges::find(variables, m.variable) - variables.begin());
+      if (position == kMostVariables) return {};
+      if (position == variables.size()) variables.push_back(m.variable);
+    }
+    add(m.from - first, m.to - first);
+    add(position, uint64_t{m.element} << 1 | uint64_t{m.gathered});
+    add(m.box.row, m.box.rows);
+    add(m.box.col, m.box.cols);
+  }
+  return hash;
+}
+
+/// Takes what was counted of equal moves, if there were any.
+bool Traffic::take_known(uint64_t hash) {
+  const auto found = known_.find(hash);
+  if (found == known_.end()) return false;
+  const Known& known = found->second;
+  std::ranges::copy(known.tiles, counted().begin());
+  sent_bytes_ = known.sent_bytes;
+  exchanges_ = known.exchanges;
+  const uint32_t chip = chip_of(counted_.begin);
+  if (known.copies) chips_->copy_on(chip);
+  if (known.exchanges) chips_->send(chip, chip, 0, 0);
+  return true;
 }
 
 /// Whether the order of the moves shows that nothing is sent twice, so that no two tiles receive the same

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -21,7 +22,8 @@ namespace tessera::program {
 /// The exchange broadcasts: data that one tile sends to several tiles leaves it once, and takes code once;
 /// gathered rows are sent to each pair separately. Tiles 2i and 2i + 1 form a pair; data for both arrives at
 /// the paired rate. Moves from a tile to itself are copies in its memory. A move longer than the maximum
-/// transfer takes the code of several transfers.
+/// transfer takes the code of several transfers. On a machine of several chips, an exchange of many moves
+/// within one is counted once, if the same moves come again, between tiles of any chip.
 class Traffic {
  public:
   explicit Traffic(const machine::Machine& machine)
@@ -90,6 +92,14 @@ class Traffic {
   };
   using Iterator = std::span<Move>::iterator;
 
+  /// What was counted of an exchange within a chip.
+  struct Known {
+    std::vector<Tile> tiles;  ///< from the first that takes part to the last
+    uint64_t sent_bytes = 0;
+    bool copies = false;     ///< within tiles
+    bool exchanges = false;  ///< between tiles
+  };
+
   /// A range of slots.
   struct Slots {
     uint32_t begin = ~0U;
@@ -132,6 +142,9 @@ class Traffic {
     return counted_.end == 0 ? std::span<Tile>()
                              : std::span(tiles_).subspan(counted_.begin, counted_.end - counted_.begin);
   }
+  std::optional<uint64_t> hash_within_chip() const;
+  bool take_known(uint64_t hash);
+  void count_moves();
   void count_local();
   bool are_apart();
   void count_apart();
@@ -161,7 +174,8 @@ class Traffic {
   Slots added_;    ///< that take part in the moves since the last count
   Slots counted_;  ///< of the exchange that was counted last
   std::optional<ChipTraffic> chips_;
-  std::vector<uint32_t> chip_of_;  ///< by slot, if there are several chips
+  std::vector<uint32_t> chip_of_;              ///< by slot, if there are several chips
+  std::unordered_map<uint64_t, Known> known_;  ///< by hash of the moves
   uint64_t sent_bytes_ = 0;
   bool exchanges_ = false;
 };

@@ -229,6 +229,29 @@ TEST(Traffic, IsTheSameInAnyOrder) {
   }
 }
 
+/// From all tiles of a chip to all, many enough that what was counted is taken again.
+TEST(Traffic, IsTheSameOnEachChip) {
+  constexpr uint32_t kTiles = 64;
+  machine::Machine m = testing::toy_chips(2, kTiles);
+  m.paired_exchange_factor = 2;
+  const auto count = [&](Traffic& traffic, uint32_t chip, TileId also) {
+    const TileId first = chip * kTiles;
+    for (TileId from = 0; from < kTiles; ++from)
+      for (TileId to = 0; to < kTiles; ++to)
+        traffic.add(first + from, first + to, kX + chip, {2 * from, 2, 4 * to, 4}, 4);
+    traffic.add(first, first + also, kX + chip, {0, 2, 4, 4}, 4);
+    traffic.count();
+  };
+  Traffic traffic(m);
+  for (const auto& [chip, also] : {std::pair{0U, 4U}, {1U, 4U}, {1U, 5U}, {0U, 5U}, {0U, 4U}}) {
+    SCOPED_TRACE(also);
+    Traffic alone(m);
+    count(traffic, chip, also);
+    count(alone, chip, also);
+    expect_equal(traffic, alone, m.tiles);
+  }
+}
+
 TEST(Traffic, ForgetsTheExchangeBefore) {
   const machine::Machine m = toy_machine(6);
   Traffic traffic(m);
