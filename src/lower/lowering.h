@@ -24,6 +24,7 @@
 #include "lower/weight.h"
 #include "ops/builder.h"
 #include "ops/map/map.h"
+#include "ops/map/reduce_all.h"
 
 namespace tessera::graph {
 
@@ -257,6 +258,9 @@ class Lowering {
   void add(const Problem& problem, const std::vector<ops::Operand>& operands) {
     run(ops::add(builder(), problem, operands));
   }
+  /// Adds a reduction of all of an operand. On tiles, those of operands that lie alike share code.
+  void add_sharing_code(const ops::ReduceAllProblem& problem, const ops::Operand& in,
+                        const ops::Operand& out);
   void run(program::StepId step) { steps_.push_back(step); }
   /// For sums over replicas that may begin early: lists of positions in `variables`, which the steps so far
   /// write, that have their contents at the same time, in the order of these times. For others all are in one
@@ -342,6 +346,15 @@ class Lowering {
   UpdateFunction build_function(const SharedUpdate& update);
   size_t position_as_given(const ops::Operand& given, std::vector<ops::FunctionOperand>& operands);
   void call(const UpdateFunction& function, const ParameterUpdate& update);
+  /// A function that reduces its first operand to its second one.
+  struct SharedReduction {
+    ops::ReduceAllProblem problem;
+    ops::Function function;
+  };
+  bool is_of_shared_update(uint32_t node) const { return skipped_[node] || shared_updates_.contains(node); }
+  bool may_share_code(const ops::Operand& in, const ops::Operand& out) const;
+  const ops::Function& function_of(const ops::ReduceAllProblem& problem, const ops::Operand& in,
+                                   const ops::Operand& out);
   /// Calls `add`, and records the sets that it adds to the program as those of the node.
   void add_as(uint32_t node, const std::function<void()>& add);
   void place(ValueId id, std::vector<program::MappedBox> mapping = {});
@@ -418,6 +431,7 @@ class Lowering {
   std::vector<uint32_t> parts_;  ///< of a pipeline's body, by node: the pass in which it runs
   std::map<uint32_t, SharedUpdate> shared_updates_;  ///< by the node that comes last
   std::list<UpdateFunction> update_functions_;
+  std::list<SharedReduction> shared_reductions_;
   std::vector<ValueId> streamed_;        ///< state that lies in streaming memory
   std::set<ValueId> stored_;             ///< states in streaming memory that have their new contents
   std::set<ValueId> given_by_function_;  ///< results that are arguments of the function being built

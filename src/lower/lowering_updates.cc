@@ -1,4 +1,4 @@
-// Updates of parameters on tiles: those that are alike are calls of one function.
+// Updates of parameters, and norms, on tiles: those that are alike are calls of one function.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -163,6 +163,53 @@ void Lowering::call(const UpdateFunction& function, const ParameterUpdate& updat
     const auto& [inside, position] = function.given[i];
     lowered_.operands[update.given[i].first] = position ? operands[*position] : inside;
   }
+}
+
+void Lowering::add_sharing_code(const ops::ReduceAllProblem& problem, const Operand& in, const Operand& out) {
+  if (!may_share_code(in, out)) return add(problem, {in, out});
+  run(builder().call(function_of(problem, in, out), {in, out}));
+}
+
+/// Whether another node may do on its operands what the one being lowered does on these.
+bool Lowering::may_share_code(const Operand& in, const Operand& out) const {
+  if (on_host() || is_function_ || is_body_ || is_of_shared_update(node_)) return false;
+  for (const Operand& operand : {in, out}) {
+    const program::Variable& variable = builder().program().variable(operand.variable);
+    if (operand.box != variable.whole() || variable.is_argument() || variable.is_external()) return false;
+  }
+  const Node& own = graph_.nodes()[node_];
+  for (uint32_t n = 0; n < graph_.nodes().size(); ++n) {
+    const Node& other = graph_.nodes()[n];
+    if (n != node_ && other.operation == own.operation && other.attributes == own.attributes &&
+        graph_.type(other.inputs[0]) == graph_.type(own.inputs[0]) &&
+        stages_.nodes[n] == stages_.nodes[node_] && !is_of_shared_update(n))
+      return true;
+  }
+  return false;
+}
+
+const ops::Function& Lowering::function_of(const ops::ReduceAllProblem& problem, const Operand& in,
+                                           const Operand& out) {
+  const ops::Builder& builder = this->builder();
+  const auto lies_as = [&](const Operand& operand, const ops::FunctionOperand& argument) {
+    const program::Program& program = builder.program();
+    return program.variable(operand.variable).mapping == program.variable(argument.operand.variable).mapping;
+  };
+  for (const SharedReduction& known : shared_reductions_)
+    if (known.problem == problem && lies_as(in, known.function.operands[0]) &&
+        lies_as(out, known.function.operands[1]))
+      return known.function;
+  const auto argument = [&](const Operand& operand) {
+    return builder.variable_like(operand, builder.variable_name(operand) + ".argument",
+                                 program::Role::argument);
+  };
+  const Operand from = argument(in), to = argument(out);
+  const program::StepId body = ops::add(builder, problem, {from, to});
+  const std::string name = fmt::format("reduction{}", shared_reductions_.size());
+  return shared_reductions_
+      .emplace_back(SharedReduction{
+          problem, builder.function(name, {{from, program::Access::in}, {to, program::Access::out}}, body)})
+      .function;
 }
 
 }  // namespace tessera::graph

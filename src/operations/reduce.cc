@@ -130,7 +130,7 @@ void lower_reduce(Lowering& l, const Node& node) {
     return l.add(reduce_problem_of(node, op, l.graph().type(node.inputs[0]), l.graph().type(node.outputs[0]),
                                    l.input_layout(0), scale),
                  {in, out});
-  l.add(ops::ReduceAllProblem{op, in.rows(), in.cols(), type, to, scale}, {in, out});
+  l.add_sharing_code({op, in.rows(), in.cols(), type, to, scale}, in, out);
 }
 
 /// What a reduction takes on tiles where operands are spread over all of them.

@@ -317,5 +317,20 @@ TEST(UpdatesOfLayers, AddNoCodeForEachLayer) {
     }
 }
 
+/// Norms over all replicas' parts are no part of updates that share code.
+TEST(UpdatesInParts, ShareTheCodeOfNorms) {
+  const Machine chips = Machine::find("m2000").with("chips", 2).with("tiles", 16);
+  const auto norms_with_code = [&](uint32_t layers) {
+    const TrainingOptions options{.optimizer = Lamb{}, .replicas = 2, .shard_from = 30};
+    const RunCost cost = Session(network(layers, options, Type::f16, Code::shared), chips).cost();
+    return std::ranges::count_if(cost.operations, [](const OperationCost& each) {
+      return each.seconds > 0 && each.operation == "sum_of_squares";
+    });
+  };
+  const ptrdiff_t few = norms_with_code(3);
+  EXPECT_GT(few, 0);
+  EXPECT_EQ(norms_with_code(7), few);
+}
+
 }  // namespace
 }  // namespace tessera::graph

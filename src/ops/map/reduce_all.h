@@ -17,6 +17,8 @@ struct ReduceAllProblem {
   Type from = Type::f32;
   Type to = Type::f32;
   float scale = 1;
+
+  bool operator==(const ReduceAllProblem&) const = default;
 };
 
 /// In what order a matrix is reduced.
