@@ -7,6 +7,7 @@
 
 #include "ops/map/softmax.h"
 #include "ops/run_operation.h"
+#include "program/sizes.h"
 
 namespace tessera::ops {
 namespace {
@@ -138,6 +139,36 @@ TEST(CrossEntropyTest, OfSpreadClassesIsThatOfWholeColumns) {
           for (const bool by_classes : {false, true})
             expect_partitions_like_host(problem, machine::find("gc200").part(0, tiles), by_classes);
         }
+}
+
+/// Labels and weights on many tiles come to all by way of one.
+TEST(CrossEntropyTest, OfManyColumnsIsThatOfWholeColumns) {
+  for (const bool in_rows : {true, false})
+    for (const int kind : {0, 1, 2}) {
+      const SoftmaxCrossEntropyProblem problem{.classes = 123,
+                                               .columns = 80,
+                                               .scale = 0.25F,
+                                               .classes_in_rows = in_rows,
+                                               .gradient = kind > 0,
+                                               .weighted = kind > 1};
+      SCOPED_TRACE(fmt::format("in rows {}, kind {}", in_rows, kind));
+      expect_partitions_like_host(problem, machine::find("gc200").part(0, 96), true);
+    }
+}
+
+TEST(CrossEntropyTest, HasNoTransferFromEachColumnToEachTile) {
+  program::Program program;
+  const machine::Machine machine = machine::find("gc200");
+  const Builder builder(program, machine);
+  constexpr uint32_t kColumns = 160;
+  const SoftmaxCrossEntropyProblem problem{
+      .classes = 3000, .columns = kColumns, .classes_in_rows = false, .weighted = true};
+  const CrossEntropyPlan made = plan(builder, problem, add_operands(builder, problem, true));
+  const auto spread = std::ranges::find(made.candidates, "classes spread, joined in 32 groups of tiles",
+                                        &PlanCandidate::partition);
+  ASSERT_NE(spread, made.candidates.end()) << to_string(made.candidates);
+  // Labels and weights of all columns come to one tile.
+  EXPECT_LT(spread->exchange_code_bytes, 2 * kColumns * program::kExchangeCodeBytes + 3000);
 }
 
 /// Of few columns and many classes, that is fastest, and takes little exchange code.

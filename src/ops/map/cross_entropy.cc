@@ -76,9 +76,11 @@ class SpreadClasses {
     return boxes_.tiles() > 1 ? boxes_.numbers_of_groups() : std::vector<uint32_t>();
   }
 
-  StepId build(uint32_t groups) const {
+  StepId build(uint32_t groups) {
+    std::vector<StepId> steps;
+    gather_columns(steps);
     Operand terms = add_terms("terms", boxes_.by_tile());
-    std::vector<StepId> steps = {compute_terms(terms)};
+    steps.push_back(compute_terms(terms));
     if (groups > 0) terms = join(terms, boxes_.groups(groups), steps);
     const uint32_t parts = terms.rows() / kCrossEntropyTerms;
     terms = join(terms, {{0, parts, boxes_.boxes().back().tile}}, steps);
@@ -87,6 +89,28 @@ class SpreadClasses {
   }
 
  private:
+  /// What has a number for each column is taken whole by all tiles: from one tile, if it lies on many, so
+  /// that a tile has no transfer from each of these.
+  void gather_columns(std::vector<StepId>& steps) {
+    program::CopySet gather{"gather columns", {}};
+    const auto move = [&](Operand& of_columns) {
+      if (builder_.mapping_of(of_columns).size() <= kFewParts) return;
+      const Operand whole = builder_.like(of_columns, builder_.variable_name(of_columns) + ".whole",
+                                          mapping_of_whole(), builder_.purpose_of(of_columns));
+      gather.groups.push_back(copy_of(of_columns, whole));
+      of_columns = whole;
+    };
+    move(of_.labels);
+    if (of_.weights) move(*of_.weights);
+    builder_.copy(std::move(gather), steps);
+  }
+
+  /// On a tile other than the last one, which joins terms, and tile 0, which has scalars.
+  std::vector<MappedBox> mapping_of_whole() const {
+    return program::map_to_tile(of_.labels.rows(), of_.labels.cols(),
+                                boxes_.by_tile()[boxes_.tiles() / 4].tile);
+  }
+
   /// The terms of as many parts as the groups have, on their tiles.
   Operand add_terms(const char* name, const std::vector<TileGroup>& groups) const {
     std::vector<MappedBox> mapping;
@@ -148,7 +172,8 @@ class SpreadClasses {
     if (of_.weights) return *of_.weights;
     const auto weights = std::make_shared<const std::vector<float>>(p_.columns, constant);
     return builder_.constant("weights", Type::f32, of_.labels.rows(), of_.labels.cols(),
-                             {weights, reinterpret_cast<const std::byte*>(weights->data())});
+                             {weights, reinterpret_cast<const std::byte*>(weights->data())},
+                             p_.columns > kFewParts ? mapping_of_whole() : std::vector<MappedBox>());
   }
 
   /// The loss where the terms lie, and on all tiles the gradient.
@@ -172,6 +197,8 @@ class SpreadClasses {
     }
     return builder_.execute(std::move(set));
   }
+
+  static constexpr size_t kFewParts = 64;
 
   const Builder& builder_;
   const SoftmaxCrossEntropyProblem& p_;
