@@ -35,9 +35,9 @@ void Lowering::find_shared_updates() {
 Lowering::SharedUpdate Lowering::shared_update(ParameterUpdate of) {
   SharedUpdate update{.of = std::move(of)};
   const uint32_t before = node_;
-  for (const auto& [value, state] : update.of.given) {
-    node_ = *graph_.info(value).node;
-    update.is_read_later.push_back(state && is_read_later(*state, graph_.nodes()[node_]));
+  for (const ParameterUpdate::Given& given : update.of.given) {
+    node_ = *graph_.info(given.value).node;
+    update.is_read_later.push_back(given.state && is_read_later(*given.state, graph_.nodes()[node_]));
   }
   node_ = before;
   return update;
@@ -113,13 +113,14 @@ Lowering::UpdateFunction Lowering::build_function(const SharedUpdate& update) {
         taken.back(), builder().variable_name(taken.back()) + ".argument", program::Role::argument);
     operands.push_back({operand_of(id), program::Access::in});
   }
-  for (const auto& [value, state] : update.of.given)
-    if (state) given_by_function_.insert(value);
+  for (const ParameterUpdate::Given& given : update.of.given)
+    if (given.outlasts_update()) given_by_function_.insert(given.value);
   for (uint32_t node : update.of.nodes) lower(node_ = node);
   UpdateFunction result{.kind = update.kind};
-  for (const auto& [value, state] : update.of.given) {
-    const Operand& given = operand_of(value);
-    result.given.push_back({given, state ? std::optional(position_as_given(given, operands)) : std::nullopt});
+  for (const ParameterUpdate::Given& given : update.of.given) {
+    UpdateFunction::Given& own = result.given.emplace_back();
+    own.inside = operand_of(given.value);
+    if (given.outlasts_update()) own.position = position_as_given(own.inside, operands);
   }
   const program::StepId body = builder().sequence(std::exchange(steps_, outside));
   result.function =
@@ -154,14 +155,14 @@ void Lowering::call(const UpdateFunction& function, const ParameterUpdate& updat
   for (ValueId id : update.taken) operands.push_back(operand_of(id));
   for (size_t i = operands.size(); i < function.function.operands.size(); ++i) {
     const auto given = std::ranges::find(function.given, i, &UpdateFunction::Given::position);
-    const ValueId result = update.given[static_cast<size_t>(given - function.given.begin())].first;
+    const ValueId result = update.given[static_cast<size_t>(given - function.given.begin())].value;
     operands.push_back(builder().variable_like(function.function.operands[i].operand,
                                                graph_.info(result).name, program::Role::temporary));
   }
   run(builder().call(function.function, operands));
   for (size_t i = 0; i < update.given.size(); ++i) {
     const auto& [inside, position] = function.given[i];
-    lowered_.operands[update.given[i].first] = position ? operands[*position] : inside;
+    lowered_.operands[update.given[i].value] = position ? operands[*position] : inside;
   }
 }
 

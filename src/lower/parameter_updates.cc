@@ -1,7 +1,11 @@
 #include "lower/parameter_updates.h"
 
 #include <algorithm>
+#include <map>
+#include <optional>
 #include <set>
+#include <utility>
+#include <vector>
 
 #include "graph/initial.h"
 #include "graph/operation.h"
@@ -17,25 +21,36 @@ bool is_number(const Graph& graph, ValueId id) {
 class UpdateSearch {
  public:
   explicit UpdateSearch(const Graph& graph)
-      : graph_(graph), users_(graph.values().size()), owners_(graph.nodes().size()) {
+      : graph_(graph),
+        users_(graph.values().size()),
+        is_between_(graph.nodes().size()),
+        owners_(graph.nodes().size()) {
     for (uint32_t n = 0; n < graph.nodes().size(); ++n)
       for (ValueId input : graph.nodes()[n].inputs) users_[input].push_back(n);
     for (const Assignment& assignment : graph.assignments())
       states_[assignment.value].push_back(assignment.state);
     for (const auto& [name, id] : graph.outputs()) outputs_.insert(id);
+    find_between();
   }
 
   std::vector<ParameterUpdate> find() {
     for (size_t n = graph_.nodes().size(); n-- > 0;)
-      if (may_belong(graph_.nodes()[n])) owners_[n] = owner_of(graph_.nodes()[n]);
-    std::map<ValueId, ParameterUpdate> by_parameter;
+      if (is_between_[n] || may_belong(graph_.nodes()[n])) owners_[n] = owner_of(graph_.nodes()[n]);
+    // A parameter's operations in parts, which collectives divide.
+    std::map<ValueId, uint32_t> divided;
+    std::map<std::pair<ValueId, uint32_t>, ParameterUpdate> parts;
     for (uint32_t n = 0; n < graph_.nodes().size(); ++n) {
       if (!owners_[n]) continue;
-      ParameterUpdate& update = by_parameter[*owners_[n]];
+      uint32_t& part = divided[*owners_[n]];
+      if (is_between_[n]) {
+        ++part;
+        continue;
+      }
+      ParameterUpdate& update = parts[{*owners_[n], part}];
       (draws_numbers(graph_.nodes()[n]) ? update.rounding : update.nodes).push_back(n);
     }
     std::vector<ParameterUpdate> updates;
-    for (auto& [parameter, update] : by_parameter) {
+    for (auto& [part, update] : parts) {
       if (!std::ranges::any_of(update.nodes, [&](uint32_t n) { return is_update(graph_.nodes()[n]); }))
         continue;
       connect(update);
@@ -46,6 +61,17 @@ class UpdateSearch {
   }
 
  private:
+  /// Finds the collectives that take what updates give, such as norms of steps, and new parts of parameters.
+  void find_between() {
+    std::vector<bool> follows(graph_.values().size());  // by value: whether it comes from an update
+    for (size_t n = 0; n < graph_.nodes().size(); ++n) {
+      const Node& node = graph_.nodes()[n];
+      const bool comes_after = std::ranges::any_of(node.inputs, [&](ValueId id) { return follows[id]; });
+      is_between_[n] = comes_after && node.operation->traits.over_replicas != nullptr;
+      for (ValueId output : node.outputs) follows[output] = comes_after || is_update(node);
+    }
+  }
+
   /// Gradients themselves differ in what they are computed from, and have to be computed before any parameter
   /// changes.
   bool may_belong(const Node& node) const {
@@ -66,7 +92,7 @@ class UpdateSearch {
       if (const auto assigned = states_.find(output); assigned != states_.end())
         for (ValueId state : assigned->second) owners.insert(parameter_of(state));
       for (uint32_t user : users_[output]) {
-        if (draws_numbers(node)) return {};
+        if (draws_numbers(node) && !is_between_[user]) return {};
         owners.insert(owners_[user]);
       }
     }
@@ -92,18 +118,22 @@ class UpdateSearch {
           update.taken.push_back(input);
       own.insert(node.outputs.begin(), node.outputs.end());
     }
-    const auto is_rounded = [&](ValueId id) {
-      return std::ranges::any_of(users_[id], [&](uint32_t user) {
-        return std::ranges::find(update.rounding, user) != update.rounding.end();
-      });
+    const auto is_among = [](const std::vector<uint32_t>& nodes, uint32_t node) {
+      return std::ranges::find(nodes, node) != nodes.end();
     };
     for (uint32_t n : update.nodes)
       for (ValueId output : graph_.nodes()[n].outputs) {
+        bool is_rounded = false, is_passed_on = false;
+        for (uint32_t user : users_[output]) {
+          const bool rounds = is_among(update.rounding, user);
+          is_rounded |= rounds;
+          is_passed_on |= !rounds && !is_among(update.nodes, user);
+        }
         const auto assigned = states_.find(output);
         if (assigned != states_.end())
-          for (ValueId state : assigned->second) update.given.emplace_back(output, state);
-        else if (is_rounded(output))
-          update.given.emplace_back(output, std::nullopt);
+          for (ValueId state : assigned->second) update.given.push_back({output, state, is_passed_on});
+        else if (is_rounded || is_passed_on)
+          update.given.push_back({output, {}, is_passed_on});
       }
   }
 
@@ -111,6 +141,7 @@ class UpdateSearch {
   std::vector<std::vector<uint32_t>> users_;        ///< by value: the nodes that take it
   std::map<ValueId, std::vector<ValueId>> states_;  ///< by value: the state to which it is assigned
   std::set<ValueId> outputs_;                       ///< of the graph
+  std::vector<bool> is_between_;                    ///< by node: whether it divides updates into parts
   std::vector<std::optional<ValueId>> owners_;      ///< by node
 };
 
@@ -157,11 +188,12 @@ class Comparison {
     return found != to_by_from_.end() && found->second == to;
   }
 
-  bool are_alike(const std::pair<ValueId, std::optional<ValueId>>& from,
-                 const std::pair<ValueId, std::optional<ValueId>>& to) const {
-    if (!are_same(from.first, to.first) || from.second.has_value() != to.second.has_value()) return false;
-    const bool are_taken = from.second && to_by_from_.contains(*from.second);
-    return !are_taken || are_same(*from.second, *to.second);
+  bool are_alike(const ParameterUpdate::Given& from, const ParameterUpdate::Given& to) const {
+    if (!are_same(from.value, to.value) || from.state.has_value() != to.state.has_value() ||
+        from.is_passed_on != to.is_passed_on)
+      return false;
+    const bool are_taken = from.state && to_by_from_.contains(*from.state);
+    return !are_taken || are_same(*from.state, *to.state);
   }
 
   const Graph& graph_;

@@ -6,19 +6,28 @@
 #include <cstdint>
 #include <map>
 #include <optional>
-#include <utility>
 #include <vector>
 
 namespace tessera::graph {
 
-/// The operations whose results only the update of one parameter, or of its state, uses.
+/// The operations whose results only the update of one parameter, or of its state, uses; or of these, those
+/// before, between or after collectives that take what some of them give.
 struct ParameterUpdate {
+  /// A result that is assigned to state, that collectives or what follows them take, or that is rounded.
+  struct Given {
+    ValueId value = 0;
+    std::optional<ValueId> state = {};
+    bool is_passed_on = false;
+
+    /// Otherwise only rounding takes it.
+    bool outlasts_update() const { return state || is_passed_on; }
+  };
+
   std::vector<uint32_t> nodes;     ///< in their order; they can run where the last one does
   std::vector<uint32_t> rounding;  ///< what rounds their results by random numbers of its own, and runs after
                                    ///< them
   std::vector<ValueId> taken;      ///< values of other operations, parameters, state and inputs
-  /// Results that are assigned, or rounded, and the state to which each is assigned.
-  std::vector<std::pair<ValueId, std::optional<ValueId>>> given;
+  std::vector<Given> given;
 
   std::vector<uint32_t> all_nodes() const {
     std::vector<uint32_t> all = nodes;

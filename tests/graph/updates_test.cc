@@ -317,19 +317,37 @@ TEST(UpdatesOfLayers, AddNoCodeForEachLayer) {
     }
 }
 
-/// Norms over all replicas' parts are no part of updates that share code.
-TEST(UpdatesInParts, ShareTheCodeOfNorms) {
+TEST(UpdatesInParts, AddNoCodeForEachLayer) {
   const Machine chips = Machine::find("m2000").with("chips", 2).with("tiles", 16);
-  const auto norms_with_code = [&](uint32_t layers) {
-    const TrainingOptions options{.optimizer = Lamb{}, .replicas = 2, .shard_from = 30};
-    const RunCost cost = Session(network(layers, options, Type::f16, Code::shared), chips).cost();
-    return std::ranges::count_if(cost.operations, [](const OperationCost& each) {
-      return each.seconds > 0 && each.operation == "sum_of_squares";
-    });
-  };
-  const ptrdiff_t few = norms_with_code(3);
-  EXPECT_GT(few, 0);
-  EXPECT_EQ(norms_with_code(7), few);
+  for (const Optimizer& optimizer : optimizers()) {
+    SCOPED_TRACE(fmt::format("optimizer {}", optimizer.index()));
+    const TrainingOptions options{.optimizer = optimizer, .replicas = 2, .shard_from = 30};
+    const auto with_code = [&](uint32_t layers, const char* operation) {
+      const RunCost cost = Session(network(layers, options, Type::f16, Code::shared), chips).cost();
+      return std::ranges::count_if(cost.operations, [&](const OperationCost& each) {
+        return each.seconds > 0 && each.operation.starts_with(operation);
+      });
+    };
+    for (const char* operation : {"sgd", "adam", "sum_of_squares"}) {
+      SCOPED_TRACE(operation);
+      // One or two for each parameter of a layer.
+      EXPECT_LE(with_code(3, operation), 2 * 6);
+      EXPECT_EQ(with_code(7, operation), with_code(3, operation));
+    }
+  }
+}
+
+/// What rounds a new part by random numbers comes before the parts are gathered.
+TEST(UpdatesInParts, OfLayersAreThoseOfCodeOfTheirOwn) {
+  const Machine chips = Machine::find("m2000").with("chips", 2).with("tiles", 16);
+  for (const Optimizer& optimizer : optimizers())
+    for (const Rounding rounding : {Rounding::nearest, Rounding::stochastic}) {
+      SCOPED_TRACE(fmt::format("optimizer {}", optimizer.index()));
+      const TrainingOptions options{
+          .optimizer = optimizer, .replicas = 2, .shard_from = 30, .state = Type::f16, .rounding = rounding};
+      expect_same_bits(trained(network(3, options, Type::f16, Code::shared), chips),
+                       trained(network(3, options, Type::f16, Code::own), chips));
+    }
 }
 
 }  // namespace
