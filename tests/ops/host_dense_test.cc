@@ -13,6 +13,8 @@
 #include "base/isa.h"
 #include "compiler/compile.h"
 #include "engine/engine.h"
+#include "kernels/common/window.h"
+#include "ops/dense/host/slice.h"
 #include "ops/map/optimizer.h"
 #include "ops/run_operation.h"
 #include "ops/split.h"
@@ -29,6 +31,10 @@ using program::Role;
 
 constexpr float kRate = 0.25F, kMomentum = 0.875F, kDecay = 0.125F;
 
+/// Shape of X: a row for each of the batch, or images under a window.
+uint32_t rows_of_x(const HostDenseProblem& p) { return p.window ? images_of(p).rows : p.n; }
+uint32_t cols_of_x(const HostDenseProblem& p) { return p.window ? images_of(p).cols : p.k; }
+
 /// All operands of a product and of the update of its weight, in arrays with gaps between their rows.
 struct Arrays {
   HostDenseProblem problem;
@@ -38,10 +44,10 @@ struct Arrays {
   Arrays(const HostDenseProblem& p, uint64_t seed)
       : problem(p),
         w(in_panels(p, p.weights, seed)),
-        x(Array::random(p.values, p.n, p.k, false, seed + 1)),
+        x(Array::random(p.values, rows_of_x(p), cols_of_x(p), false, seed + 1)),
         y(Array::random(p.values, p.n, p.m, false, seed + 2)),
         bias(Array::random(Type::f32, 1, p.m, false, seed + 3)),
-        relu(Array::random(p.values, p.n, p.k, false, seed + 4)),
+        relu(Array::random(p.values, rows_of_x(p), cols_of_x(p), false, seed + 4)),
         velocity(in_panels(p, Type::f32, seed + 5)),
         moment(in_panels(p, Type::f32, seed + 6)),
         weight(in_panels(p, p.weights, seed + 7)) {
@@ -102,9 +108,9 @@ void run(Arrays& arrays, uint32_t threads,
 HostDensePlan plan_of_parts(const HostDenseProblem& p, uint32_t panel_parts, uint32_t col_parts) {
   const bool forward = p.product == ProductKind::forward, input = p.product == ProductKind::input_gradient;
   HostDensePlan plan;
-  plan.partition.panel_begin = split_evenly(PanelLayout{input ? p.k : p.m, 0}.rows(), panel_parts);
-  plan.partition.col_begin =
-      split_evenly(p.product == ProductKind::sddmm ? p.k : p.n, col_parts, forward ? 1 : PanelLayout::kRows);
+  plan.partition.panel_begin = split_evenly(PanelLayout{input ? cols_of_x(p) : p.m, 0}.rows(), panel_parts);
+  const uint32_t grain = input && p.window ? p.window->out_positions() : forward ? 1 : PanelLayout::kRows;
+  plan.partition.col_begin = split_evenly(p.product == ProductKind::sddmm ? p.k : p.n, col_parts, grain);
   return plan;
 }
 
@@ -149,6 +155,26 @@ void expect_product(const Arrays& before, const Arrays& after) {
         return sum;
       },
       tolerance(p.n));
+}
+
+/// An input gradient whose X are the elements under a window.
+void expect_folded(const Arrays& before, const Arrays& after) {
+  const HostDenseProblem& p = before.problem;
+  const kernels::Window& w = *p.window;
+  const uint32_t channels = cols_of_x(p);
+  const auto sum_at = [&](uint32_t place, uint32_t c) {
+    double sum = 0;
+    for (uint32_t tap = 0; tap < w.taps(); ++tap) {
+      const int64_t y = w.out_row(place % w.positions() / w.width, tap / w.kernel_width);
+      const int64_t x = w.out_col(place % w.width, tap % w.kernel_width);
+      if (y < 0 || x < 0) continue;
+      const int64_t position = (int64_t{place / w.positions()} * w.out_height + y) * w.out_width + x;
+      for (uint32_t i = 0; i < p.m; ++i)
+        sum += before.y.at(static_cast<uint32_t>(position), i) * before.w_at(i, tap * channels + c);
+    }
+    return p.relu && before.relu.at(place, c) <= 0 ? 0 : sum;
+  };
+  expect_numbers(after.x, p.values, sum_at, tolerance(p.m * w.taps()));
 }
 
 /// Whether two arrays hold the same bits, NaN aside.
@@ -198,6 +224,45 @@ TEST(HostDense, AgreesWithFloat64AndHasTheSameBitsOnTwoThreads) {
     expect_same(alone, by_panels);
     multiply(by_columns, 1, 2);
     expect_same(alone, by_columns);
+    if (HasFailure()) return;
+  }
+}
+
+/// An input gradient under a window; a batch is several images, or a part of a large one.
+HostDenseProblem random_fold(std::mt19937_64& dice, bool is_large) {
+  const auto from = [&](uint32_t least, uint32_t count) {
+    return least + static_cast<uint32_t>(dice() % count);
+  };
+  kernels::Window w{.height = from(5, 14), .width = from(5, 18), .kernel_height = from(1, 3)};
+  w.kernel_width = from(1, 3);
+  w.stride_down = from(1, 3), w.stride_across = from(1, 3);
+  if (is_large) w.height = 24, w.width = 25, w.stride_down = w.stride_across = 1;
+  w.dilation_down = from(1, 2), w.dilation_across = from(1, 2);
+  w.top = from(0, 3), w.left = from(0, 3);
+  w.out_height = (w.height + w.top - (w.kernel_height - 1) * w.dilation_down - 1) / w.stride_down + 1;
+  w.out_width = (w.width + w.left - (w.kernel_width - 1) * w.dilation_across - 1) / w.stride_across + 1;
+  HostDenseProblem p{.m = from(1, 50), .product = ProductKind::input_gradient};
+  p.k = from(1, 40) * w.taps();
+  p.n = from(2, is_large ? 1 : 4) * w.out_positions();
+  if (!is_large && from(0, 6) == 0) p.m = from(1030, 30), p.k = from(1, 4) * w.taps();
+  p.relu = from(0, 2) != 0;
+  p.window = w;
+  return p;
+}
+
+TEST(HostDense, AddsToImagesUnderAWindowInTheSameOrderOnTwoThreads) {
+  for (uint64_t seed = 1; seed <= test::number_of_cases(16, 60); ++seed) {
+    std::mt19937_64 dice(seed);
+    const HostDenseProblem problem = random_fold(dice, seed % 4 == 0);
+    SCOPED_TRACE(describe(problem, seed));
+    const Arrays before(problem, seed);
+    Arrays alone(problem, seed), by_channels(problem, seed), by_images(problem, seed);
+    multiply(alone, 1, 1);
+    expect_folded(before, alone);
+    multiply(by_channels, 2, 1);
+    expect_same(alone, by_channels);
+    multiply(by_images, 1, 2);
+    expect_same(alone, by_images);
     if (HasFailure()) return;
   }
 }
@@ -316,6 +381,12 @@ TEST(HostDense, PlansOneThreadForSmallProducts) {
   // Ten outputs are one panel: threads take parts of the batch, or of the weight's columns.
   EXPECT_EQ(partition({.m = 10, .k = 2048, .n = 128}).col_parts(), 4U);
   EXPECT_EQ(partition({.m = 10, .k = 2048, .n = 128, .product = ProductKind::sddmm}).col_parts(), 4U);
+  // Images of few channels have threads of their own.
+  kernels::Window same{.height = 56, .width = 56, .out_height = 56, .out_width = 56};
+  same.kernel_height = same.kernel_width = 3, same.top = same.left = 1;
+  const HostDenseProblem folded{
+      .m = 16, .k = 144, .n = 8 * 3136, .product = ProductKind::input_gradient, .window = same};
+  EXPECT_EQ(partition(folded).col_parts(), 4U);
 }
 
 TEST(HostDense, RejectsWhatAProductLacks) {
@@ -331,6 +402,13 @@ TEST(HostDense, RejectsWhatAProductLacks) {
   EXPECT_EQ(error({.m = 4, .k = 4, .n = 4, .relu = true}), "only an input gradient takes a ReLU");
   EXPECT_EQ(error({.m = 4, .k = 4, .n = 4, .values = Type::f16, .arrays = HostDenseProblem::Arrays()}),
             "matrices with any strides are in f32, not in f16");
+  EXPECT_EQ(error({.m = 4,
+                   .k = 4,
+                   .n = 4,
+                   .product = ProductKind::input_gradient,
+                   .bias = true,
+                   .window = kernels::Window{.height = 2, .width = 2, .out_height = 2, .out_width = 2}}),
+            "an input gradient of images is in f32, in rows, and takes a ReLU alone");
 }
 
 }  // namespace

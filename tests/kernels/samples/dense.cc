@@ -60,9 +60,28 @@ Sample input_sample(uint32_t scale, uint64_t seed) {
   s.random(values, n, m, seed);
   add_panels(s, weights, m, k, seed + 1);
   s.random(values, has_relu ? n : 0, k, seed + 2).random(f32, 1, 0, seed).random(f32, 1, 0, seed);
+  add_window(s, false, false);
   s.unset(values, n, k).scratch(panel_input_gradient_scratch(m, k, n, weights, values));
-  s.param(static_cast<int64_t>(Activation::none));
+  s.param(static_cast<int64_t>(Activation::none)).param(0);
   return s.tolerance(sum_tolerance(values, m)).flops(2.0 * m * k * n);
+}
+
+/// Added to images, but for their first channels.
+template <bool strided, bool has_relu, Type weights = f32, uint32_t fixed_m = 0>
+Sample folded_input_sample(uint32_t scale, uint64_t seed) {
+  const Window window = sample_window(strided);
+  const uint32_t m = fixed_m != 0 ? fixed_m : features(scale), channels = 5 * scale;
+  const uint32_t first = scale == 0 ? 0 : 2, own = channels - first;
+  const uint32_t n = kSampleImages * window.out_positions(), rows = kSampleImages * window.positions();
+  Sample s(panel_input_gradient_codelet);
+  s.random(f32, n, m, seed);
+  add_panels(s, weights, m, channels * window.taps(), seed + 1);
+  s.random(f32, has_relu ? rows : 0, own, seed + 2).random(f32, 1, 0, seed).random(f32, 1, 1, seed).packed();
+  add_window(s, true, strided);
+  s.unset(f32, rows, own).scratch(panel_input_gradient_scratch(m, own, n, weights, f32));
+  s.param(static_cast<int64_t>(Activation::none)).param(first);
+  const uint32_t terms = m * window.taps();
+  return s.tolerance(sum_tolerance(f32, terms)).flops(2.0 * terms * own * n);
 }
 
 template <uint32_t n, bool adds, Type gradients = f32, Type values = f32, uint32_t fixed_m = 0>
@@ -114,7 +133,7 @@ Sample strided_sample(uint32_t scale, uint64_t seed) {
   if (!is_weight && !is_forward) s.random(f32, 0, k, seed);
   if (!is_weight) s.random(f32, 1, is_forward ? m : k, seed + 2).packed();
   s.random(f32, 1, 2, seed + 3).packed();
-  if (is_forward || is_weight) add_window(s, false, false);
+  add_window(s, false, false);
   const uint32_t panels = (m + kPanelRows - 1) / kPanelRows;
   const uint32_t rows = is_weight ? panels : n, cols = is_weight ? k * kPanelRows : is_forward ? m : k;
   adds ? s.random(f32, rows, cols, seed + 4) : s.unset(f32, rows, cols);
@@ -123,7 +142,7 @@ Sample strided_sample(uint32_t scale, uint64_t seed) {
             : is_forward ? panel_forward_scratch(m, k, n, f32, f32)
                          : panel_input_gradient_scratch(m, k, n, f32, f32));
   if (!is_weight) s.param(static_cast<int64_t>(activation));
-  if (is_forward || is_weight) s.param(0);
+  s.param(0);
   return s.tolerance(sum_tolerance(f32, is_weight ? n : is_forward ? k : m)).flops(2.0 * m * k * n);
 }
 
@@ -182,6 +201,10 @@ constexpr NamedSample panel_input_gradient_uses[] = {
     {"n50-strided", strided_sample<50, input_gradient, false, relu>},
     {"n64-strided-m300", strided_sample<64, input_gradient, false, none, 300>},
     {"n397-strided", strided_sample<397, input_gradient, false>},
+    {"folded", folded_input_sample<false, false>},
+    {"folded-relu-m300", folded_input_sample<false, true, f32, 300>},
+    {"folded-strided-relu", folded_input_sample<true, true>},
+    {"folded-f32-bf16-m1100", folded_input_sample<true, false, bf16, 1100>},
 };
 
 constexpr NamedSample panel_input_gradient_add_uses[] = {

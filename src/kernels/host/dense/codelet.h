@@ -38,18 +38,21 @@ namespace tessera::kernels {
 
 /// dX = activation(dY·W + bias), or for panel_input_gradient_add, activation(dX + dY·W + bias): dY n × m, W
 /// panels of m rows and k columns, bias 1 × k or empty, dX n × k. dX is 0 where `relu`, which has dX's shape
-/// or is empty, is not positive: the gradient of the ReLU whose result `relu` is.
+/// or is empty, is not positive: the gradient of the ReLU whose result `relu` is. With a window, dX has
+/// images in FP32, positions × channels from first_channel on, and dY·W, tap by tap all channels, is added to
+/// the elements under the window; there is no bias, no activation and no previous result.
 #define TESSERA_PANEL_INPUT_GRADIENT_FIELDS_OF(X, result) \
   X(dy)                                                   \
   X(w)                                                    \
   X(relu, .optional = true)                               \
   X(bias, .optional = true)                               \
   X(scalars, .optional = true)                            \
+  X(window, .optional = true)                             \
   X(dx, .access = program::Access::result)                \
   X(scratch, .access = program::Access::inout, .alignment = 64, .scratch = true)
 #define TESSERA_PANEL_INPUT_GRADIENT_FIELDS(X) TESSERA_PANEL_INPUT_GRADIENT_FIELDS_OF(X, out)
 #define TESSERA_PANEL_INPUT_GRADIENT_ADD_FIELDS(X) TESSERA_PANEL_INPUT_GRADIENT_FIELDS_OF(X, inout)
-#define TESSERA_PANEL_INPUT_GRADIENT_PARAMS(X) X(activation)
+#define TESSERA_PANEL_INPUT_GRADIENT_PARAMS(X) X(activation) X(first_channel)
 
 /// dW = dYᵀ·X in panels: dY n × m, X n × k. dW is written without being read, or panel_weight_gradient_add
 /// adds to it. With a window, x has whole images, and X of the elements under the window those from column

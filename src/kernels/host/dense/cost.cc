@@ -52,6 +52,24 @@ double seen_rows_cycles(const FieldView& images, const Window& window, uint32_t 
   return finding + 4 * std::ceil(cols / lanes_of(f)) * rows + stream_cycles(images, f);
 }
 
+/// Cycles for multiplying all rows by some channels of each tap, and adding that to images.
+double fold_cycles(const program::Vertex& v, const HostFigures& f) {
+  using namespace panel_input_gradient_field;
+  constexpr double kPerRow = 4, kPerVector = 2;  // to find its place, and to add
+  const FieldView &in = v.fields[dy], &weight = v.fields[w], &out = v.fields[dx];
+  const FoldedImages images(v);
+  const double taps = images.window.taps(), rows = in.rows;
+  const double transposes = kTransposePerVector / lanes_of(f) * weight.rows * kPanelRows * taps * out.cols;
+  const double slice = images.channels == 0 ? 0 : double{1} * out.cols / images.channels;
+  const double panels = std::ceil(double{1} * out.cols / kPanelRows);
+  const double parts = std::ceil(double{1} * out.cols / kDenseSumStep);
+  const double adding = kPerRow * parts + kPerVector * std::ceil(out.cols / lanes_of(f));
+  const double masks = v.fields[relu].empty() ? 0 : stream_cycles(v.fields[relu], f) + stream_cycles(out, f);
+  return micro_tile_cycles({taps * panels, rows, double{1} * in.cols}, 0, f) +
+         images.batches() * std::max(transposes, slice * stream_cycles(weight, f)) + taps * rows * adding +
+         2 * stream_cycles(out, f) + masks;
+}
+
 /// Sums of `terms` products of BF16 for each row and column.
 struct Bf16Work {
   double rows = 0;
@@ -122,6 +140,7 @@ program::PhaseTimes panel_input_gradient_cost(const program::Vertex& v, const ma
   using namespace panel_input_gradient_field;
   const HostFigures& f = m.figures;
   const FieldView &in = v.fields[dy], &weight = v.fields[w], &out = v.fields[dx];
+  if (!v.fields[window].empty()) return phases(copy_cycles(in, f), fold_cycles(v, f));
   if (multiplies_bf16(in, weight, f)) {
     constexpr double kPack = 8;  // and transposed
     return phases(can_multiply_in_place(in) ? 0 : copy_cycles(in, f),

@@ -84,6 +84,11 @@ bool takes_forward(const program::Vertex& v) {
 }
 bool takes_input_gradient(const program::Vertex& v) {
   using namespace panel_input_gradient_field;
+  const bool folds = !v.fields[window].empty();
+  const auto is_f32 = [&](size_t field) {
+    return v.fields[field].empty() || v.fields[field].type == Type::f32;
+  };
+  if (folds && !(is_f32(dy) && is_f32(relu) && is_f32(dx) && has_rows(v.fields[dx]))) return false;
   return has_rows(v.fields[w]) && has_rows(v.fields[bias]) && has_rows(v.fields[relu]) &&
          takes(v.fields[dy]) && takes(v.fields[dx]);
 }

@@ -12,6 +12,7 @@
 
 #include "kernels/host/dense/dot_tile-inl.h"
 #include "kernels/host/dense/finish-inl.h"
+#include "kernels/host/dense/fold-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace tessera::kernels::HWY_NAMESPACE {
@@ -35,10 +36,11 @@ class PanelInputGradient {
         w_(v.fields[panel_input_gradient_field::w]),
         dx_(v.fields[panel_input_gradient_field::dx]),
         scratch_(dy_.rows, dy_.cols, true),
-        method_(w_.type, dy_.rows, dy_.cols),
+        method_(has_window() ? DenseInputMethod() : DenseInputMethod(w_.type, dy_.rows, dy_.cols)),
         finish_(epilogue_of_input_gradient(v, adds)) {}
 
   void run() const {
+    if (has_window()) return run_folded();
     float* scratch = v_.fields[panel_input_gradient_field::scratch].as<float>();
     const uint32_t groups = (dx_.cols + kDenseSumStep - 1) / kDenseSumStep;
     each_batch(dx_.rows, [&](uint32_t begin, uint32_t end) {
@@ -57,6 +59,8 @@ class PanelInputGradient {
   }
 
  private:
+  bool has_window() const { return !v_.fields[panel_input_gradient_field::window].empty(); }
+
   static constexpr size_t kPanelStep = size_t{kDenseDepth} * kPanelRows;
   static constexpr size_t kSquareStep = size_t{kDenseSumStep} * kPanelRows;
 
@@ -75,11 +79,63 @@ class PanelInputGradient {
     }
   };
 
-  // Multiplies rows of the batch by some columns of W.
+  // Adds up what images get under the window.
+  void run_folded() const {
+    const FoldedImages images(v_);
+    float* scratch = v_.fields[panel_input_gradient_field::scratch].as<float>();
+    const uint32_t parts = (dx_.cols + kDenseSumStep - 1) / kDenseSumStep;
+    for (uint32_t image = 0, next; image < images.count; image = next) {
+      next = std::min(images.count, image + images.together());
+      const uint32_t first = image * images.window.out_positions();
+      const uint32_t last = next * images.window.out_positions();
+      for (uint32_t row = first; row < last; row += kDenseBatch) {
+        const Batch batch(*this, row, std::min(row + kDenseBatch, last), scratch + scratch_.rows);
+        v_.enter(Phase::rearrange);
+        copy_passes(dy_, row, batch.rows, batch.main);
+        v_.enter(Phase::compute);
+        program::share_work(v_.helpers, parts, scratch, [&](uint32_t i, std::byte* of_thread) {
+          const uint32_t col = i * kDenseSumStep;
+          const ImageFold fold(v_, images, image, next, col, std::min(kDenseSumStep, dx_.cols - col));
+          if (row == first) fold.clear();
+          add_taps(fold, images, batch, reinterpret_cast<float*>(of_thread));
+          if (row + batch.rows == last) fold.mask();
+        });
+      }
+    }
+  }
+
+  // Adds what some channels of the images get from the batch.
+  void add_taps(const ImageFold& fold, const FoldedImages& images, const Batch& batch,
+                float* of_thread) const {
+    for (uint32_t tap = 0; tap < images.window.taps(); ++tap) {
+      multiply(images.column(tap, fold.col()), fold.cols(), batch, of_thread);
+      fold.add(tap, batch.first, batch.rows, of_thread + scratch_.sums);
+    }
+  }
+
+  // Multiplies rows of the batch by some columns of W, and finishes the results.
   void group(uint32_t col, const Batch& batch, float* of_thread) const {
     float* weights = of_thread + scratch_.weights;
     float* sums = of_thread + scratch_.sums;
     const uint32_t cols = std::min(kDenseSumStep, dx_.cols - col);
+    multiply(col, cols, batch, of_thread);
+    if (method_.along_batch && stores_columns()) {
+      store_columns(weights, batch.first, batch.rows, col, cols);
+      return finish_(col, cols, batch.first + batch.rows, batch.dot_rows,
+                     sums + size_t{batch.rows} * kDenseSumStep);
+    }
+    if (method_.along_batch)
+      for (uint32_t p = 0; p < panels_of(batch.rows); ++p)
+        transpose(weights + p * kSquareStep, kPanelRows, cols,
+                  std::min(kPanelRows, batch.rows - p * kPanelRows),
+                  sums + size_t{p} * kPanelRows * kDenseSumStep, kDenseSumStep);
+    finish_(col, cols, batch.first, batch.rows + batch.dot_rows, sums);
+  }
+
+  // Computes the sums of rows of the batch for some columns of W.
+  void multiply(uint32_t col, uint32_t cols, const Batch& batch, float* of_thread) const {
+    float* weights = of_thread + scratch_.weights;
+    float* sums = of_thread + scratch_.sums;
     for (uint32_t pass = 0; pass < dense_passes(dy_.cols); ++pass) {
       const uint32_t term = pass * kDenseDepth, terms = std::min(kDenseDepth, dy_.cols - term);
       const float* rows = batch.main + pass * batch.pass_step;
@@ -92,17 +148,6 @@ class PanelInputGradient {
         add_dots(batch.rest + size_t{pass} * batch.dot_rows * kDenseRowStep, batch.dot_rows, panel, terms,
                  col, cols, pass > 0, sums + size_t{batch.rows} * kDenseSumStep);
     }
-    if (method_.along_batch && stores_columns()) {
-      store_columns(weights, batch.first, batch.rows, col, cols);
-      return finish_(col, cols, batch.first + batch.rows, batch.dot_rows,
-                     sums + size_t{batch.rows} * kDenseSumStep);
-    }
-    if (method_.along_batch)
-      for (uint32_t p = 0; p < panels_of(batch.rows); ++p)
-        transpose(weights + p * kSquareStep, kPanelRows, cols,
-                  std::min(kPanelRows, batch.rows - p * kPanelRows),
-                  sums + size_t{p} * kPanelRows * kDenseSumStep, kDenseSumStep);
-    finish_(col, cols, batch.first, batch.rows + batch.dot_rows, sums);
   }
 
   // Whether sums along the batch are columns of dX.

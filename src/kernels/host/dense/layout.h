@@ -87,6 +87,7 @@ struct DenseInputMethod {
   uint32_t dot_rows = 0;  ///< number of last rows of the batch that are dot products
   bool along_batch = false;
 
+  DenseInputMethod() = default;
   DenseInputMethod(Type weights, uint32_t n, uint32_t m) {
     constexpr uint32_t kLeastTerms = 256;  // below, lanes are added too often
     const uint32_t rest = n % kPanelRows;
@@ -97,6 +98,31 @@ struct DenseInputMethod {
     const double rows = n - dot_rows, padded = round_up(n - dot_rows, kPanelRows);
     along_batch = (padded - rows) * m + kTransposeRows * padded < kTransposeRows * round_up(m, kPanelRows);
   }
+};
+
+/// The images of an input gradient with a window. Batches are whole images, or parts of one, so that the
+/// order of a sum does not depend on how images are partitioned.
+struct FoldedImages {
+  Window window;
+  uint32_t count;          ///< number of images
+  uint32_t channels;       ///< of all images
+  uint32_t first_channel;  ///< of the vertex
+
+  explicit FoldedImages(const program::Vertex& v)
+      : window(window_of(v.fields[panel_input_gradient_field::window])),
+        count(v.fields[panel_input_gradient_field::dx].rows / window.positions()),
+        channels(v.fields[panel_input_gradient_field::w].cols / kPanelRows / window.taps()),
+        first_channel(static_cast<uint32_t>(v.params[panel_input_gradient_param::first_channel])) {}
+
+  /// Number of images of a batch.
+  uint32_t together() const { return std::max(1U, kDenseBatch / window.out_positions()); }
+  /// Number of batches.
+  uint32_t batches() const {
+    const uint32_t parts = (window.out_positions() + kDenseBatch - 1) / kDenseBatch;
+    return (count + together() - 1) / together() * parts;
+  }
+  /// The column of W for a tap and a channel of the vertex.
+  uint32_t column(uint32_t tap, uint32_t channel) const { return tap * channels + first_channel + channel; }
 };
 
 /// Scratch of products whose results are rows of a batch; offsets in floats.

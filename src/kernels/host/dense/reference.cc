@@ -80,15 +80,44 @@ void forward(const program::Vertex& v, bool adds) {
     }
 }
 
+/// Element (row, channel) of the images to which dY·W is added under the window.
+float folded_at(const program::Vertex& v, uint32_t row, uint32_t channel) {
+  const FieldView& in = v.fields[panel_input_gradient_field::dy];
+  const FieldView& weight = v.fields[panel_input_gradient_field::w];
+  const FoldedImages images(v);
+  const Window& window = images.window;
+  const uint32_t image = row / window.positions(), place = row % window.positions();
+  float sum = 0;
+  for (uint32_t tap = 0; tap < window.taps(); ++tap) {
+    const int64_t y = window.out_row(place / window.width, tap / window.kernel_width);
+    const int64_t x = window.out_col(place % window.width, tap % window.kernel_width);
+    if (y < 0 || x < 0) continue;
+    const auto position =
+        static_cast<uint32_t>((int64_t{image} * window.out_height + y) * window.out_width + x);
+    for (uint32_t i = 0; i < in.cols; ++i)
+      sum += f32_at(in, position, i) * panel_value(weight, i, images.column(tap, channel));
+  }
+  return sum;
+}
+
+/// Element (row, col) of dY·W, or of the images to which it is added.
+float input_gradient_at(const program::Vertex& v, uint32_t row, uint32_t col) {
+  using namespace panel_input_gradient_field;
+  if (!v.fields[window].empty()) return folded_at(v, row, col);
+  const FieldView& in = v.fields[dy];
+  float sum = 0;
+  for (uint32_t i = 0; i < in.cols; ++i) sum += f32_at(in, row, i) * panel_value(v.fields[w], i, col);
+  return sum;
+}
+
 void input_gradient(const program::Vertex& v, bool adds) {
   using namespace panel_input_gradient_field;
-  const FieldView &in = v.fields[dy], &weight = v.fields[w], &out = v.fields[dx];
+  const FieldView& out = v.fields[dx];
   const auto activation = static_cast<Activation>(v.params[panel_input_gradient_param::activation]);
   const DenseScalars of(v.fields[scalars], adds);
   for (uint32_t j = 0; j < out.rows; ++j)
     for (uint32_t c = 0; c < out.cols; ++c) {
-      float sum = 0;
-      for (uint32_t i = 0; i < in.cols; ++i) sum += f32_at(in, j, i) * panel_value(weight, i, c);
+      const float sum = input_gradient_at(v, j, c);
       const float value = activate(activation, scaled(of, sum, out, j, c, bias_of(v.fields[bias], c)));
       const bool is_masked = !v.fields[relu].empty() && f32_at(v.fields[relu], j, c) <= 0;
       set_number(out, j, c, is_masked ? 0 : value);

@@ -49,7 +49,7 @@ void check_operands(const Builder& builder, const HostDenseProblem& p, const Hos
     if (given) builder.require(*given, name, type, rows, cols);
   };
   check_optional(p.bias, o.bias, "bias", Type::f32, 1, is_input ? p.k : p.m);
-  check_optional(p.relu, o.relu, "ReLU", p.values, p.n, p.k);
+  check_optional(p.relu, o.relu, "ReLU", p.values, o.x.rows(), o.x.cols());
   if (o.scalars) builder.require(*o.scalars, "alpha and beta", Type::f32, 1, 2);
 }
 
@@ -92,7 +92,6 @@ VertexGroup group_of(const HostDenseProblem& problem, const HostDenseOperands& o
     }
   }
   if (problem.product != ProductKind::sddmm) group.params = {static_cast<int64_t>(problem.activation)};
-  if (problem.product == ProductKind::input_gradient) return group;
   std::vector<int64_t> first;
   for (const DensePart& part : parts) first.push_back(dense_params(problem, part).back());
   group.params.emplace_back(std::move(first));

@@ -33,8 +33,8 @@ struct HostDenseProblem {
   bool relu = false;  ///< input gradient: dX is multiplied by the derivative of the ReLU that computed X
   /// Whether the result is added to the previous one, before the activation. Otherwise that is not read.
   bool adds = false;
-  /// Forward and weight gradient: x holds images, positions × channels, and X the elements under the window
-  /// in them.
+  /// x holds images, positions × channels, and X the elements under the window in them. Of an input gradient,
+  /// in f32, which is partitioned by channels and images, each element is the sum of what it gets in X.
   std::optional<kernels::Window> window = {};
   /// The layouts of X and Y (or their gradients) as matrices of features × batch, if callers bind them, in
   /// any strides and FP32; none: the features of a row of the batch are contiguous.
@@ -49,8 +49,8 @@ struct HostDenseProblem {
 
 /// How a product is partitioned over the threads of a host: vertex (i, j) on tile i · col_parts + j.
 struct HostDensePartition {
-  /// First unit of each part, and the end. Units are panels of W; for the input gradient, as many columns as
-  /// a panel has rows.
+  /// First unit of each part, and the end. Units are panels of W; for the input gradient, as many columns of
+  /// dX as a panel has rows.
   std::vector<uint32_t> panel_begin;
   /// First row of the batch of each part, and the end; for the weight gradient, first column of W. Gradients'
   /// parts are whole vectors, so that the bits of the result do not depend on the partition.
@@ -82,12 +82,12 @@ void check_host_dense_knobs(const ForcedKnobs& force);
 /// Operands of a program. Each product reads two of W, X and Y and writes the third.
 struct HostDenseOperands {
   Operand w;                         ///< W or dW in panels
-  Operand x;                         ///< X or dX: n × k; or images
+  Operand x;                         ///< X or dX: n × k; or images, or their gradients
   Operand y;                         ///< Y or dY: n × m
   std::optional<Operand> bias = {};  ///< 1 × m or 1 × k, f32
   std::optional<Operand> scalars =
       {};  ///< 1 × 2, f32: factors of the product, and of the previous result; none: 1
-  std::optional<Operand> relu = {};    ///< n × k: result of the ReLU, which is the forward product's X
+  std::optional<Operand> relu = {};  ///< of dX's shape: result of the ReLU, which is the forward product's x
   std::optional<Operand> window = {};  ///< the window as a constant, which build functions add
 };
 

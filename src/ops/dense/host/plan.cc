@@ -34,8 +34,9 @@ void check(const HostDenseProblem& p, const Machine& machine) {
     throw UsageError("a weight gradient takes neither a bias nor an activation");
   if (p.product != ProductKind::input_gradient && p.relu)
     throw UsageError("only an input gradient takes a ReLU");
-  if (p.product == ProductKind::input_gradient && p.window)
-    throw UsageError("an input gradient does not take what a window sees");
+  const bool is_plain = !p.bias && p.activation == Activation::none && !p.adds && !p.arrays;
+  if (p.product == ProductKind::input_gradient && p.window && (!is_plain || p.values != Type::f32))
+    throw UsageError("an input gradient of images is in f32, in rows, and takes a ReLU alone");
   if (p.arrays && p.values != Type::f32)
     throw UsageError(fmt::format("matrices with any strides are in f32, not in {}", name_of(p.values)));
 }
@@ -53,13 +54,16 @@ struct Panels {
 
 /// Panels; for the input gradient as many columns.
 uint32_t units_of(const HostDenseProblem& p) {
-  return PanelLayout{p.product == ProductKind::input_gradient ? p.k : p.m, 0}.rows();
+  return PanelLayout{p.product == ProductKind::input_gradient ? cols_of_dx(p) : p.m, 0}.rows();
 }
 
-/// Rows of Y may be split anywhere; if its columns are contiguous, no two parts share a cache line.
+/// Rows of Y may be split anywhere; if its columns are contiguous, no two parts share a cache line. No two
+/// parts add to the same image.
 HostDensePartition partition_of(const HostDenseProblem& p, const HostDenseSchedule& schedule) {
   const bool has_columns = p.arrays && p.arrays->y == Layout::row_major;
-  const uint32_t grain = p.product == ProductKind::forward && !has_columns ? 1 : PanelLayout::kRows;
+  const uint32_t grain = folds(p)                                            ? p.window->out_positions()
+                         : p.product == ProductKind::forward && !has_columns ? 1
+                                                                             : PanelLayout::kRows;
   return {split_evenly(units_of(p), schedule.row_parts),
           split_evenly(p.product == ProductKind::sddmm ? p.k : p.n, schedule.col_parts, grain)};
 }

@@ -33,7 +33,7 @@ inline std::string_view dense_name(ProductKind product) {
 inline std::span<const DenseRole> dense_roles(ProductKind product) {
   using enum DenseRole;
   static constexpr DenseRole kForward[] = {x, w, bias, scalars, window, y, scratch};
-  static constexpr DenseRole kInputGradient[] = {y, w, relu, bias, scalars, x, scratch};
+  static constexpr DenseRole kInputGradient[] = {y, w, relu, bias, scalars, window, x, scratch};
   static constexpr DenseRole kWeightGradient[] = {y, x, scalars, window, w, scratch};
   if (product == ProductKind::forward) return kForward;
   if (product == ProductKind::input_gradient) return kInputGradient;
@@ -48,7 +48,12 @@ inline DenseImages images_of(const HostDenseProblem& p) {
   return {p.n / p.window->out_positions() * p.window->positions(), p.k / p.window->taps()};
 }
 
-/// Panels [panel, panel + panels) and columns of W, rows of the batch.
+/// Whether the result is added to images under the window; and columns of dX.
+inline bool folds(const HostDenseProblem& p) { return p.product == ProductKind::input_gradient && p.window; }
+inline uint32_t cols_of_dx(const HostDenseProblem& p) { return folds(p) ? images_of(p).cols : p.k; }
+
+/// Panels [panel, panel + panels) and columns of W, rows of the batch. Of an input gradient with a window,
+/// columns are channels.
 struct DensePart {
   uint32_t panel, panels;
   uint32_t col, cols;
@@ -61,19 +66,19 @@ inline size_t scratch_floats(const HostDenseProblem& p, const DensePart& part) {
   if (p.product == ProductKind::sddmm)
     return kernels::panel_weight_gradient_scratch(features, part.cols, part.rows, p.weights, p.values,
                                                   p.arrays.has_value(), p.window.has_value());
+  if (p.product == ProductKind::input_gradient)
+    return kernels::panel_input_gradient_scratch(p.m, part.cols, part.rows, p.weights, p.values);
   if (p.window)
     return kernels::panel_forward_scratch(features, *p.window, images_of(p).cols, part.rows, p.weights,
                                           p.values);
-  if (p.product == ProductKind::forward)
-    return kernels::panel_forward_scratch(features, part.cols, part.rows, p.weights, p.values);
-  return kernels::panel_input_gradient_scratch(p.m, part.cols, part.rows, p.weights, p.values);
+  return kernels::panel_forward_scratch(features, part.cols, part.rows, p.weights, p.values);
 }
 
 /// The parameters of a part's vertex.
 inline std::vector<int64_t> dense_params(const HostDenseProblem& p, const DensePart& part) {
   const auto activation = static_cast<int64_t>(p.activation);
   if (p.product == ProductKind::forward) return {activation, part.row};
-  if (p.product == ProductKind::input_gradient) return {activation};
+  if (p.product == ProductKind::input_gradient) return {activation, part.col};
   return {part.col};
 }
 
@@ -87,7 +92,7 @@ inline DensePart part_of(const HostDenseProblem& p, const HostDensePartition& pa
     case ProductKind::forward: return {unit, units, 0, p.k, second, seconds};
     case ProductKind::input_gradient: {
       const uint32_t col = unit * PanelLayout::kRows;
-      return {0, all_panels, col, std::min(p.k - col, units * PanelLayout::kRows), second, seconds};
+      return {0, all_panels, col, std::min(cols_of_dx(p) - col, units * PanelLayout::kRows), second, seconds};
     }
     case ProductKind::sddmm: return {unit, units, second, seconds, 0, p.n};
   }
@@ -101,17 +106,22 @@ inline program::Box box_of(const HostDenseProblem& p, const DensePart& part, Den
   const uint32_t features = std::min(p.m - std::min(p.m, feature), part.panels * kRows);
   switch (role) {
     case DenseRole::x:
+      if (folds(p)) {
+        const uint32_t outs = p.window->out_positions(), positions = p.window->positions();
+        return {part.row / outs * positions, part.rows / outs * positions, part.col, part.cols};
+      }
       if (p.window && part.cols > 0) return {0, images_of(p).rows, 0, images_of(p).cols};
       return {part.row, part.rows, part.col, part.cols};
     case DenseRole::y: return {part.row, part.rows, feature, features};
-    case DenseRole::w: return {part.panel, part.panels, part.col * kRows, part.cols * kRows};
+    case DenseRole::w:
+      if (folds(p) && part.cols > 0) return {part.panel, part.panels, 0, p.k * kRows};
+      return {part.panel, part.panels, part.col * kRows, part.cols * kRows};
     case DenseRole::bias:
       if (!p.bias) return {};
       return p.product == ProductKind::forward ? program::Box{0, 1, feature, features}
                                                : program::Box{0, 1, part.col, part.cols};
     case DenseRole::scalars: return {0, 1, 0, 2};
-    case DenseRole::relu:
-      return p.relu ? program::Box{part.row, part.rows, part.col, part.cols} : program::Box{};
+    case DenseRole::relu: return p.relu ? box_of(p, part, DenseRole::x) : program::Box{};
     case DenseRole::window: return p.window ? program::Box{0, 1, 0, kernels::kWindowWords} : program::Box{};
     case DenseRole::scratch: break;
   }
