@@ -26,9 +26,10 @@ struct LinearCall {
   uint32_t n = 0;                         ///< rows of the batch
   std::optional<ops::Operand> bias = {};  ///< 1 × m on hosts, m × 1 on tiles
   Activation activation = Activation::none;
-  std::optional<ops::Operand> mask = {};  ///< of the shape of X: dX is 0 where the mask is not positive
+  std::optional<ops::Operand> mask = {};  ///< of the shape of x: dX is 0 where the mask is not positive
   bool adds = false;                      ///< forward: adds the product to the contents of Y
-  /// On hosts, forward and SDDMM: x holds images, and X the elements under the window in them.
+  /// On hosts: x holds images, and X the elements under the window in them; to those of an input gradient, in
+  /// FP32, dX is added.
   std::optional<kernels::Window> window = {};
 };
 

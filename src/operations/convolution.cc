@@ -25,6 +25,10 @@ const Operation& product() {
   static const Operation& linear = find_operation("linear");
   return linear;
 }
+const Operation& product_for_input() {
+  static const Operation& gradient = find_operation("linear_input_gradient");
+  return gradient;
+}
 
 /// The signature of a product: what the window sees, and the other inputs.
 Types infer_of_seen(const Operation& of, const Signature& s) {
@@ -41,6 +45,15 @@ Types infer_convolution(const Signature& s) { return infer_of_seen(product(), s)
 /// Inputs X, dY and W, whose values are not read.
 Types infer_convolution_gradient(const Signature& s) {
   return infer_of_seen(find_operation("linear_weight_gradient"), s);
+}
+
+/// Inputs dY and W; and optionally a value of the image's shape: the result is 0 where that is not positive.
+Types infer_convolution_input_gradient(const Signature& s) {
+  const Types product(s.inputs.begin(), s.inputs.begin() + 2);
+  const Types seen = product_for_input().infer({s.operation, product, s.attributes, s.graph});
+  Types image = find_operation("fold").infer({s.operation, seen, s.attributes, s.graph});
+  if (s.inputs.size() > 2) require_type(s, s.inputs[2], "the mask", image[0]);
+  return image;
 }
 
 Attributes product_attributes(const Node& node) {
@@ -61,6 +74,19 @@ std::vector<Value> decompose_convolution(const Decomposition& d) {
   return inputs[0].graph->apply("linear", inputs, product_attributes(d.node));
 }
 
+Attributes image_attributes(const Node& node) {
+  Attributes attributes = window_attributes(node);
+  attributes["size"] = node.list("size");
+  return attributes;
+}
+
+std::vector<Value> decompose_convolution_input_gradient(const Decomposition& d) {
+  Graph& graph = *d.inputs[0].graph;
+  const Value seen = graph.apply("linear_input_gradient", {d.inputs[0], d.inputs[1]})[0];
+  const Value image = graph.apply("fold", {seen}, image_attributes(d.node))[0];
+  return d.inputs.size() > 2 ? graph.apply("relu_gradient", {image, d.inputs[2]}) : std::vector<Value>{image};
+}
+
 std::vector<Value> decompose_convolution_gradient(const Decomposition& d) {
   std::vector<Value> inputs = d.inputs;
   inputs[0] = seen_by(d.node, inputs[0]);
@@ -76,8 +102,7 @@ Gradients convolution_gradient(const Differentiation& d) {
   if (d.needed[0]) {
     Attributes attributes = window_attributes(d.node);
     attributes["size"] = std::vector<int64_t>(x.shape().begin() + 1, x.shape().end() - 1);
-    const Value seen = d.graph.apply("linear_input_gradient", {dy, w})[0];
-    gradients[0] = d.graph.apply("fold", {seen}, std::move(attributes))[0];
+    gradients[0] = d.graph.apply("convolution_input_gradient", {dy, w}, std::move(attributes))[0];
   }
   if (d.needed[1])
     gradients[1] = d.graph.apply("convolution_weight_gradient", {x, dy, w}, window_attributes(d.node))[0];
@@ -86,6 +111,16 @@ Gradients convolution_gradient(const Differentiation& d) {
   if (bias_end > 2) gradients[2] = sum_to(dy, d.input(2).type());
   if (has_residual) gradients.back() = dy;
   return gradients;
+}
+
+/// Of z, to which y · W is added under the window; where a mask made z 0, nothing of dz counts.
+Gradients convolution_input_gradient_gradient(const Differentiation& d) {
+  const Value y = d.input(0), w = d.input(1);
+  Value dz = *d.dy[0];
+  if (d.node.inputs.size() > 2) dz = d.graph.apply("relu_gradient", {dz, d.input(2)})[0];
+  const Attributes window = window_attributes(d.node);
+  return {d.graph.apply("convolution", {dz, w}, window)[0],
+          d.graph.apply("convolution_weight_gradient", {dz, y, w}, window)[0]};
 }
 
 /// The layouts of the product; images have the layout of X.
@@ -103,6 +138,18 @@ void lower_convolution(Lowering& l, const Node& node) {
   lower_product(l, node, window_over(node.operation->name, node, image));
 }
 
+std::vector<LayoutChoice> convolution_input_gradient_layouts(Lowering& l, const Node& node) {
+  const ValueLayout x = l.weight(node.inputs[1]).activations();
+  LayoutChoice choice{{x, l.weight_layout(node.inputs[1])}, {x}};
+  if (node.inputs.size() > 2) choice.inputs.push_back(x);
+  return {choice};
+}
+
+void lower_convolution_input_gradient(Lowering& l, const Node& node) {
+  const Shape& image = l.graph().type(node.outputs[0]).shape;
+  lower_product_input_gradient(l, node, window_over(node.operation->name, node, image));
+}
+
 std::vector<LayoutChoice> convolution_gradient_layouts(Lowering& l, const Node& node) {
   const ValueLayout x = l.weight(node.inputs[2]).activations(), weight = l.weight_layout(node.inputs[2]);
   return {{{x, x, weight}, {weight}}};
@@ -113,15 +160,23 @@ void lower_convolution_gradient(Lowering& l, const Node& node) {
   lower_product_gradient(l, node, window_over(node.operation->name, node, image));
 }
 
-/// Products in FP32 take their panels from images; those in 16 bits take what the window sees.
+/// Products in FP32 take their panels from images, or add to them; those in 16 bits take, or give, what the
+/// window sees.
 bool gradient_takes_images(const machine::Machine& machine, const Graph& graph, const Node& node) {
-  return lowers_on_hosts(machine, graph, node) && graph.type(node.inputs[2]).type == Type::f32;
+  return lowers_on_hosts(machine, graph, node) && graph.type(*weight_input(node)).type == Type::f32;
 }
 
 bool convolution_keeps_samples(const Divided& divided) { return product().traits.keeps_samples(divided); }
 
+bool convolution_input_gradient_keeps_samples(const Divided& divided) {
+  return product_for_input().traits.keeps_samples(divided);
+}
+
 std::optional<Node> absorb_convolution(const Graph& graph, const Node& own, const Node& next) {
   return product().absorb(graph, own, next);
+}
+std::optional<Node> absorb_convolution_input_gradient(const Graph& graph, const Node& own, const Node& next) {
+  return product_for_input().absorb(graph, own, next);
 }
 
 /// Every third block.
@@ -163,6 +218,36 @@ std::vector<Case> convolution_cases() {
               {{"activation", "gelu"}})};
 }
 
+/// The case of a gradient with respect to an image.
+Case input_gradient_case(Attributes window, const TensorType& image, const TensorType& weight) {
+  const Window over = window_over("convolution", {.attributes = window}, image.shape);
+  const TensorType dy = dense_type(image.type, positions_of(image.shape, over, weight.shape[0]));
+  window["size"] = std::vector<int64_t>(image.shape.begin() + 1, image.shape.end() - 1);
+  return {.inputs = {dy, weight}, .attributes = std::move(window)};
+}
+
+std::vector<Case> convolution_input_gradient_cases() {
+  std::vector<Case> cases;
+  for (const Case& forward : convolution_cases())
+    if (forward.differentiable && !forward.attributes.contains("residual"))
+      cases.push_back(input_gradient_case(forward.attributes, forward.inputs[0], forward.inputs[1]));
+  // With masks. The larger images are added to in parts, for several panels.
+  const auto add_masked = [&](const Convolution& window, Shape image, const TensorType& weight) {
+    const TensorType x = dense_type(Type::f32, std::move(image));
+    Case c = input_gradient_case(attributes_of("convolution", window), x, weight);
+    c.inputs.push_back(x);
+    c.differentiable = false;
+    c.hosts_only = x.elements() > 10000;
+    cases.push_back(std::move(c));
+  };
+  const Convolution same{.kernel = {3, 3}, .padding = {1, 1}};
+  const Convolution strided{.kernel = {3, 2}, .stride = {2, 3}, .padding = {1, 0}, .dilation = {2, 1}};
+  add_masked(strided, {2, 9, 8, 5}, dense_type(Type::f32, {12, 30}));
+  add_masked(same, {2, 5, 6, 8}, convolution_sparse(16, 72, 8, false));
+  add_masked(same, {2, 21, 20, 40}, dense_type(Type::f32, {36, 360}));
+  return cases;
+}
+
 std::vector<Case> convolution_gradient_cases() {
   std::vector<Case> cases;
   for (Case& forward : convolution_cases()) {
@@ -198,6 +283,20 @@ constexpr Operation kConvolution[] = {
      .absorb = absorb_convolution,
      .decompose = decompose_convolution,
      .lowers_on = lowers_on_hosts},  // whose products take their panels from images
+    {.name = "convolution_input_gradient",
+     .least_inputs = 2,
+     .most_inputs = 3,
+     .infer = infer_convolution_input_gradient,
+     .gradient = convolution_input_gradient_gradient,
+     .layouts = convolution_input_gradient_layouts,
+     .lower = lower_convolution_input_gradient,
+     .cases = convolution_input_gradient_cases,
+     .traits = {.weight = {{1, ProductKind::input_gradient}},
+                .keeps_samples = convolution_input_gradient_keeps_samples,
+                .kind = OperationKind::convolution},
+     .absorb = absorb_convolution_input_gradient,
+     .decompose = decompose_convolution_input_gradient,
+     .lowers_on = gradient_takes_images},
     {.name = "convolution_weight_gradient",
      .least_inputs = 3,
      .most_inputs = 3,

@@ -245,15 +245,7 @@ void run(Lowering& l, LinearWeight& weight, LinearCall call) {
 
 void lower_forward(Lowering& l, const Node& node) { lower_product(l, node, {}); }
 
-void lower_input_gradient(Lowering& l, const Node& node) {
-  LinearCall call{.product = ProductKind::input_gradient,
-                  .values = l.input(1),
-                  .x = l.output(0),
-                  .y = l.input(0),
-                  .n = l.graph().type(node.inputs[0]).rows()};
-  if (node.inputs.size() > 2) call.mask = l.input(2);
-  run(l, l.weight(node.inputs[1]), call);
-}
+void lower_input_gradient(Lowering& l, const Node& node) { lower_product_input_gradient(l, node, {}); }
 
 /// The update that alone uses a gradient, if it may run at once; null: there is none.
 const Node* sole_update(const Lowering& l, const Node& node) {
@@ -487,6 +479,18 @@ void lower_product(Lowering& l, const Node& node, const std::optional<kernels::W
     l.add(ops::UnaryProblem{unary_of(activation_of(node)), l.builder().type_of(call.y), call.y.rows(),
                             call.y.cols()},
           {call.y, call.y});
+}
+
+void lower_product_input_gradient(Lowering& l, const Node& node,
+                                  const std::optional<kernels::Window>& window) {
+  LinearCall call{.product = ProductKind::input_gradient,
+                  .values = l.input(1),
+                  .x = l.output(0),
+                  .y = l.input(0),
+                  .n = l.graph().type(node.inputs[0]).rows(),
+                  .window = window};
+  if (node.inputs.size() > 2) call.mask = l.input(2);
+  run(l, l.weight(node.inputs[1]), call);
 }
 
 /// With the update that alone uses the gradient, if the weight has a form for both.

@@ -1,4 +1,4 @@
-// Lowering of the forward product and of its weight's gradient, for the operations that contain one.
+// Lowering of products with a weight, for the operations that contain one.
 #pragma once
 
 #include <optional>
@@ -11,6 +11,12 @@ namespace tessera::graph {
 /// Lowers the product of a node's first input, or on hosts of the elements under a window in it, with the
 /// weight that is the second input.
 void lower_product(Lowering& lowering, const Node& node, const std::optional<kernels::Window>& window);
+
+/// The same of the gradient of the first input: that of the product with the weight that is the second input,
+/// or on hosts the images to which it is added under a window; it is 0 where the third input, if there is
+/// one, is not positive.
+void lower_product_input_gradient(Lowering& lowering, const Node& node,
+                                  const std::optional<kernels::Window>& window);
 
 /// The same of the gradient of the weight that is the third input, by that of the product, the second input.
 void lower_product_gradient(Lowering& lowering, const Node& node,

@@ -5,12 +5,14 @@
 #include <tessera/gradients.h>
 
 #include <algorithm>
+#include <optional>
 
 #include "networks.h"
 #include "sparse/blocks/packed_blocks.h"
 #include "sparse/generate.h"
 #include "sparse/pattern.h"
 #include "support/error_of.h"
+#include "support/number_of.h"
 #include "support/random_choices.h"
 
 namespace tessera::graph {
@@ -209,6 +211,56 @@ Layer random_groups(test::Random& random, uint32_t block_size) {
   return l;
 }
 
+/// A layer with any window, in a single group.
+Layer random_layer(test::Random& random) {
+  const auto some = [&] { return 8 * (1 + random.below(5)); };
+  Layer l{{1 + random.below(3), 6 + random.below(16), 6 + random.below(16), some()}, some(), {}};
+  for (int d = 0; d < 2; ++d) {
+    l.of.kernel.push_back(1 + random.below(3));
+    l.of.stride.push_back(1 + random.below(2));
+    l.of.padding.push_back(random.below(3));
+    l.of.dilation.push_back(1 + random.below(2));
+  }
+  return l;
+}
+
+/// The results of a layer after a ReLU, and the gradients of their sum with weights.
+Graph after_relu(const Layer& l, const std::optional<Pattern>& pattern) {
+  Graph g;
+  const Value x = g.input("x", l.image);
+  const uint32_t cols = l.of.kernel[0] * l.of.kernel[1] * l.image[3];
+  const Value w = pattern ? g.sparse_parameter("w", *pattern, Initial::normal(0.3))
+                          : g.parameter("w", {l.outputs, cols}, Initial::normal(0.3));
+  const Value y = convolution(relu(x), w, {}, l.of);
+  g.output("y", y);
+  const auto found = gradients(sum(y * g.input("dy", y.shape())), {x, w});
+  g.output("dx", *found[0]);
+  g.output("dw", *found[1]);
+  return g;
+}
+
+TEST(Convolution, AgreesWithFloat64WithItsGradients) {
+  for (uint64_t seed = 0; seed < test::number_of_cases(16, 96); ++seed) {
+    test::Random random(seed);
+    const Layer l = random_layer(random);
+    const uint32_t cols = l.of.kernel[0] * l.of.kernel[1] * l.image[3];
+    const uint32_t block_size = random.one_of({1U, 4U, 8U});
+    std::optional<Pattern> pattern;
+    if (seed % 2 == 1)
+      pattern = sparse::generate_pattern({PatternKind::random, l.outputs, cols, 0.4, block_size, seed});
+    SCOPED_TRACE(testing::Message() << "seed " << seed << ", blocks of " << (pattern ? block_size : 0)
+                                    << ", image " << to_string(TensorType{Type::f32, l.image, {}, {}})
+                                    << ", weight "
+                                    << to_string(TensorType{Type::f32, l.weight_shape(), {}, {}}));
+    const Graph g = after_relu(l, pattern);
+    const WideArrays inputs = random_inputs(g);
+    WideArrays state = widened(initial_state(g));
+    const WideArrays expected = evaluate(g, inputs, state);
+    for (const uint32_t threads : {1U, 2U})
+      expect_near(Session(g, Machine::host(threads)).run(narrowed(inputs)), expected, 1e-4, 1);
+  }
+}
+
 /// The results of a layer, and the gradients of their sum with weights.
 template <class WeightOf>
 Graph with_gradients(const Layer& l, const WeightOf& weight_of) {
@@ -300,6 +352,29 @@ TEST(Convolution, HasNoSecondDerivativesByItsWeight) {
   const Value dw = *gradients(sum(square(y)), {w})[0];
   EXPECT_TRUE(says(error_of<UsageError>([&] { gradients(sum(square(dw)), {w}); }),
                    "convolution_weight_gradient(…) has no gradient"));
+}
+
+TEST(Convolution, TrainingStoresNothingOfWhatWindowsSeeOnHosts) {
+  for (const Layers kind : {Layers::dense, Layers::sparse}) {
+    Graph g;
+    const Value x = g.input("x", {3, 9, 9, 8});
+    const auto weight = [&](const char* name, uint32_t outputs, uint32_t cols) {
+      const Pattern pattern = sparse::generate_pattern({PatternKind::random, outputs, cols, 0.4, 8, 3});
+      return kind == Layers::dense ? g.parameter(name, {outputs, cols}, Initial::normal(0.2))
+                                   : g.sparse_parameter(name, pattern, Initial::normal(0.3));
+    };
+    Value y = relu(convolution(x, weight("first", 16, 72), {}, {.kernel = {3, 3}, .padding = {1, 1}}));
+    y = relu(convolution(y, weight("second", 24, 144), {}, {.kernel = {3, 3}, .padding = {1, 1}}));
+    y = convolution(y, weight("last", 16, 216), {}, {.kernel = {3, 3}, .stride = {2, 2}});
+    const Value loss = mean(square(y));
+    g.output("loss", loss);
+    add_training(loss, {.optimizer = Sgd{.momentum = 0.9}});
+    const auto operations = Session(g, Machine::host(2)).cost().operations;
+    const auto is_passed_over = [](const OperationCost& cost) {
+      return cost.operation == "patches" || cost.operation == "fold" || cost.operation == "relu_gradient";
+    };
+    EXPECT_TRUE(std::ranges::none_of(operations, is_passed_over));
+  }
 }
 
 /// Two layers and a loss, trained for a step.

@@ -1,8 +1,13 @@
 #include "lower/weights/host_sparse.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <utility>
+#include <vector>
 
+#include "ops/map/gather.h"
+#include "ops/map/map.h"
+#include "ops/map/patches.h"
 #include "ops/sparse/host/spmm.h"
 
 namespace tessera::graph {
@@ -25,6 +30,14 @@ ops::ForcedKnobs knobs_of(const ops::Builder& builder, const LinearCall& call) {
   return {{"stream_y", 0}};
 }
 
+/// Number of images whose dX, before it is added to them, are computed together: as many as the caches hold,
+/// but few enough parts that compiling takes no time.
+uint32_t images_together(const machine::Machine& machine, uint64_t bytes_of_image, uint32_t images) {
+  constexpr uint32_t kMostParts = 16;
+  const uint64_t cached = machine.figures.l3_bytes / 2 / std::max<uint64_t>(1, bytes_of_image);
+  return static_cast<uint32_t>(std::clamp<uint64_t>(cached, (images - 1) / kMostParts + 1, images));
+}
+
 }  // namespace
 
 HostSparseWeight::HostSparseWeight(const TensorType& type, const std::string& name)
@@ -45,7 +58,36 @@ Type HostSparseWeight::activation_type_of(const ops::Builder& builder, const Lin
              : Type::f32;
 }
 
+/// dX of some images at a time, which are added to them.
+program::StepId HostSparseWeight::add_folded(const ops::Builder& builder, const LinearCall& call) {
+  const kernels::Window& window = *call.window;
+  const uint32_t k = weight_->cols(), positions = window.positions(), outs = window.out_positions();
+  const uint32_t images = call.n / outs;
+  const uint32_t together = images_together(builder.machine(), uint64_t{k} * outs * sizeof(float), images);
+  const ops::Operand seen = builder.temporary("seen", Type::f32, k, together * outs);
+  const bool lies_otherwise = layout_of(builder, call.x) == Layout::column_major;
+  const ops::Operand dx =
+      lies_otherwise ? builder.temporary("images", Type::f32, call.x.rows(), call.x.cols()) : call.x;
+  std::vector<program::StepId> steps;
+  for (uint32_t first = 0; first < images; first += together) {
+    const uint32_t count = std::min(together, images - first);
+    const ops::Operand some = seen.part({0, k, 0, count * outs});
+    steps.push_back(add(builder, {.product = call.product,
+                                  .values = call.values,
+                                  .x = some,
+                                  .y = call.y.part({0, call.y.rows(), first * outs, count * outs}),
+                                  .n = count * outs}));
+    const ops::FoldProblem fold{{Type::f32, count, k / window.taps(), window, true}};
+    steps.push_back(
+        ops::add(builder, fold, {some, dx.part({0, dx.rows(), first * positions, count * positions})}));
+  }
+  if (lies_otherwise)
+    steps.push_back(ops::add(builder, ops::CopyProblem{Type::f32, dx.rows(), dx.cols()}, {dx, call.x}));
+  return builder.in_order(std::move(steps));
+}
+
 program::StepId HostSparseWeight::add(const ops::Builder& builder, const LinearCall& call) {
+  if (call.window && call.product == ProductKind::input_gradient) return add_folded(builder, call);
   if (std::ranges::find(products_, call.product) == products_.end()) products_.push_back(call.product);
   const ops::ProductProblem problem{.n = call.n,
                                     .type = weight_->type(),

@@ -29,6 +29,8 @@ class HostSparseWeight : public LinearWeight {
   void set_pattern(const Pattern& pattern) override;
 
  private:
+  program::StepId add_folded(const ops::Builder& builder, const LinearCall& call);
+
   std::shared_ptr<ops::PackedWeight> weight_;
   ops::WeightIndex index_;
   std::vector<ProductKind> products_;
