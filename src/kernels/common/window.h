@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <optional>
 #include <vector>
 
 #include "program/codelet.h"
@@ -50,6 +51,19 @@ struct Window {
   /// The shift of a tap in a window that keeps the size.
   int64_t shift_of(uint32_t tap) const {
     return row(0, tap / kernel_width) * width + col(0, tap % kernel_width);
+  }
+
+  /// The window over a convolution's results in the one that is its adjoint, whose results are its images;
+  /// none: it has strides, or more zeros around the images than it covers.
+  std::optional<Window> adjoint() const {
+    const int64_t above = int64_t{kernel_height - 1} * dilation_down - top;
+    const int64_t before = int64_t{kernel_width - 1} * dilation_across - left;
+    if (stride_down != 1 || stride_across != 1 || above < 0 || before < 0) return {};
+    Window window = *this;
+    window.height = out_height, window.width = out_width;
+    window.out_height = height, window.out_width = width;
+    window.top = static_cast<uint32_t>(above), window.left = static_cast<uint32_t>(before);
+    return window;
   }
 
   /// The row of the image under a row of taps; negative or beyond the last row where there are zeros.

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -30,6 +32,26 @@ ops::ForcedKnobs knobs_of(const ops::Builder& builder, const LinearCall& call) {
   return {{"stream_y", 0}};
 }
 
+program::StepId add_product(const ops::Builder& builder, ops::WeightIndex& index, const LinearCall& call) {
+  const ops::PackedWeight& weight = index.weight();
+  const ops::ProductProblem problem{.n = call.n,
+                                    .type = weight.type(),
+                                    .activations = builder.type_of(call.x),
+                                    .product = call.product,
+                                    .activation = call.activation,
+                                    .bias = call.bias.has_value(),
+                                    .uses_beta = call.adds};
+  const ops::HostPlan plan =
+      plan_host_product(weight, problem, builder.machine(), knobs_of(builder, call),
+                        {layout_of(builder, call.x), layout_of(builder, call.y), call.window});
+  return build_host_product(builder, index, problem, plan,
+                            {.values = call.values, .x = call.x, .y = call.y, .bias = call.bias});
+}
+
+program::StepId add_copy(const ops::Builder& builder, const ops::Operand& from, const ops::Operand& to) {
+  return ops::add(builder, ops::CopyProblem{builder.type_of(from), from.rows(), from.cols()}, {from, to});
+}
+
 /// Number of images whose dX, before it is added to them, are computed together: as many as the caches hold,
 /// but few enough parts that compiling takes no time.
 uint32_t images_together(const machine::Machine& machine, uint64_t bytes_of_image, uint32_t images) {
@@ -41,7 +63,8 @@ uint32_t images_together(const machine::Machine& machine, uint64_t bytes_of_imag
 }  // namespace
 
 HostSparseWeight::HostSparseWeight(const TensorType& type, const std::string& name)
-    : weight_(
+    : name_(name),
+      weight_(
           std::make_shared<ops::PackedWeight>(ops::prepack_index(*type.pattern, type.type, type.capacity))),
       index_(weight_, name) {}
 
@@ -56,6 +79,28 @@ Type HostSparseWeight::activation_type_of(const ops::Builder& builder, const Lin
   return are_bf16 && call.product == ProductKind::forward && takes_bf16(*weight_, layouts, builder.machine())
              ? Type::bf16
              : Type::f32;
+}
+
+/// As the adjoint of a convolution of stride 1, which is a convolution of dY.
+program::StepId HostSparseWeight::add_adjoint(const ops::Builder& builder, const LinearCall& call,
+                                              const kernels::Window& window) {
+  auto found = adjoints_.find(window.taps());
+  if (found == adjoints_.end()) {
+    const auto weight = std::make_shared<const ops::AdjointWeight>(ops::adjoint_of(*weight_, window.taps()));
+    ops::WeightIndex index({weight, &weight->weight}, name_ + ".adjoint");
+    found = adjoints_.emplace(window.taps(), Adjoint{weight, std::move(index)}).first;
+  }
+  Adjoint& adjoint = found->second;
+  std::vector<program::StepId> steps;
+  LinearCall product{
+      .product = ProductKind::forward, .x = call.y, .y = call.x, .n = call.x.cols(), .window = window};
+  product.values = gather_adjoint(builder, adjoint.index, *adjoint.weight, call.values, steps);
+  if (layout_of(builder, call.y) == Layout::column_major) {  // taps would read it element by element
+    product.x = builder.temporary("images", Type::f32, call.y.rows(), call.y.cols());
+    steps.push_back(add_copy(builder, call.y, product.x));
+  }
+  steps.push_back(add_product(builder, adjoint.index, product));
+  return builder.in_order(std::move(steps));
 }
 
 /// dX of some images at a time, which are added to them.
@@ -81,26 +126,18 @@ program::StepId HostSparseWeight::add_folded(const ops::Builder& builder, const 
     steps.push_back(
         ops::add(builder, fold, {some, dx.part({0, dx.rows(), first * positions, count * positions})}));
   }
-  if (lies_otherwise)
-    steps.push_back(ops::add(builder, ops::CopyProblem{Type::f32, dx.rows(), dx.cols()}, {dx, call.x}));
+  if (lies_otherwise) steps.push_back(add_copy(builder, dx, call.x));
   return builder.in_order(std::move(steps));
 }
 
 program::StepId HostSparseWeight::add(const ops::Builder& builder, const LinearCall& call) {
-  if (call.window && call.product == ProductKind::input_gradient) return add_folded(builder, call);
+  if (call.window && call.product == ProductKind::input_gradient) {
+    const std::optional<kernels::Window> adjoint = call.window->adjoint();
+    const bool has_weight = adjoint && ops::has_adjoint(*weight_, adjoint->taps());
+    return has_weight ? add_adjoint(builder, call, *adjoint) : add_folded(builder, call);
+  }
   if (std::ranges::find(products_, call.product) == products_.end()) products_.push_back(call.product);
-  const ops::ProductProblem problem{.n = call.n,
-                                    .type = weight_->type(),
-                                    .activations = builder.type_of(call.x),
-                                    .product = call.product,
-                                    .activation = call.activation,
-                                    .bias = call.bias.has_value(),
-                                    .uses_beta = call.adds};
-  const ops::HostPlan plan =
-      plan_host_product(*weight_, problem, builder.machine(), knobs_of(builder, call),
-                        {layout_of(builder, call.x), layout_of(builder, call.y), call.window});
-  return build_host_product(builder, index_, problem, plan,
-                            {.values = call.values, .x = call.x, .y = call.y, .bias = call.bias});
+  return add_product(builder, index_, call);
 }
 
 std::vector<engine::Binding> HostSparseWeight::bindings() {

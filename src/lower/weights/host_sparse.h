@@ -1,11 +1,15 @@
 // A sparse weight on a host: packed values, with the index on top.
 #pragma once
 
+#include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "kernels/common/window.h"
 #include "lower/weight.h"
+#include "ops/sparse/host/adjoint.h"
 #include "ops/sparse/host/weight.h"
 
 namespace tessera::graph {
@@ -29,10 +33,20 @@ class HostSparseWeight : public LinearWeight {
   void set_pattern(const Pattern& pattern) override;
 
  private:
+  /// The weight of the adjoint of a convolution, and its index in the program.
+  struct Adjoint {
+    std::shared_ptr<const ops::AdjointWeight> weight;
+    ops::WeightIndex index;
+  };
+
+  program::StepId add_adjoint(const ops::Builder& builder, const LinearCall& call,
+                              const kernels::Window& window);
   program::StepId add_folded(const ops::Builder& builder, const LinearCall& call);
 
+  std::string name_;
   std::shared_ptr<ops::PackedWeight> weight_;
   ops::WeightIndex index_;
+  std::map<uint32_t, Adjoint> adjoints_;  ///< by number of taps
   std::vector<ProductKind> products_;
 };
 

@@ -47,9 +47,13 @@ class ProductBuilder {
   const ProductOperands& operands() const { return operands_; }
   const Builder& builder() const { return builder_; }
 
+  Operand index_operand(const char* name, Type type, const void* data, uint64_t rows, uint32_t cols,
+                        bool changes) const {
+    return builder_.whole(index_.array(builder_, name, type, data, rows, cols, changes));
+  }
   Field index(const char* name, Type type, const void* data, uint64_t rows, uint32_t cols,
               bool changes) const {
-    return whole(builder_.whole(index_.array(builder_, name, type, data, rows, cols, changes)));
+    return whole(index_operand(name, type, data, rows, cols, changes));
   }
 
   static Field whole(const Operand& operand) { return {operand.variable, BoxSeries::same(operand.box)}; }
@@ -222,23 +226,12 @@ void add_index(const ProductBuilder<Family>& b, const sparse::ElementIndex& inde
 std::pair<Operand, StepId> gather_values(const ProductBuilder<Elements>& b, const Elements& family) {
   const sparse::PackedElements& w = family.weight;
   const uint32_t rows = family.value_rows();
-  const Field places =
-      b.index("places", Type::u32, w.transposed().source.data(), rows, kRowGroupLanes, w.is_dynamic());
+  const Operand places = b.index_operand("places", Type::u32, w.transposed().source.data(), rows,
+                                         kRowGroupLanes, w.is_dynamic());
   const Operand gathered =
       b.builder().temporary("gathered", w.type(), rows, kRowGroupLanes, {}, Purpose::parameter);
-  const std::vector<uint32_t> begin = family.gather_parts(b.partition().tiles_used());
-  std::vector<Box> boxes;
-  for (size_t p = 0; p + 1 < begin.size(); ++p)
-    boxes.push_back({begin[p], begin[p + 1] - begin[p], 0, kRowGroupLanes});
-  program::VertexGroup group;
-  group.codelet = &kernels::gather_elements_codelet;
-  group.tiles = static_cast<uint32_t>(boxes.size());
-  group.fields = {b.whole(b.operands().values),
-                  {places.variable, BoxSeries::table(boxes)},
-                  {gathered.variable, BoxSeries::table(boxes)}};
-  program::ComputeSet set{"gather", program::Phase::rearrange, {}};
-  set.groups.push_back(std::move(group));
-  return {gathered, b.builder().execute(std::move(set))};
+  return {gathered,
+          add_gather(b.builder(), b.operands().values, places, gathered, b.partition().tiles_used())};
 }
 
 StepId build(const ProductBuilder<Elements>& b, const Elements& family) {

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "kernels/map/gather/codelet.h"
+#include "ops/split.h"
 #include "sparse/pattern.h"
 
 namespace tessera::ops {
@@ -88,6 +90,23 @@ void update_index(const PackedWeight& weight, ProductKind product, const base::P
   if (product != ProductKind::input_gradient) return;
   if (const auto* blocks = std::get_if<PackedBlocks>(&weight.form)) blocks->transposed_index();
   if (const auto* elements = std::get_if<PackedElements>(&weight.form)) elements->transposed(parallel);
+}
+
+program::StepId add_gather(const Builder& builder, const Operand& from, const Operand& places,
+                           const Operand& to, uint32_t tiles) {
+  const std::vector<uint32_t> begin = split_evenly(to.rows(), tiles);
+  std::vector<program::Box> boxes;
+  for (size_t p = 0; p + 1 < begin.size(); ++p)
+    boxes.push_back({begin[p], begin[p + 1] - begin[p], 0, to.cols()});
+  program::VertexGroup group;
+  group.codelet = &kernels::gather_elements_codelet;
+  group.tiles = static_cast<uint32_t>(boxes.size());
+  group.fields = {{from.variable, program::BoxSeries::same(from.box)},
+                  {places.variable, program::BoxSeries::table(places.inside(boxes))},
+                  {to.variable, program::BoxSeries::table(to.inside(boxes))}};
+  program::ComputeSet set{"gather", program::Phase::rearrange, {}};
+  set.groups.push_back(std::move(group));
+  return builder.execute(std::move(set));
 }
 
 WeightIndex::WeightIndex(std::shared_ptr<const PackedWeight> weight, std::string name)

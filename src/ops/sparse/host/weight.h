@@ -72,6 +72,10 @@ void clear_free_places(const PackedWeight& weight, float* packed);
 void update_index(const PackedWeight& weight, ProductKind product,
                   const base::ParallelFor& parallel = base::serial_for);
 
+/// Gathers values on at most `tiles` tiles: `to` gets those of `from` at `places`, which has its shape.
+program::StepId add_gather(const Builder& builder, const Operand& from, const Operand& places,
+                           const Operand& to, uint32_t tiles);
+
 /// The index arrays of a weight in a program, each added when the first product needs it. They do not move:
 /// constants for a static weight, which keep it alive, and inputs for a dynamic one, to be bound again in
 /// each run, so that the program serves every pattern.
