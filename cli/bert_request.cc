@@ -69,9 +69,9 @@ void add_model_options(CLI::App& command, BertRequest& r) {
       "--numbers says)");
   add_choice<Type>(command, "--partials", r.settings.partials, {{"f32", Type::f32}, {"f16", Type::f16}},
                    "Partial sums of FP16 products on tiles, f32 or f16 (default: as --numbers says)");
-  add_choice<Type>(
-      command, "--sums", r.settings.sums, {{"f32", Type::f32}, {"f16", Type::f16}},
-      "Sums of FP16 gradients over micro-batches and replicas, f32 or f16 (default: as --numbers says)");
+  add_choice<Type>(command, "--sums", r.settings.sums, {{"f32", Type::f32}, {"f16", Type::f16}},
+                   "Sums of FP16 gradients over micro-batches, replicas and slices of the head, f32 or f16 "
+                   "(default: as --numbers says)");
 }
 
 void add_text_options(CLI::App& command, BertRequest& r) {

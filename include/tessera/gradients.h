@@ -52,9 +52,10 @@ struct TrainingOptions {
   /// (Graph::offload): it is read and written once in a step. none: all of it lies on the tiles.
   std::optional<uint64_t> offload_from = {};
   std::optional<Type> partials = {};  ///< of partial sums of products; none: as the graph has them
-  /// Type of sums of gradients over micro-batches and over replicas. f32: gradients of 16 bits are added to
-  /// them in FP32. f16 or bf16: gradients of this type are summed in it, which loses those that are small
-  /// beside the sum; gradients in FP32 are summed in FP32 all the same.
+  /// Type of sums of gradients over micro-batches, replicas and the passes of the graph's own loops. f32:
+  /// gradients of 16 bits are added to them in FP32; those of a loop are then rounded, once. f16 or bf16:
+  /// gradients of this type are summed in it, which loses those that are small beside the sum; gradients in
+  /// FP32 are summed in FP32 all the same.
   Type sums = Type::f32;
   /// Type of the optimizer's state for each element: f32, f16 or bf16. Updates are computed in FP32.
   Type state = Type::f32;

@@ -13,7 +13,7 @@ struct Numbers {
   Type parameters = Type::f32;            ///< as they are stored and updated
   Type products = Type::f32;              ///< of activations, and of weights as products read them
   std::optional<Type> partials = {};      ///< of partial sums of products; see PartialSums
-  Type sums = Type::f32;                  ///< of gradients, over micro-batches and replicas
+  Type sums = Type::f32;                  ///< of gradients; see TrainingOptions::sums
   Type state = Type::f32;                 ///< of what an optimizer keeps
   Rounding rounding = Rounding::nearest;  ///< of updated parameters and state, and of partial sums
   std::optional<LossScale> loss_scale = {};

@@ -210,7 +210,16 @@ class LoopGradient {
     }
     if (!position || !d_.needed[i]) return;
     backward_.output(name, backward_.value(found[*position]));
-    (kind == LoopInput::same ? loop_.summed : loop_.stacked).insert(name);
+    if (kind == LoopInput::same)
+      add_sum(name, found[*position]);
+    else
+      loop_.stacked.insert(name);
+  }
+
+  void add_sum(const std::string& name, ValueId gradient) {
+    loop_.summed.insert(name);
+    if (d_.functions.sums_in_f32() && form_.count > 1 && backward_.type(gradient).type != Type::f32)
+      loop_.summed_in_f32.insert(name);
   }
 
   Gradients results() {
@@ -227,7 +236,8 @@ class LoopGradient {
     size_t position = 0;
     for (const auto& [name, id] : body->outputs()) {
       const Value result = results[position++];
-      if (name.starts_with("result ")) gradients[std::stoul(name.substr(7))] = result;
+      if (name.starts_with("result "))
+        gradients[std::stoul(name.substr(7))] = cast(result, body->type(id).type);
     }
     return gradients;
   }

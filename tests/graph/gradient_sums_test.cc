@@ -51,6 +51,22 @@ Graph staged(const TrainingOptions& options) {
   return g;
 }
 
+/// A product and a vector that all passes of a loop take, each with a row of its own. The passes of the
+/// gradient run from the first row to the last.
+Graph looped(const TrainingOptions& options, uint32_t passes, Type type = Type::f16) {
+  auto body = std::make_shared<Graph>();
+  const Value x = body->input("x", {1, kInputs}, type), w = body->input("w", {kOutputs, kInputs}, type),
+              v = body->input("v", {kInputs}, type);
+  body->output("loss", sum(cast(linear(x, w), Type::f32)) + sum(cast(x * v, Type::f32)));
+  Graph g;
+  const std::vector<Value> given = {g.input("x", {passes, kInputs}, type),
+                                    g.parameter("w", {kOutputs, kInputs}, Initial::constant(1), type),
+                                    g.parameter("v", {kInputs}, Initial::constant(1), type)};
+  const Loop loop{.count = passes, .indexed = {"x"}, .summed = {"loss"}, .reversed = true};
+  add_training(g.loop(body, given, loop)[0], options);
+  return g;
+}
+
 /// The first gradient is 1, the others are tiny; the learning rate undoes their mean.
 Arrays inputs(uint32_t rows) {
   std::vector<float> x(size_t{rows} * kInputs, kTiny);
@@ -104,6 +120,40 @@ TEST(GradientSums, OverReplicasAreFP32WithWholeAndDividedState) {
       session.run(inputs(rows));
       for (const char* parameter : {"w", "v"}) expect_tiny(session, parameter, rows - 1);
     }
+}
+
+TEST(GradientSums, OverPassesOfLoopsAreFP32) {
+  constexpr uint32_t kPasses = 129;  // FP16 has the sum of all gradients
+  for (const Machine& machine : machines())
+    for (const Type sums : {Type::f32, Type::f16}) {
+      SCOPED_TRACE(fmt::format("{}, {}", machine.name(), name_of(sums)));
+      Session session(looped({.sums = sums}, kPasses), machine);
+      Arrays given = inputs(kPasses);
+      given["lr"] = {1};
+      session.run(given);
+      for (const char* parameter : {"w", "v"})
+        expect_tiny(session, parameter, sums == Type::f32 ? kPasses - 1 : 0);
+    }
+}
+
+TEST(GradientSums, OverPassesAndMicroBatchesAreFP32) {
+  constexpr uint32_t kPasses = 65;
+  for (const Machine& machine : machines()) {
+    Session session(looped({.micro_batches = 2}, kPasses), machine);
+    Arrays given = inputs(2 * kPasses);
+    given["lr"] = {2};
+    session.run(given);
+    for (const char* parameter : {"w", "v"}) expect_tiny(session, parameter, 2 * kPasses - 1);
+  }
+}
+
+TEST(GradientSums, OfOnePassAndOfFP32AreAsWithoutTheChoice) {
+  const auto text = [](Type sums, uint32_t passes, Type type) {
+    return to_string(looped({.sums = sums}, passes, type));
+  };
+  EXPECT_EQ(text(Type::f32, 1, Type::f16), text(Type::f16, 1, Type::f16));
+  EXPECT_EQ(text(Type::f32, 3, Type::f32), text(Type::f16, 3, Type::f32));
+  EXPECT_NE(text(Type::f32, 3, Type::f16), text(Type::f16, 3, Type::f16));
 }
 
 TEST(GradientSums, TakeHalfOfTheBytesInFP16) {

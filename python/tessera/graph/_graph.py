@@ -408,9 +408,9 @@ class Graph:
         micro-batches in flight, as all but "sequential" have, lies in the streaming memory beside the chips, if it has at
         least 8,192 elements, or as many as `offload_activations` says. Results are the same, bit for bit.
 
-        Gradients are summed over micro-batches and replicas in `sum_dtype`: 16-bit ones in "f32", the default, or in
-        their own type, which loses those that are small beside the sum; gradients of FP32 parameters in FP32 all the
-        same.
+        Gradients are summed over micro-batches, replicas and the passes of loops in `sum_dtype`: 16-bit ones in "f32",
+        the default, or in their own type, which loses those that are small beside the sum; gradients of FP32 parameters
+        in FP32 all the same.
 
         Parts of FP16 products' sums, which tiles of modelled machines send each other, are `partial_dtype`, "f16" or
         "f32", or as `set_partial_sums` has them. With `rounding="stochastic"`, FP16 ones are rounded so too.

@@ -29,10 +29,15 @@ struct FunctionGradient {
 
 class FunctionGradients {
  public:
+  /// `sums_in_f32`: whether gradients of 16 bits are summed over the passes of loops in FP32.
+  explicit FunctionGradients(bool sums_in_f32) : sums_in_f32_(sums_in_f32) {}
+
+  bool sums_in_f32() const { return sums_in_f32_; }
   /// The gradient of a function, where `given` says which outputs have gradients.
   const FunctionGradient& of(const std::shared_ptr<const Graph>& function, const std::vector<bool>& given);
 
  private:
+  bool sums_in_f32_;
   std::map<std::pair<std::shared_ptr<const Graph>, std::vector<bool>>, FunctionGradient> known_;
 };
 

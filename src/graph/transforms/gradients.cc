@@ -109,12 +109,16 @@ Backpropagation backpropagate(Graph& graph, const std::vector<std::pair<ValueId,
 }
 
 std::vector<std::optional<Value>> gradients(Value loss, const std::vector<Value>& of) {
+  return gradients(loss, of, false);
+}
+
+std::vector<std::optional<Value>> gradients(Value loss, const std::vector<Value>& of, bool sums_in_f32) {
   for (const Value& value : of)
     if (&value.owner() != &loss.owner())
       throw UsageError("gradients: a value is of another graph than the loss");
   if (loss.type().elements() != 1)
     throw UsageError(fmt::format("gradients: the loss is {}; it must be a scalar", to_string(loss.type())));
-  FunctionGradients functions;
+  FunctionGradients functions(sums_in_f32);
   const Value one = loss.graph->constant("", loss.shape(), {1}, loss.type().type);
   return backpropagate(*loss.graph, {{loss.id, one}}, of, functions).gradients;
 }

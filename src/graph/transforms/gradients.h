@@ -23,4 +23,8 @@ struct Backpropagation {
 Backpropagation backpropagate(Graph& graph, const std::vector<std::pair<ValueId, Value>>& given,
                               const std::vector<Value>& of, FunctionGradients& functions);
 
+/// As gradients() without the last argument: whether gradients of 16 bits, of values that all passes of a
+/// loop take, are summed over the passes in FP32, and rounded once.
+std::vector<std::optional<Value>> gradients(Value loss, const std::vector<Value>& of, bool sums_in_f32);
+
 }  // namespace tessera::graph

@@ -14,6 +14,7 @@
 #include "base/random.h"
 #include "graph/operation.h"
 #include "graph/stages.h"
+#include "graph/transforms/gradients.h"
 #include "graph/transforms/loss_scale.h"
 #include "graph/transforms/transforms.h"
 #include "graph/transforms/updates.h"
@@ -172,12 +173,13 @@ class LearningRates {
   std::map<double, Value> by_factor_;
 };
 
-TrainedParameters trained_by(Value loss, Graph& graph, const std::vector<Value>& frozen) {
+TrainedParameters trained_by(Value loss, Graph& graph, const TrainingOptions& options) {
+  const std::vector<Value>& frozen = options.frozen;
   std::vector<Value> all;
   for (ValueId id = 0; id < graph.values().size(); ++id)
     if (graph.info(id).kind == Kind::parameter && std::ranges::find(frozen, id, &Value::id) == frozen.end())
       all.push_back(graph.value(id));
-  const std::vector<std::optional<Value>> found = gradients(loss, all);
+  const std::vector<std::optional<Value>> found = gradients(loss, all, options.sums == Type::f32);
   TrainedParameters trained;
   for (size_t i = 0; i < all.size(); ++i) {
     if (!found[i]) continue;
@@ -208,7 +210,7 @@ void extend(Graph& graph, Value loss, const TrainingOptions& options) {
   if (options.micro_batches == 1 && options.replicas == 1 && !options.loss_scale) lrs.emplace(settings, lr());
   std::optional<ScaledLoss> scaled;
   if (options.loss_scale) scaled.emplace(loss, *options.loss_scale);
-  TrainedParameters trained = trained_by(scaled ? scaled->loss() : loss, graph, options.frozen);
+  TrainedParameters trained = trained_by(scaled ? scaled->loss() : loss, graph, options);
   auto& [parameters, its_gradients] = trained;
   const auto added = static_cast<uint32_t>(graph.nodes().size());
   if (options.replicas != 1) graph.replicate(options.replicas);
