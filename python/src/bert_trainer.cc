@@ -98,6 +98,7 @@ void bind_settings(nb::module_& m) {
       .def_rw("head_feed_forwards", &Settings::head_feed_forwards)
       .def_rw("recompute", &Settings::recompute)
       .def_rw("replicas", &Settings::replicas)
+      .def_rw("overlap", &Settings::overlap)
       .def_rw("evaluate_every", &Settings::evaluate_every)
       .def_rw("momentum", &Settings::momentum)
       .def_rw("bias_correction", &Settings::bias_correction)

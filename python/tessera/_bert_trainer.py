@@ -42,12 +42,12 @@ class BertTrainer:
     learning rate rises in the first `warmup` steps to `lr`, and by `lr_schedule` falls until the last step to `lr_end`
     times as much, polynomially with the exponent `lr_power`. Parameters that `exclude` names, with `*` for any
     characters, have neither weight decay nor a trust ratio. `numbers`, `rounding`, `partial_dtype`, `sum_dtype`,
-    `clip_norm`, `pipeline`, `replicas`, `shard`, `offload` and `offload_activations` are as for `Graph.training_step`,
-    `average` and `head_slices` as for `bert_for_pretraining`; without `rounding`, `partial_dtype` and `sum_dtype` they
-    are those of the numbers. `stages` divides the layers among a machine's chips; `stage_layers` and
-    `stage_feed_forwards` say how many layers, or attention and feed-forward parts of them, each stage has, and
-    `head_layers` and `head_feed_forwards` how many of the last lie with the prediction of masked tokens. With
-    `recompute`, backward passes keep only the inputs of layers.
+    `clip_norm`, `pipeline`, `replicas`, `overlap`, `shard`, `offload` and `offload_activations` are as for
+    `Graph.training_step`, `average` and `head_slices` as for `bert_for_pretraining`; without `rounding`,
+    `partial_dtype` and `sum_dtype` they are those of the numbers. `stages` divides the layers among a machine's chips;
+    `stage_layers` and `stage_feed_forwards` say how many layers, or attention and feed-forward parts of them, each
+    stage has, and `head_layers` and `head_feed_forwards` how many of the last lie with the prediction of masked tokens.
+    With `recompute`, backward passes keep only the inputs of layers.
 
     `machine` is a `Machine` or its name; `threads` of the host, 0 for the default, are its tiles too if it is "host".
     With the same options, text, tiles and instruction set, training gives the same bits as the tool's, on any number of
@@ -98,6 +98,7 @@ class BertTrainer:
         pipeline: PipelineKind = "sequential",
         recompute: bool = False,
         replicas: int = 1,
+        overlap: bool = True,
         shard: bool | int = False,
         offload: bool | int = False,
         offload_activations: bool | int = False,
@@ -136,7 +137,7 @@ class BertTrainer:
         settings.excluded = [exclude] if isinstance(exclude, str) else list(exclude)
         settings.momentum, settings.trust_coefficient = momentum, trust_coefficient
         settings.bias_correction = bool(bias_correction)
-        settings.recompute, settings.host_io = bool(recompute), bool(host_io)
+        settings.recompute, settings.overlap, settings.host_io = bool(recompute), bool(overlap), bool(host_io)
         settings.set_betas(*betas)
         settings.set_lr_schedule(_tessera.whole_number("warmup", warmup), lr_power, lr_end)
         if clip_norm is not None:
@@ -171,7 +172,8 @@ class BertTrainer:
         Evaluations that are due are made, and added to `evaluations`. A `checkpoint` is a file that is written after
         each of them, before each phase but the first, and at the end of this call. Ctrl-C ends the call after the step
         in progress by KeyboardInterrupt, with its checkpoint written; training can go on. Python's other threads run
-        meanwhile. No steps are left if the list is shorter than asked for.
+        meanwhile. No steps are left if the list is shorter than asked for. An exception, also that of Ctrl-C, takes the
+        losses before it along; to keep them all, call `step` for each.
         """
         asked = None if steps is None else _tessera.whole_number("steps", steps, 1)
         with self._lock:

@@ -91,13 +91,15 @@ const std::string& text(const StateFile& file, const std::string& path, const ch
   return found->second;
 }
 
-/// The settings of a checkpoint with the names that they have now: some had others in earlier versions.
+/// The settings of a checkpoint with the names that they have now: some had others in earlier versions, which
+/// also wrote one that no result depends on.
 std::string with_present_names(const std::string& settings, const std::string& path) {
   const std::map<std::string, std::string> names = {
       {"rate", "lr"}, {"clip", "clip_norm"}, {"factors", "form"}};
   const ordered_json given = ordered_json::parse(settings, io::refuse_depth<ordered_json>(path));
   ordered_json renamed;
   for (const auto& [name, value] : given.items()) {
+    if (name == "overlap") continue;
     if (name == "schedule" && (value == "constant" || value == "cosine")) {
       if (value == "cosine") renamed["lr_schedule"] = value;
       continue;

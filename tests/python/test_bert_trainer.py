@@ -206,6 +206,16 @@ def test_arguments_of_other_types_are_refused() -> None:
         trainer_of(packs=1.5)
 
 
+def test_checkpoints_with_and_without_overlap_are_the_same(tmp_path: Path) -> None:
+    checkpoint, late = tmp_path / "checkpoint.safetensors", trainer_of(overlap=False)
+    assert late.settings["overlap"] is False
+    late.train(2, checkpoint=checkpoint)
+    trainer = trainer_of()
+    trainer.resume(checkpoint)
+    trainer.save(tmp_path / "other.safetensors")
+    assert (tmp_path / "other.safetensors").read_bytes() == checkpoint.read_bytes()
+
+
 def test_checkpoints_of_something_else_change_nothing(tmp_path: Path) -> None:
     file = tmp_path / "checkpoint.safetensors"
     trainer = trainer_of()

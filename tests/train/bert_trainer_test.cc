@@ -346,6 +346,7 @@ TEST_F(BertTrainerTest, ContinuesOnlyTheSameTraining) {
   };
   const auto same = [](PretrainingSettings&) {};
   EXPECT_EQ(error(same), "(no error)");
+  EXPECT_EQ(error([](PretrainingSettings& s) { s.overlap = false; }), "(no error)");
   EXPECT_TRUE(says(error([](PretrainingSettings& s) { s.lr = 0.5; }), "its lr is 0.01, now it is 0.5"));
   EXPECT_TRUE(says(error([](PretrainingSettings& s) { s.packed = false; }), "its pack is \"optimal\""));
   EXPECT_TRUE(says(error([](PretrainingSettings& s) { s.config.type_vocab_size = 3; }),

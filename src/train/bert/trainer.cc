@@ -55,6 +55,12 @@ PretrainingEvaluation evaluation_of(const nlohmann::ordered_json& json) {
           .next_sentence_loss = json.at("next_sentence_loss").get<double>()};
 }
 
+/// Those of which a checkpoint must have the same: all that results depend on.
+std::string settings_of_results(PretrainingSettings settings) {
+  settings.overlap = true;
+  return json_of(settings).dump();
+}
+
 /// A weighted mean.
 struct Mean {
   double sum = 0, weight = 0;
@@ -98,7 +104,7 @@ BertTrainerImpl::BertTrainerImpl(const PretrainingSettings& given, const TextSpl
   if (schedule.steps == 0) schedule.steps = steps;
   graph::check(schedule);
   settings_json = json_of(settings).dump();
-  identity = {settings_json,
+  identity = {settings_of_results(settings),
               identity_of(text),
               {host_or_name(machine), machine.tiles(), std::string(name_of(active_isa()))},
               settings.evaluate_every,
