@@ -6,6 +6,7 @@
 #include <cmath>
 #include <limits>
 #include <numbers>
+#include <string>
 
 #include "graph/initial.h"
 #include "networks.h"
@@ -133,6 +134,27 @@ TEST(Optimizers, TheLastGroupThatGivesASettingCounts) {
   EXPECT_EQ(
       of({{.names = {"fi*t.wei*"}, .weight_decay = 0}, {.names = {"first.weight"}, .weight_decay = 0.1}}),
       of({}));
+}
+
+/// The last one takes exponential time if each `*` tries all lengths.
+TEST(Optimizers, PatternsOfGroupsMatchWholeNames) {
+  const auto has = [](const std::string& name, const std::string& pattern) {
+    Graph g;
+    const Value w = g.parameter(name, {2}, Initial::constant(1));
+    const TrainingOptions options{.groups = {{.names = {pattern}, .lr_scale = 0.5}}};
+    return error_of<UsageError>([&] { add_training(sum(w), options); }) == "(no error)";
+  };
+  for (const char* pattern :
+       {"abcab", "*", "**", "abcab*", "*abcab", "a*b", "*ab", "ab*", "*b*a*", "ab*ab", "*c*"})
+    EXPECT_TRUE(has("abcab", pattern)) << pattern;
+  for (const char* pattern : {"", "abca", "bcab", "*a", "b*", "abc*cab", "*d*", "abcab*b", "a*c", "*b*b*b*"})
+    EXPECT_FALSE(has("abcab", pattern)) << pattern;
+  EXPECT_TRUE(has("a*b", "a*b"));
+  const std::string name(60, 'a');
+  std::string many;
+  for (int i = 0; i < 20; ++i) many += "*a";
+  EXPECT_TRUE(has(name, many));
+  EXPECT_FALSE(has(name, many + "*b"));
 }
 
 TEST(Optimizers, OnlyBiasCorrectionsNeedTheStep) {

@@ -44,13 +44,25 @@ void check_one(const Lars& lars) {
 
 /// Whether a name is that of a pattern, in which `*` stands for any characters.
 bool matches(std::string_view name, std::string_view pattern) {
-  if (pattern.empty()) return name.empty();
-  if (pattern.front() != '*')
-    return !name.empty() && name.front() == pattern.front() && matches(name.substr(1), pattern.substr(1));
-  const std::string_view rest = pattern.substr(1);
-  for (size_t skipped = 0; skipped <= name.size(); ++skipped)
-    if (matches(name.substr(skipped), rest)) return true;
-  return false;
+  constexpr size_t kNone = std::string_view::npos;
+  size_t n = 0, p = 0;
+  size_t star = kNone, rest = 0;  // the last `*` so far, and what follows the characters that it stands for
+  while (n < name.size()) {
+    if (p < pattern.size() && pattern[p] == '*') {
+      star = p++;
+      rest = n;
+    } else if (p < pattern.size() && pattern[p] == name[n]) {
+      ++n;
+      ++p;
+    } else if (star != kNone) {
+      // Earlier ones stand for as little as they can, which leaves most to the last.
+      p = star + 1;
+      n = ++rest;
+    } else {
+      return false;
+    }
+  }
+  return pattern.find_first_not_of('*', p) == kNone;
 }
 
 std::vector<ValueId> members_of(const ParameterGroup& group, const Graph& graph,
