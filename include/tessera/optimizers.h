@@ -73,7 +73,7 @@ struct PartialSums {
 /// up to 2^24. An infinite sum of all gradients' squares counts as an infinite gradient.
 struct LossScale {
   double initial = 65536;
-  uint32_t grow_after = 2000;  ///< 0: the scale is fixed
+  uint32_t grow_after = 2000;  ///< at most 2^24; 0: the scale is fixed
 };
 
 struct Betas {

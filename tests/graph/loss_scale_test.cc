@@ -188,6 +188,9 @@ TEST(LossScale, SaysWhatIsNone) {
   EXPECT_TRUE(says(message({0, 0}), "the loss scale is 0; it must be positive"));
   EXPECT_TRUE(says(message({NAN, 0}), "it must be positive"));
   EXPECT_TRUE(says(message({0.5, 10}), "must be from 1 to 16777216"));
+  EXPECT_TRUE(says(message({64, (1U << 24) + 1}),
+                   "the loss scale grows after 16777217 good steps; it must be at most 16777216"));
+  EXPECT_EQ(message({64, 1U << 24}), "(no error)");
   for (const double beyond : {1e-40, 1e39, 1e300})
     EXPECT_TRUE(says(message({beyond, 0}), "it must be from 2^-126 to 2^126"));
 }

@@ -202,6 +202,16 @@ TEST(Optimizers, WrongSettingsAreRefused) {
   EXPECT_TRUE(
       says(error({.groups = {{.names = {"*"}, .weight_decay = -1}}}), "the weight decay of a group is -1"));
   EXPECT_TRUE(says(error({.groups = {{.names = {"*"}, .lr_scale = -1}}}), "a factor of the learning rate"));
+  // Infinite in FP32.
+  EXPECT_TRUE(says(error({.groups = {{.names = {"*"}, .lr_scale = 1e39}}}),
+                   "a factor of the learning rate is 1e+39; it must be at least 0 and finite in FP32"));
+  EXPECT_TRUE(says(error({.groups = {{.names = {"*"}, .weight_decay = 1e39}}}),
+                   "the weight decay of a group is 1e+39"));
+  for (const Optimizer& optimizer :
+       {Optimizer(Sgd{.weight_decay = 1e39}), Optimizer(Adam{.weight_decay = 1e39}),
+        Optimizer(Lamb{.epsilon = 1e39}), Optimizer(Lars{.trust_coefficient = 1e39})})
+    EXPECT_TRUE(says(error({.optimizer = optimizer}), "is 1e+39; it must be"));
+  EXPECT_EQ(error({.optimizer = Sgd{.weight_decay = 3e38}}), "(no error)");
   EXPECT_TRUE(says(error({.groups = {{.names = {"*.wieght"}}}}),
                    "no parameter has the name '*.wieght' of a group; there are first.bias, first.weight"));
   Classifier network(Layers::dense);

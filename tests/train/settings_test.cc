@@ -36,6 +36,7 @@ TEST(Settings, OutOfRangeNamesTheValue) {
   EXPECT_TRUE(says(error([](auto& s) { s.activation = "swish"; }), "'swish' is unknown"));
   EXPECT_TRUE(says(error([](auto& s) { s.dropout = 1; }), "the dropout probability is 1"));
   EXPECT_TRUE(says(error([](auto& s) { s.lr = 0; }), "the learning rate is 0; it must be positive"));
+  EXPECT_TRUE(says(error([](auto& s) { s.lr = 1e39; }), "the learning rate is 1e+39; it must be positive"));
   EXPECT_TRUE(says(error([](auto& s) { s.momentum = 1; }), "the momentum is 1"));
   EXPECT_TRUE(says(error([](auto& s) { s.betas.beta2 = 1; }), "a beta is 1"));
   EXPECT_TRUE(says(error([](auto& s) { s.trust_coefficient = 0; }), "the trust coefficient is 0"));

@@ -4,6 +4,7 @@
 #include <tessera/error.h>
 
 #include <cmath>
+#include <cstdint>
 
 #include "graph/operation.h"
 
@@ -12,6 +13,8 @@ namespace {
 
 /// Bounds of a scale that may change.
 constexpr double kLeastLossScale = 1, kLargestLossScale = 0x1p24;
+/// FP32 counts good steps one by one up to this.
+constexpr uint32_t kMostGoodSteps = 1U << 24;
 /// FP32 has scales between these, and their reciprocals.
 constexpr double kLeastFactor = 0x1p-126, kLargestFactor = 0x1p126;
 
@@ -28,6 +31,10 @@ void check_loss_scale(const LossScale& scale) {
   if (scale.grow_after > 0 && !(scale.initial >= kLeastLossScale && scale.initial <= kLargestLossScale))
     throw UsageError(fmt::format("the loss scale begins with {}; one that may change must be from {} to {}",
                                  scale.initial, kLeastLossScale, kLargestLossScale));
+  if (scale.grow_after > kMostGoodSteps)
+    throw UsageError(fmt::format(
+        "the loss scale grows after {} good steps; it must be at most {}, up to which FP32 counts them",
+        scale.grow_after, kMostGoodSteps));
 }
 
 ScaledLoss::ScaledLoss(Value loss, const LossScale& scale) : options_(scale) {

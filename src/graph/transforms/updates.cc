@@ -25,7 +25,7 @@ template <class Moments>
 void check_moments(const Moments& of) {
   for (double beta : {of.beta1, of.beta2})
     require_setting(beta >= 0 && beta < 1, "a beta", beta, "in [0, 1)");
-  require_setting(of.epsilon > 0, "epsilon", of.epsilon, "positive");
+  require_setting(kPositive, "epsilon", of.epsilon);
   check_decay(of.weight_decay);
 }
 

@@ -4,8 +4,8 @@
 #include <tessera/gradients.h>
 #include <tessera/graph.h>
 
-#include <cmath>
 #include <cstdint>
+#include <limits>
 #include <map>
 #include <optional>
 #include <string>
@@ -15,13 +15,16 @@
 
 namespace tessera::graph {
 
-/// The values that a setting may have, and what messages call them.
+/// The values that a setting may have, and what messages call them. Settings are computed with in FP32.
 struct SettingRange {
   bool (*has)(double);
   std::string_view text;
 };
-inline constexpr SettingRange kPositive{[](double x) { return std::isfinite(x) && x > 0; }, "positive"};
-inline constexpr SettingRange kFromZero{[](double x) { return std::isfinite(x) && x >= 0; }, "at least 0"};
+inline constexpr double kLargestSetting = std::numeric_limits<float>::max();
+inline constexpr SettingRange kPositive{[](double x) { return x > 0 && x <= kLargestSetting; },
+                                        "positive and finite in FP32"};
+inline constexpr SettingRange kFromZero{[](double x) { return x >= 0 && x <= kLargestSetting; },
+                                        "at least 0 and finite in FP32"};
 inline constexpr SettingRange kFromOne{[](double x) { return x >= 1; }, "at least 1"};
 inline constexpr SettingRange kBelowOne{[](double x) { return x >= 0 && x < 1; },
                                         "at least 0 and less than 1"};

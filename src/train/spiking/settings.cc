@@ -88,7 +88,7 @@ void check(const SpikingTrainingSettings& s) {
   graph::require_setting(kShare, "the decay of potentials", s.decay);
   graph::require_setting(kShare, "the decay of currents", s.current_decay);
   graph::require_setting(kShare, "the decay of the readout", s.readout_decay);
-  graph::require_setting(graph::kPositive.has(s.threshold), "the threshold", s.threshold, "above 0");
+  graph::require_setting(graph::kPositive, "the threshold", s.threshold);
   graph::require_setting(graph::kInside, "the fraction of neurons that fire initially", s.initial_firing);
   graph::require_setting(graph::kFromZero, "the penalty for activity", s.activity_penalty);
   graph::require_setting(kShare, "the cap of activity", s.activity_cap);
