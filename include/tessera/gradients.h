@@ -45,8 +45,8 @@ struct TrainingOptions {
   /// of the step is computed. Results are the same, bit for bit; sums take their memory earlier.
   bool overlap = true;
   /// With replicas, each keeps the optimizer's state of an equal part of every parameter of at least so many
-  /// elements, updates this part, and gathers those of the others; none: each keeps and updates all. Weights
-  /// whose pattern may change are not divided.
+  /// elements, updates this part, and gathers those of the others; none: each keeps and updates all, as
+  /// a single replica must. Weights whose pattern may change are not divided.
   std::optional<uint64_t> shard_from = {};
   /// The optimizer's state of every parameter of at least so many elements lies in streaming memory
   /// (Graph::offload): it is read and written once in a step. none: all of it lies on the tiles.

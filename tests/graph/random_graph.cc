@@ -628,19 +628,17 @@ std::vector<Recipe> smaller(const Recipe& recipe) {
       for (Item& item : r.items) item.stage.reset();
     });
   if (recipe.lesson) {
+    const TrainingOptions& options = recipe.lesson->options;
     change([](Recipe& r) { r.lesson.reset(); });
-    if (recipe.lesson->options.pipeline != Pipeline{})
-      change([](Recipe& r) { r.lesson->options.pipeline = {}; });
-    if (recipe.lesson->options.micro_batches > 1)
-      change([](Recipe& r) { r.lesson->options.micro_batches = 1; });
-    if (recipe.lesson->options.shard_from) change([](Recipe& r) { r.lesson->options.shard_from.reset(); });
-    if (recipe.lesson->options.offload_from)
-      change([](Recipe& r) { r.lesson->options.offload_from.reset(); });
-    if (recipe.lesson->options.replicas > 1) change([](Recipe& r) { r.lesson->options.replicas = 1; });
-    if (recipe.lesson->options.state != Type::f32)
-      change([](Recipe& r) { r.lesson->options.state = Type::f32; });
-    if (recipe.lesson->options.clip_norm) change([](Recipe& r) { r.lesson->options.clip_norm.reset(); });
-    if (!recipe.lesson->options.groups.empty()) change([](Recipe& r) { r.lesson->options.groups.clear(); });
+    if (options.pipeline != Pipeline{}) change([](Recipe& r) { r.lesson->options.pipeline = {}; });
+    if (options.micro_batches > 1) change([](Recipe& r) { r.lesson->options.micro_batches = 1; });
+    if (options.shard_from) change([](Recipe& r) { r.lesson->options.shard_from.reset(); });
+    if (options.offload_from) change([](Recipe& r) { r.lesson->options.offload_from.reset(); });
+    if (options.replicas > 1 && !options.shard_from)
+      change([](Recipe& r) { r.lesson->options.replicas = 1; });
+    if (options.state != Type::f32) change([](Recipe& r) { r.lesson->options.state = Type::f32; });
+    if (options.clip_norm) change([](Recipe& r) { r.lesson->options.clip_norm.reset(); });
+    if (!options.groups.empty()) change([](Recipe& r) { r.lesson->options.groups.clear(); });
     if (recipe.lesson->has_gradient_outputs)
       change([](Recipe& r) { r.lesson->has_gradient_outputs = false; });
     if (recipe.lesson->squared) change([](Recipe& r) { r.lesson->squared = false; });

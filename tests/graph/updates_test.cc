@@ -184,6 +184,11 @@ TEST(UpdatesInParts, SaveAndTakeWholeState) {
   expect_same_bits(parts.state(), whole.state());
 }
 
+TEST(UpdatesInParts, NeedSeveralReplicas) {
+  EXPECT_USAGE_ERROR("the optimizer's state is divided among replicas, and there is one: ask for several",
+                     network(1, {.replicas = 1, .shard_from = 0}, Type::f32, Code::shared));
+}
+
 TEST(UpdatesInParts, RefuseWhatNeedsWholeValues) {
   Graph g;
   const Value x = g.parameter("x", {4, 6}), shard = g.apply("shard", {x})[0];

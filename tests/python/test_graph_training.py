@@ -175,6 +175,12 @@ def test_sums_over_replicas_may_begin_before_the_last_gradient():
     assert steps[1].estimate(machine).under_way == []  # without stages there are no lanes
 
 
+def test_a_single_replica_has_no_state_to_divide():
+    graph = tg.from_torch(nn.Linear(24, 10), torch.randn(BATCH, 24))
+    with pytest.raises(ValueError, match="is divided among replicas, and there is one: ask for several"):
+        graph.training_step("cross_entropy", shard=True)
+
+
 def test_replicas_combine_values_in_groups():
     graph = tg.Graph()
     x = graph.input("x", (2, 3))

@@ -128,6 +128,11 @@ void check(const Optimizer& optimizer) {
   std::visit([](const auto& one) { check_one(one); }, optimizer);
 }
 
+void check_sharding(bool shards, uint32_t replicas) {
+  if (shards && replicas == 1)
+    throw UsageError("the optimizer's state is divided among replicas, and there is one: ask for several");
+}
+
 std::map<ValueId, ParameterSettings> settings_of_parameters(const Graph& graph,
                                                             const TrainingOptions& options) {
   const double decay =

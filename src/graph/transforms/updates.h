@@ -36,6 +36,8 @@ void require_setting(bool holds, std::string_view what, double value, std::strin
 void require_setting(const SettingRange& range, std::string_view what, double value);
 /// Throws UsageError for settings out of range.
 void check(const Optimizer& optimizer);
+/// Throws UsageError for state that is to be divided among replicas if there is one.
+void check_sharding(bool shards, uint32_t replicas);
 
 /// The settings of one parameter.
 struct ParameterSettings {

@@ -40,11 +40,6 @@ void check_phase(const PretrainingSettings& s, const PretrainingPhase& phase) {
                                  phase.packs / s.micro_batches, s.replicas));
 }
 
-void check_sharding(const PretrainingSettings& s) {
-  if (s.shard_from && s.replicas == 1)
-    throw UsageError("the optimizer's state is divided among replicas, and there is one: ask for several");
-}
-
 /// `counts` of each stage, and `with_head` in that of the prediction of masked tokens.
 void check_placed(const PretrainingSettings& s, const std::vector<uint32_t>& counts, uint32_t with_head,
                   std::string_view what) {
@@ -123,7 +118,7 @@ void check(const PretrainingSettings& s) {
   for (const PretrainingPhase& phase : s.phases) check_phase(s, phase);
   require_setting(s.head_slices >= 1, "the number of slices of the head", s.head_slices, "at least 1");
   check_stages(s);
-  check_sharding(s);
+  graph::check_sharding(s.shard_from.has_value(), s.replicas);
   require_setting(s.config.type_vocab_size >= 2, "the number of token types", s.config.type_vocab_size,
                   "at least 2, one for each sentence of a pair");
   for (const double p : {s.config.hidden_dropout_prob, s.config.attention_probs_dropout_prob})
