@@ -238,6 +238,13 @@ def test_wrong_settings_are_refused():
         training_step(optimizer="lars", nesterov=True)
     with pytest.raises(ValueError, match="momentum is for 'sgd' and 'lars', not for 'lamb': use betas"):
         training_step(optimizer="lamb", momentum=0.9)
+    for optimizer in ("sgd", "lars"):
+        for options in ({"betas": (0.9, 0.999)}, {"eps": 1e-8}, {"bias_correction": False}):
+            with pytest.raises(ValueError, match=f"are for 'adam', 'adamw' and 'lamb', not for '{optimizer}'"):
+                training_step(optimizer=optimizer, **options)
+    for optimizer in ("sgd", "adam", "adamw", "lamb"):
+        with pytest.raises(ValueError, match=f"trust_coefficient is for 'lars', not for '{optimizer}'"):
+            training_step(optimizer=optimizer, trust_coefficient=0.001)
     with pytest.raises(ValueError, match="the trust coefficient is 0"):
         training_step(optimizer="lars", trust_coefficient=0.0)
     with pytest.raises(ValueError, match="there are constant, linear, polynomial, cosine"):

@@ -352,10 +352,10 @@ class Graph:
         schedule: Schedule | None = None,
         momentum: float | None = None,
         nesterov: bool = False,
-        betas: tuple[float, float] = (0.9, 0.999),
+        betas: tuple[float, float] | None = None,
         eps: float | None = None,
         bias_correction: bool = True,
-        trust_coefficient: float = 0.001,
+        trust_coefficient: float | None = None,
         weight_decay: float | None = None,
         groups: Iterable[ParameterGroup] = (),
         clip_norm: float | None = None,
@@ -383,12 +383,12 @@ class Graph:
         one per row, of which -100 does not count, and "mse" with "target".
 
         "sgd", "adam" and "adamw" are PyTorch's, "lamb" and "lars" those of You et al. (2020 and 2017). `weight_decay`
-        is 0.01 for "adamw" and "lamb" if none is given, else 0; `eps` 1e-6 for "lamb", else 1e-8; `momentum` 0.9 for
-        "lars", else 0. `groups` have settings of their own, and `schedule` changes the learning rate. Gradients are
-        scaled so that their common norm is at most `clip_norm`. With `micro_batches`, the graph is that of one, and a
-        run takes the rows of all; likewise with `replicas`, equal parts of a machine's chips that train side by side
-        on rows of their own and share the means of their gradients. Runs return the loss and those outputs that `keep`
-        names.
+        is 0.01 for "adamw" and "lamb" if none is given, else 0; `betas` (0.9, 0.999); `eps` 1e-6 for "lamb", else 1e-8;
+        `momentum` 0.9 for "lars", else 0; `trust_coefficient` 0.001. Options that an optimizer lacks are refused.
+        `groups` have settings of their own, and `schedule` changes the learning rate. Gradients are scaled so that
+        their common norm is at most `clip_norm`. With `micro_batches`, the graph is that of one, and a run takes the
+        rows of all; likewise with `replicas`, equal parts of a machine's chips that train side by side on rows of their
+        own and share the means of their gradients. Runs return the loss and those outputs that `keep` names.
 
         Sums over replicas begin as soon as gradients are complete, and go over the links while the rest of the step is
         computed, unless `overlap` is False. Results are the same, bit for bit.

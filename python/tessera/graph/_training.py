@@ -72,23 +72,30 @@ def native_optimizer(
     name: str,
     momentum: float | None,
     nesterov: bool,
-    betas: tuple[float, float],
+    betas: tuple[float, float] | None,
     eps: float | None,
     weight_decay: float | None,
     bias_correction: bool,
-    trust_coefficient: float,
+    trust_coefficient: float | None,
 ) -> _tessera.Sgd | _tessera.Adam | _tessera.Lamb | _tessera.Lars:
     if name not in _OPTIMIZERS:
         raise ValueError(f"unknown optimizer {name!r}: use {', '.join(map(repr, _OPTIMIZERS))}")
     if nesterov and name != "sgd":
         raise ValueError(f"nesterov is for 'sgd', not for {name!r}")
+    has_moments = name not in ("sgd", "lars")
+    if not has_moments and (betas is not None or eps is not None or not bias_correction):
+        raise ValueError(f"betas, eps and bias_correction are for 'adam', 'adamw' and 'lamb', not for {name!r}")
+    if trust_coefficient is not None and name != "lars":
+        raise ValueError(f"trust_coefficient is for 'lars', not for {name!r}")
     if name == "sgd":
         return _tessera.Sgd(momentum or 0.0, weight_decay or 0.0, nesterov)
     if name == "lars":
-        return _tessera.Lars(0.9 if momentum is None else momentum, weight_decay or 0.0, trust_coefficient)
+        trust = 0.001 if trust_coefficient is None else trust_coefficient
+        return _tessera.Lars(0.9 if momentum is None else momentum, weight_decay or 0.0, trust)
     if momentum:
         raise ValueError(f"momentum is for 'sgd' and 'lars', not for {name!r}: use betas")
     decay = (0.0 if name == "adam" else 0.01) if weight_decay is None else weight_decay
+    betas = (0.9, 0.999) if betas is None else betas
     if name == "lamb":
         return _tessera.Lamb(betas, 1e-6 if eps is None else eps, decay, bias_correction)
     return _tessera.Adam(betas, 1e-8 if eps is None else eps, decay, name == "adamw", bias_correction)
