@@ -293,6 +293,9 @@ class Reader {
   }
 
   static PartialSums partial_sums_from(const Json& json) {
+    if (!json.is_object())
+      throw Error(
+          fmt::format("its partial_sums are of the type {}; they must be an object", json.type_name()));
     PartialSums sums;
     if (json.contains("type")) sums.type = type_named(json.at("type").get<std::string>());
     if (!json.contains("seed")) return sums;

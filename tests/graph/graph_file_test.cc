@@ -154,6 +154,13 @@ TEST(GraphFile, RefusesOtherFiles) {
                                                   input + R"(}], "nodes": [], "outputs": {}}]})"}});
     EXPECT_ERROR("is no whole number up to 4294967295", load_graphs(path)) << shape;
   }
+  for (const char* sums : {"[]", "3", "null", R"("f16")"}) {
+    const std::string graph =
+        R"({"values": [], "nodes": [], "outputs": {}, "partial_sums": )" + std::string(sums) + "}";
+    io::write_safetensors(
+        path, {}, {{"tessera_graphs", R"({"version": 3, "functions": [], "graphs": [)" + graph + "]}"}});
+    EXPECT_ERROR("they must be an object", load_graphs(path)) << sums;
+  }
   constexpr size_t kDeep = 200'000;
   const std::string deep = std::string(kDeep, '[') + std::string(kDeep, ']');
   io::write_safetensors(path, {},
