@@ -67,8 +67,10 @@ void add_model_options(CLI::App& command, BertRequest& r) {
       {{"nearest", graph::Rounding::nearest}, {"stochastic", graph::Rounding::stochastic}},
       "Rounding of 16-bit parameters, moments and partial sums, nearest or stochastic (default: as "
       "--numbers says)");
-  add_choice<Type>(command, "--partials", r.settings.partials, {{"f32", Type::f32}, {"f16", Type::f16}},
-                   "Partial sums of FP16 products on tiles, f32 or f16 (default: as --numbers says)");
+  add_choice<Type>(command, "--partials", r.settings.partials,
+                   {{"f32", Type::f32}, {"f16", Type::f16}, {"bf16", Type::bf16}},
+                   "Partial sums of 16-bit products on tiles, f32 or the products' type, f16 or bf16 "
+                   "(default: as --numbers says)");
   add_choice<Type>(command, "--sums", r.settings.sums, {{"f32", Type::f32}, {"f16", Type::f16}},
                    "Sums of FP16 gradients over micro-batches, replicas and slices of the head, f32 or f16 "
                    "(default: as --numbers says)");

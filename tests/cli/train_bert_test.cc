@@ -391,7 +391,7 @@ TEST_F(TrainBertCliTest, OptionsReachTheTraining) {
        {"--pack none", "--max-per-pack 2 --average sequence", "--numbers mlperf-v1 --rounding nearest",
         "--numbers mlperf-v2 --average pack", "--numbers bf16 --micro-batches 2",
         "--numbers mlperf-v2 --sums f32 --micro-batches 2", "--numbers mlperf-v1 --partials f32",
-        "--numbers mlperf-slides --micro-batches 2",
+        "--numbers bf16 --partials bf16", "--numbers mlperf-slides --micro-batches 2",
         "--optimizer adamw --lr 0.001 --lr-schedule linear --warmup 2 --clip-norm 1",
         "--dropout 0 --optimizer sgd"})
     EXPECT_TRUE(train(fmt::format("{} {} {}", kSizes, kSteps, options))["finished"]) << options;
