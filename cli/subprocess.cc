@@ -10,6 +10,7 @@
 
 #include <array>
 #include <cerrno>
+#include <csignal>
 #include <cstddef>
 #include <cstring>
 
@@ -59,6 +60,44 @@ pid_t start(std::vector<std::string>& command, int output) {
   return child;
 }
 
+volatile std::sig_atomic_t running_child = 0, ending_signal = 0;
+
+void end_child(int signal) {
+  const int error = errno;
+  ending_signal = signal;
+  if (running_child != 0) kill(running_child, SIGTERM);
+  errno = error;
+}
+
+/// While it exists, signals that end the tool end its child first.
+class EndingOfChild {
+ public:
+  EndingOfChild() {
+    ending_signal = 0;
+    for (size_t i = 0; i < kSignals.size(); ++i) {
+      before_[i] = std::signal(kSignals[i], end_child);
+      if (before_[i] == SIG_IGN) std::signal(kSignals[i], SIG_IGN);
+    }
+  }
+  ~EndingOfChild() {
+    running_child = 0;
+    for (size_t i = 0; i < kSignals.size(); ++i) std::signal(kSignals[i], before_[i]);
+    if (ending_signal != 0) std::raise(ending_signal);
+  }
+  EndingOfChild(const EndingOfChild&) = delete;
+  EndingOfChild& operator=(const EndingOfChild&) = delete;
+
+  void begin(pid_t child) {
+    running_child = child;
+    if (ending_signal != 0) kill(child, SIGTERM);  // there was a signal while it was started
+  }
+  void end() { running_child = 0; }
+
+ private:
+  static constexpr std::array<int, 2> kSignals = {SIGINT, SIGTERM};
+  std::array<void (*)(int), 2> before_ = {};
+};
+
 /// Until its end, or an error.
 std::string read_from(int descriptor) {
   std::string text;
@@ -75,9 +114,15 @@ std::string read_from(int descriptor) {
 std::string output_of(std::vector<std::string> command) {
   const std::string program = command.at(0);
   Pipe pipe(program);
+  EndingOfChild ending;
   const pid_t child = start(command, pipe.writing());
+  ending.begin(child);
   pipe.close_writing();
   std::string text = read_from(pipe.reading());
+  siginfo_t ended{};
+  while (waitid(P_PID, static_cast<id_t>(child), &ended, WEXITED | WNOWAIT) < 0)
+    if (errno != EINTR) fail_to_run(program, errno);
+  ending.end();  // after the next call its number may be another process's
   int status = 0;
   while (waitpid(child, &status, 0) < 0)
     if (errno != EINTR) fail_to_run(program, errno);

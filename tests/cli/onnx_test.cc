@@ -1,8 +1,10 @@
 // `tessera run`, `benchmark` and `inspect` of a convolutional network in an ONNX file, and of wrong files.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <sys/types.h>
 
 #include <algorithm>
+#include <csignal>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -216,6 +218,23 @@ TEST_F(OnnxTest, BenchmarksBesideOthers) {
   expect_failure(1, run(command + "openvino"), python + " was ended by signal 9");
   expect_failure(1, run(command_with("/nowhere/python") + "openvino"), "cannot run /nowhere/python: No such");
   expect_refused(run(command + "other"), "--beside takes onnxruntime, openvino; 'other' is none of them");
+}
+
+/// What takes Python's place writes down its number, and ends the tool.
+TEST_F(OnnxTest, ASignalEndsWhatRunsBesideToo) {
+  const std::string number = path("number");
+  const std::string python =
+      file("python", fmt::format("#!/bin/sh\necho $$ >'{}'\nkill -TERM $PPID\nexec sleep 60\n", number));
+  std::filesystem::permissions(python, std::filesystem::perms::owner_all);
+  const Outcome o = run(
+      fmt::format("benchmark '{}' --batch 2 --seconds 0.01 --warm-up 0.01 --python '{}' --beside openvino",
+                  model(network()), python));
+  EXPECT_NE(o.status, 0);
+  EXPECT_EQ(o.out, "");
+  const pid_t child = std::stoi(test::content_of(number));
+  const bool is_left = kill(child, 0) == 0;
+  EXPECT_FALSE(is_left) << "process " << child;
+  if (is_left) kill(child, SIGKILL);
 }
 
 TEST_F(OnnxTest, TheExampleRunsModelsWithOpenDimensions) {
