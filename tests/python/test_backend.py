@@ -16,6 +16,7 @@ from torch.nn import functional as F  # noqa: E402
 
 import tessera  # noqa: E402
 import tessera._backend._program as programs  # noqa: E402
+import tessera._backend._support as support  # noqa: E402
 from tessera.nn import SparseLinear  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -755,6 +756,13 @@ def test_log_says_what_stays_with_pytorch(caplog):
         compiled(model)(x)
     assert "inference: 2 of 3 operators are taken, in 2 parts; PyTorch computes" in caplog.text
     assert "1 × aten.cumprod.default: there is no such operation" in caplog.text
+
+
+@pytest.mark.parametrize("dtype", [torch.float8_e4m3fn, torch.float8_e5m2, torch.float64])
+def test_weights_of_types_that_sessions_lack_gain_nothing(dtype):
+    weight = torch.fx.Graph().placeholder("weight")
+    assert support.may_gain(weight, torch.zeros(4, 4))
+    assert not support.may_gain(weight, torch.zeros(4, 4).to(dtype))
 
 
 def test_log_has_a_reason_for_each_weight(caplog):

@@ -136,8 +136,13 @@ def weights_of(node: Node, prepared: set[Node]) -> dict[int, Node]:
 
 
 def may_gain(placeholder: Node, tensor: Tensor) -> bool:
-    """Whether a weight is worth a copy: one without zeros is not, where all take it as it lies."""
-    return not _is_unprepared(placeholder) or int(tensor.count_nonzero()) < tensor.numel()
+    """Whether a weight is worth a copy: one without zeros is not, where all take it as it lies.
+
+    Nor is one of a type that sessions lack. PyTorch cannot count the zeros of all of them.
+    """
+    if not _is_unprepared(placeholder):
+        return True
+    return tensor.dtype in TYPES and int(tensor.count_nonzero()) < tensor.numel()
 
 
 def _is_unprepared(node: Node) -> bool:
