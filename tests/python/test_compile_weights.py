@@ -404,6 +404,7 @@ def test_convolutions_in_other_groups_may_share_their_weight():
         model.w.copy_(pruned(model.w.flatten(1), 1).reshape(model.w.shape))
     compiled = tessera.compile(model, x)
     expect_like(model, compiled, x)
+    assert [each.reason for each in compiled.report.layers] == ["convolutions in different orders"]
     with torch.no_grad():
         model.w.mul_(0.5)
     expect_like(model, compiled, x)

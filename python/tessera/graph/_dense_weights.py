@@ -97,12 +97,16 @@ def _groups(user: torch.fx.Node) -> int:
     return groups if isinstance(groups, int) else 1
 
 
+def _is_transposed(user: torch.fx.Node) -> bool:
+    name = _name_of(user)
+    return "transpose" in name or (name == "aten.convolution" and bool(user.args[6]))
+
+
 def _why_groups_stay_dense(user: torch.fx.Node, node: torch.fx.Node) -> str | None:
     """None: the convolution is of one group, or of several with products of their own."""
     if _groups(user) == 1:
         return None
-    name = _name_of(user)
-    if "transpose" in name or (name == "aten.convolution" and user.args[6]):
+    if _is_transposed(user):
         return "transposed convolution in groups"
     return "depthwise convolution" if node.meta["val"].shape[1] == 1 else None
 
@@ -127,6 +131,8 @@ def reason_of(tensor: Tensor, uses: list[Use]) -> str | None:
         return "left factor of a product"
     if any(node.meta["val"].numel() != tensor.numel() for _, node in uses):
         return "sliced before its product"
+    if len({(_is_transposed(user), _groups(user)) for user, _ in kernels}) > 1:
+        return "convolutions in different orders"
     return "reshaped before its product"
 
 
