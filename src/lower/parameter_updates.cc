@@ -51,7 +51,8 @@ class UpdateSearch {
     }
     std::vector<ParameterUpdate> updates;
     for (auto& [part, update] : parts) {
-      if (!std::ranges::any_of(update.nodes, [&](uint32_t n) { return is_update(graph_.nodes()[n]); }))
+      if (!std::ranges::any_of(update.nodes, [&](uint32_t n) { return is_update(graph_.nodes()[n]); }) ||
+          rounding_waits(update))
         continue;
       connect(update);
       updates.push_back(std::move(update));
@@ -100,6 +101,17 @@ class UpdateSearch {
     const ValueId owner = **owners.begin();
     if (graph_.info(owner).kind != Kind::parameter || takes_state_of_others(node, owner)) return {};
     return owner;
+  }
+
+  /// Whether rounding, which runs where the last other node does, takes what comes only later, such as the
+  /// number of the step, if nothing before takes it.
+  bool rounding_waits(const ParameterUpdate& update) const {
+    return std::ranges::any_of(update.rounding, [&](uint32_t n) {
+      return std::ranges::any_of(graph_.nodes()[n].inputs, [&](ValueId input) {
+        const std::optional<uint32_t>& producer = graph_.info(input).node;
+        return producer && *producer > update.nodes.back();
+      });
+    });
   }
 
   /// Another parameter may have been updated when a node runs with the update of this one.
