@@ -24,6 +24,9 @@ struct ParameterGroup {
   std::optional<double> lr_scale = {};      ///< factor of the learning rate, otherwise 1
   std::optional<double> weight_decay = {};  ///< instead of the optimizer's
   std::optional<bool> trust_ratio = {};     ///< for LAMB and LARS, otherwise true
+  /// Where they lie, whatever TrainingOptions says of their sizes: `shard` instead of shard_from, and
+  /// likewise those of offload_from, offload_weights_from and offload_gradients_from.
+  std::optional<bool> shard = {}, offload = {}, offload_weights = {}, offload_gradients = {};
 };
 
 struct TrainingOptions {
@@ -51,6 +54,12 @@ struct TrainingOptions {
   /// The optimizer's state of every parameter of at least so many elements lies in streaming memory
   /// (Graph::offload): it is read and written once in a step. none: all of it lies on the tiles.
   std::optional<uint64_t> offload_from = {};
+  /// So do parameters of at least so many elements, which are read before each operation or call that takes
+  /// them, for each micro-batch, and written once in a step.
+  std::optional<uint64_t> offload_weights_from = {};
+  /// So do, with micro-batches, sums of the gradients of parameters of at least so many elements, which are
+  /// read and written for each micro-batch.
+  std::optional<uint64_t> offload_gradients_from = {};
   std::optional<Type> partials = {};  ///< of partial sums of products; none: as the graph has them
   /// Type of sums of gradients over micro-batches, replicas and the passes of the graph's own loops. f32:
   /// gradients of 16 bits are added to them in FP32; those of a loop are then rounded, once. f16 or bf16:

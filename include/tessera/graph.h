@@ -135,11 +135,12 @@ class Graph {
   /// Also throws UsageError for values that a type of integers does not hold. So do sessions, and
   /// initial_state(), for parameters, state and inputs that are given in FP32.
   Value constant(std::string name, Shape shape, std::vector<float> values, Type type = Type::f32);
-  /// Keeps state of a parameter in the streaming memory beside the chips on which the parameter lies.
-  /// Operations bring it to the tiles before they read it, and return it when they have set it. Hosts have
-  /// one memory, and do as before; sessions on other machines without streaming memory throw UsageError.
-  /// Throws UsageError for other values.
-  void offload(Value state);
+  /// Keeps a parameter, state of one, or a sum over the passes of a loop in the streaming memory beside the
+  /// chips on which it would lie. Each operation, those of loops' bodies too, brings it to the tiles before
+  /// it reads it, and returns it when it has set it; calls bring what they pass. Hosts have one memory, and
+  /// do as before; sessions on other machines without streaming memory throw UsageError. Throws UsageError
+  /// for other values.
+  void offload(Value value);
 
   /// Applies an operation by its name. Throws UsageError, naming operation and value, for inputs or
   /// attributes that it does not take.

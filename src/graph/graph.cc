@@ -58,6 +58,14 @@ const T* find_attribute(const Node& node, std::string_view name, bool required) 
   return value;
 }
 
+bool is_sum_of_passes(const Graph& graph, ValueId id) {
+  const auto& n = graph.info(id).node;
+  if (!n || !is_loop(graph.nodes()[*n])) return false;
+  const Node& loop = graph.nodes()[*n];
+  const auto position = std::ranges::find(loop.outputs, id) - loop.outputs.begin();
+  return loop_form(loop).outputs.at(static_cast<size_t>(position)) == LoopOutput::summed;
+}
+
 }  // namespace
 
 uint64_t TensorType::elements() const {
@@ -179,12 +187,14 @@ Value Graph::state(std::string name, TensorType type, const Initial& initial,
   return value(add(std::move(info)));
 }
 
-void Graph::offload(Value state) {
-  require_own(state, "offload");
-  ValueInfo& info = values_.at(state.id);
-  if (info.kind != Kind::state || !info.belongs)
-    throw UsageError(
-        fmt::format("offload: '{}' is not state of a parameter, which alone can be offloaded", info.name));
+void Graph::offload(Value value) {
+  require_own(value, "offload");
+  ValueInfo& info = values_.at(value.id);
+  const bool is_of_parameter = info.kind == Kind::parameter || (info.kind == Kind::state && info.belongs);
+  if (!is_of_parameter && !is_sum_of_passes(*this, value.id))
+    throw UsageError(fmt::format(
+        "offload: '{}' is neither a parameter, nor state of one, nor a sum over the passes of a loop",
+        info.name));
   info.offloaded = true;
 }
 

@@ -263,6 +263,8 @@ bool may_overlap(const Node& node);
 std::optional<ValueId> weight_input(const Node& node);
 /// Whether a node computes the gradient of a weight, for which it reads only the weight's pattern.
 bool is_weight_gradient(const Node& node);
+/// The number of a node's inputs, from the first on, of which it reads more than that.
+size_t inputs_read(const Node& node);
 
 /// Throw UsageError for a sparse input, and for a value of an integer type.
 void require_dense(const Signature& signature);

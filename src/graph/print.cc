@@ -49,7 +49,8 @@ std::string to_string(const Graph& graph) {
     for (const auto& [name, value] : node.attributes)
       arguments.push_back(fmt::format("{}={}", name, to_string(value)));
     for (ValueId output : node.outputs)
-      results.push_back(fmt::format("{}: {}", named(output), to_string(graph.type(output))));
+      results.push_back(fmt::format("{}: {}{}", named(output), to_string(graph.type(output)),
+                                    graph.info(output).offloaded ? " offloaded" : ""));
     text += fmt::format("{} = {}({})\n", fmt::join(results, ", "), node.operation->name,
                         fmt::join(arguments, ", "));
     if (is_loop(node)) text += indented(to_string(*node.body));

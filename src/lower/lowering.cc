@@ -154,6 +154,8 @@ void Lowering::prepare() {
   stashed_.resize(graph_.values().size());
   for (const Node& node : graph_.nodes())
     for (ValueId input : node.inputs) stashed_[input] = stashed_[input] || node.backward;
+  for (const Assignment& assignment : graph_.assignments())
+    assigned_.emplace(assignment.value, assignment.state);
 }
 
 ops::Function Lowering::build_function(const std::string& name) {
@@ -236,8 +238,10 @@ program::StepId Lowering::build(std::vector<PassRecord>& passes) {
 program::StepId Lowering::build_steps() {
   place_values();
   lower_all();
-  place_outputs();
-  assign();
+  with_streamed_results([&] {
+    place_outputs();
+    assign();
+  });
   begin_early();
   return builders_.front().sequence(std::move(steps_));
 }
@@ -274,7 +278,6 @@ void Lowering::place_values() {
   for (ValueId id = 0; id < graph_.values().size(); ++id) {
     if (graph_.info(id).kind == Kind::result || is_computed(id)) continue;
     place(id);
-    if (is_streamed(id)) streamed_.push_back(id);
   }
 }
 
@@ -321,18 +324,19 @@ std::shared_ptr<const std::byte> Lowering::contents_of(ValueId id) {
 void Lowering::place_part(ValueId id) {
   const ValueInfo& info = graph_.info(id);
   program::Program& program = builders_.front().program();
+  const Role role = info.kind == Kind::state ? Role::state : Role::temporary;
   program::Variable part{
       .name = info.name,
       .type = info.type.type,
       .rows = 1,
-      .role = info.kind == Kind::state ? Role::state : Role::temporary,
+      .role = role,
       .mapping = ops::mapping_of_part(program.variable(operand_of(info.belongs.value()).variable), replicas_),
       .contents = nullptr,
       .purpose = purpose_of(id),
-      .streaming = is_streamed(id)};
+      .streaming = lies_in_streaming(id, role)};
   part.cols = static_cast<uint32_t>(part.mapping.back().box.col_end());
   if (given_by_function_.contains(id)) part.role = Role::argument;
-  lowered_.operands[id] = builders_.front().whole(program.add(std::move(part)));
+  set_placed(id, builders_.front().whole(program.add(std::move(part))));
 }
 
 void Lowering::place(ValueId id, std::vector<program::MappedBox> mapping) {
@@ -368,8 +372,8 @@ void Lowering::place(ValueId id, std::vector<program::MappedBox> mapping) {
     if (std::vector<program::MappedBox> wanted = wanted_mapping(id); !wanted.empty())
       layout.mapping = std::move(wanted);
   const std::string name = is_gap ? prefix_ + info.name : info.name;
-  lowered_.operands[id] = builder_of(id).add({name, info.type.type, layout.rows, layout.cols, role,
-                                              layout.mapping, nullptr, purpose_of(id), is_streamed(id)});
+  set_placed(id, builder_of(id).add({name, info.type.type, layout.rows, layout.cols, role, layout.mapping,
+                                     nullptr, purpose_of(id), lies_in_streaming(id, role)}));
   if (is_gap) lowered_.gaps.push_back({weight_of(lowered_.forms, id), operand_of(id).variable});
 }
 
@@ -690,11 +694,8 @@ bool Lowering::is_read_later(ValueId id, const Node& update) const {
     return true;
   for (size_t n = 0; n < graph_.nodes().size(); ++n) {
     const Node& node = graph_.nodes()[n];
-    // A weight's gradient takes only its pattern.
-    const size_t read =
-        is_weight_gradient(node) ? node.operation->traits.weight->operand : node.inputs.size();
-    if (&node == &update || std::ranges::count(node.inputs.begin(), node.inputs.begin() + read, id) == 0)
-      continue;
+    const auto read = node.inputs.begin() + static_cast<std::ptrdiff_t>(inputs_read(node));
+    if (&node == &update || std::ranges::count(node.inputs.begin(), read, id) == 0) continue;
     if (n > node_ || (node.operation->traits.aliases && is_read_later(node.outputs[0], update))) return true;
   }
   return false;
@@ -742,8 +743,9 @@ void Lowering::assign() {
   for (const Assignment& assignment : graph_.assignments()) {
     if (stored_.contains(assignment.state)) continue;
     const Operand from = brought(assignment.value, assignment.state);
-    const Operand to = operand_of(assignment.state);
-    if (from != to) all.emplace_back(from, to);
+    const auto streamed = streamed_.find(assignment.state);
+    const Operand to = streamed == streamed_.end() ? operand_of(assignment.state) : streamed->second;
+    if (from != to) all.emplace_back(beside(from, to), to);
   }
   copy_at_once(std::move(all));
 }

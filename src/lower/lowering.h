@@ -186,6 +186,10 @@ class Lowering {
   /// The operand of a value that has been computed.
   const ops::Operand& operand_of(ValueId id) const { return lowered_.operands.at(id).value(); }
   bool is_computed(ValueId id) const { return lowered_.operands.at(id).has_value(); }
+  /// Whether a node computes what is assigned to state in streaming memory.
+  bool sets_streamed(const Node& node) const;
+  /// Calls `lower` for the node that each_from() visits, with what it takes of streaming memory on the tiles.
+  void lower_joined(const std::function<void()>& lower);
   ops::Operand temporary(const std::string& name, Type type, uint32_t rows, uint32_t cols);
   std::string name_beside_result(std::string_view name) const;
   /// Where another operand, a whole variable, lies, box for box.
@@ -289,6 +293,8 @@ class Lowering {
   void end_passes(const LoopForm& form, Lowering& body, SequentialPasses& passes);
   void run_passes(const LoopForm& form, Lowering& body, size_t first_giving, size_t end_of_giving);
   bool ends_apart(const LoopForm& form) const;
+  bool sums_in_streaming(const LoopForm& form) const;
+  std::set<program::StepId> give_early(size_t first_giving, size_t end_of_giving);
   std::vector<program::StepId> parts_of_pass(size_t first_giving, size_t end_of_giving);
   bool is_given(const LoopForm& form, const ops::Operand& operand) const;
   ops::Operand kept_of_pass(const LoopForm& form, ValueId inside, const ops::Operand& own);
@@ -298,21 +304,36 @@ class Lowering {
   std::optional<ops::Operand> stack_pass(const ops::Operand& wanted, const ops::Operand& own,
                                          const ops::Builder& builder, Lowering& body);
   void copy_at_once(std::vector<std::pair<ops::Operand, ops::Operand>> all);
-  /// State in streaming memory, while operations take it on the tiles.
-  struct StreamedState {
+  /// A value in streaming memory, while operations take it on the tiles.
+  struct StreamedValue {
     ValueId id = 0;
     ops::Operand home, on_tiles = {};
     bool is_read = false;
     std::optional<ValueId> result = {};  ///< the operations' result that is assigned to it
   };
-  bool is_streamed(ValueId id) const;
+  bool is_offloaded(ValueId id) const;
+  /// Whether a variable of that role for a value is in streaming memory. Throws as require_streaming().
+  bool lies_in_streaming(ValueId id, program::Role role) const;
+  bool is_in_streaming(const ops::Operand& operand) const;
+  /// Sets the operand of a value, and notes it if it is in streaming memory.
+  void set_placed(ValueId id, const ops::Operand& operand);
   /// Throws UsageError for a machine without streaming memory, in which `name` is to lie.
   void require_streaming(const std::string& name) const;
-  std::vector<StreamedState> streamed_state_of(std::span<const uint32_t> nodes) const;
+  bool is_fetched_inside(const Node& loop, const LoopForm& form, size_t input) const;
+  /// What the body of a loop takes as an input.
+  ops::Operand given_to(Lowering& body, const Node& loop, const LoopForm& form, size_t input);
+  std::vector<ValueId> taken_on_tiles(const Node& node) const;
+  std::vector<StreamedValue> streamed_by(std::span<const uint32_t> nodes) const;
   /// Lowers nodes, whose operands in streaming memory are on the tiles meanwhile.
   void lower_with_streamed(std::span<const uint32_t> nodes, const std::function<void()>& lower);
-  void fetch(std::vector<StreamedState>& states);
-  void store(const std::vector<StreamedState>& states);
+  /// Calls `give`, which makes outputs and sets state, with what that takes of streaming memory on the tiles.
+  void with_streamed_results(const std::function<void()>& give);
+  void fetch(std::vector<StreamedValue>& values);
+  void store(const std::vector<StreamedValue>& values);
+  /// A temporary on the tiles beside which an operand in streaming memory lies.
+  ops::Operand on_tiles_like(const ops::Operand& home) const;
+  /// What is to be copied to another operand: where that is in streaming memory, it lies on the same tiles.
+  ops::Operand beside(const ops::Operand& operand, const ops::Operand& home);
   /// Calls `before` with each node before it is lowered, unless it is null.
   void lower_all(const std::function<void(uint32_t)>& before = {});
   std::vector<bool> early_nodes() const;
@@ -432,11 +453,12 @@ class Lowering {
   std::map<uint32_t, SharedUpdate> shared_updates_;  ///< by the node that comes last
   std::list<UpdateFunction> update_functions_;
   std::list<SharedReduction> shared_reductions_;
-  std::vector<ValueId> streamed_;        ///< state that lies in streaming memory
-  std::set<ValueId> stored_;             ///< states in streaming memory that have their new contents
-  std::set<ValueId> given_by_function_;  ///< results that are arguments of the function being built
-  std::set<ValueId> outputs_;            ///< outputs that are computed directly into the
-                                         ///< caller's arrays
+  std::map<ValueId, ops::Operand> streamed_;  ///< values in streaming memory, and where they lie there
+  std::set<ValueId> stored_;                  ///< of these: state that has its new contents
+  std::multimap<ValueId, ValueId> assigned_;  ///< by value: the state to which it is assigned
+  std::set<ValueId> given_by_function_;       ///< results that are arguments of the function being built
+  std::set<ValueId> outputs_;                 ///< outputs that are computed directly into the
+                                              ///< caller's arrays
   uint32_t node_ = 0;
   Boundary boundary_;
   std::map<std::pair<const Graph*, uint32_t>, std::unique_ptr<Lowering>>

@@ -143,7 +143,7 @@ void Lowering::begin_passes(const Node& node, const LoopForm& form, Lowering& bo
   program::CopySet parts{"pass", {}};
   for (size_t i = 0; i < form.inputs.size(); ++i) {
     const ValueId inside = form.body_inputs[i];
-    const Operand given = in_layout(node.inputs[i], choice().inputs[i], body.builder_of(inside));
+    const Operand given = given_to(body, node, form, i);
     body.lowered_.operands[inside] = given;
     if (form.inputs[i] == LoopInput::carried) place_carried(inside, given, body);
     if (form.inputs[i] == LoopInput::indexed)
@@ -244,6 +244,7 @@ void Lowering::run_passes(const LoopForm& form, Lowering& body, size_t first_giv
   const ops::Builder& builder = builders_.front();
   const auto counter = body.counter_ ? std::optional(body.counter_->variable) : std::nullopt;
   if (!ends_apart(form)) {
+    if (sums_in_streaming(form)) body.give_early(first_giving, end_of_giving);
     run(builder.repeat(form.count, builder.sequence(std::move(body.steps_)), counter));
     return;
   }
@@ -278,15 +279,31 @@ Operand Lowering::kept_of_pass(const LoopForm& form, ValueId inside, const Opera
 void Lowering::add_to_sum(const Operand& sum, const Operand& own, double scale, const ops::Builder& builder,
                           Lowering& body) {
   const Type type = builder.type_of(sum);
-  run(ops::add(builder, ops::FillProblem{type, sum.rows(), sum.cols(), 0}, {sum}));
-  body.run(ops::add(builder,
-                    ops::BinaryProblem{.op = kernels::Binary::add_scaled,
-                                       .type = type,
-                                       .rows = sum.rows(),
-                                       .cols = sum.cols(),
-                                       .factor = static_cast<float>(scale),
-                                       .addend = builder.type_of(own)},
-                    {sum, own, sum}));
+  const bool is_streamed = is_in_streaming(sum);
+  const Operand at = is_streamed ? on_tiles_like(sum) : sum;
+  run(ops::add(builder, ops::FillProblem{type, sum.rows(), sum.cols(), 0}, {at}));
+  const program::StepId step = ops::add(builder,
+                                        ops::BinaryProblem{.op = kernels::Binary::add_scaled,
+                                                           .type = type,
+                                                           .rows = sum.rows(),
+                                                           .cols = sum.cols(),
+                                                           .factor = static_cast<float>(scale),
+                                                           .addend = builder.type_of(own)},
+                                        {at, own, at});
+  if (!is_streamed) return body.run(step);
+  const auto store = [&] { return builder.copy({"store", {copy_of(at, sum)}}); };
+  run(store());
+  const program::StepId fetch = builder.copy({"fetch", {copy_of(sum, at)}});
+  body.run(builder.sequence({fetch, step, store()}));
+}
+
+/// Whether passes are added to sums in streaming memory, so that only one has to be on the tiles at a time.
+bool Lowering::sums_in_streaming(const LoopForm& form) const {
+  for (size_t i = 0; i < form.outputs.size(); ++i)
+    if (form.outputs[i] == LoopOutput::summed &&
+        is_in_streaming(operand_of(graph_.nodes()[node_].outputs[i])))
+      return true;
+  return false;
 }
 
 Operand Lowering::stacked_output(size_t i, const Operand& own, uint32_t count, const ops::Builder& builder) {

@@ -89,13 +89,10 @@ bool Lowering::ends_apart(const LoopForm& form) const {
   return !sums.empty() && ops::hides_well(builder.program(), builder.whole_machine(), sums);
 }
 
-/// For a loop's body: calls of functions that are a pass together. The steps in [first_giving,
-/// end_of_giving), which give its results, come as soon as these are complete; a function ends with an eighth
-/// of them.
-std::vector<program::StepId> Lowering::parts_of_pass(size_t first_giving, size_t end_of_giving) {
-  constexpr size_t kParts = 8;
-  const ops::Builder& builder = builders_.front();
-  StepOrder order(builder.program());
+/// For a loop's body: moves the steps in [first_giving, end_of_giving), which give its results, to where
+/// these are complete. Returns these steps.
+std::set<program::StepId> Lowering::give_early(size_t first_giving, size_t end_of_giving) {
+  StepOrder order(builders_.front().program());
   std::set<program::StepId> giving;
   for (size_t i = 0; i < steps_.size(); ++i) {
     const bool gives = first_giving <= i && i < end_of_giving;
@@ -103,6 +100,15 @@ std::vector<program::StepId> Lowering::parts_of_pass(size_t first_giving, size_t
     if (gives) giving.insert(steps_[i]);
   }
   steps_ = order.steps();
+  return giving;
+}
+
+/// For a loop's body: calls of functions that are a pass together, of which each ends with an eighth of the
+/// steps in [first_giving, end_of_giving), which give its results.
+std::vector<program::StepId> Lowering::parts_of_pass(size_t first_giving, size_t end_of_giving) {
+  constexpr size_t kParts = 8;
+  const ops::Builder& builder = builders_.front();
+  const std::set<program::StepId> giving = give_early(first_giving, end_of_giving);
   std::vector<program::StepId> calls, part;
   size_t given = 0;
   for (size_t i = 0; i < steps_.size(); ++i) {

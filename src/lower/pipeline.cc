@@ -138,8 +138,7 @@ PipelineLowering::LoweredPass* PipelineLowering::find_pass(uint32_t stage, bool 
 void PipelineLowering::place_given() {
   for (size_t i = 0; i < form_.inputs.size(); ++i) {
     const ValueId inside = form_.body_inputs[i];
-    body_.lowered_.operands[inside] =
-        around_.in_layout(node_.inputs[i], around_.choice().inputs[i], body_.builder_of(inside));
+    body_.lowered_.operands[inside] = around_.given_to(body_, node_, form_, i);
   }
   body_.place_values();  // constants
 }
@@ -159,7 +158,7 @@ void PipelineLowering::lower(LoweredPass& pass) {
   }
   for (const uint32_t n : pass.part.nodes) {
     body_.node_ = n;
-    if (!body_.skipped_[n]) body_.lower(n);
+    if (!body_.skipped_[n]) body_.lower_with_streamed({&n, 1}, [&] { body_.lower(n); });
   }
   if (!body_.side_results_.empty())
     throw UsageError(fmt::format(

@@ -101,6 +101,13 @@ bool is_weight_gradient(const Node& node) {
   return weight && weight->product == ProductKind::sddmm;
 }
 
+size_t inputs_read(const Node& node) {
+  if (is_weight_gradient(node)) return node.operation->traits.weight->operand;
+  // The value as whose elements parts lie, which comes last.
+  const bool takes_place = node.operation->traits.shards && node.inputs.size() > 1;
+  return node.inputs.size() - (takes_place ? 1 : 0);
+}
+
 std::vector<std::string_view> operation_names() {
   std::vector<std::string_view> names;
   for (const Operation* operation : all_operations()) names.push_back(operation->name);

@@ -61,7 +61,8 @@ float factor_of(const Node& node, uint32_t group) {
 }
 
 /// Calls lower_one() for all nodes with the lowering of `node` and groups of so many replicas that can be
-/// computed now, which become one collective and share its rounds. Sums of gradients join no others, whether
+/// computed now, which become one collective and share its rounds; but not for others that set what lies in
+/// streaming memory, which can be stored only after their own. Sums of gradients join no others, whether
 /// they may begin early or not, so that they have the same bits.
 template <class LowerOne>
 void join(Lowering& l, const Node& node, uint32_t group, const LowerOne& lower_one) {
@@ -72,7 +73,12 @@ void join(Lowering& l, const Node& node, uint32_t group, const LowerOne& lower_o
         other.integer("overlap", -1) != node.integer("overlap", -1) || !l.is_computed(other.inputs[0]) ||
         combined_replicas(other, l.replicas()) != group)
       return false;
-    lower_one(other);
+    if (&other == &node) {
+      lower_one(other);
+    } else {
+      if (l.sets_streamed(other)) return false;
+      l.lower_joined([&] { lower_one(other); });
+    }
     joined.insert(other.outputs[0]);
     return true;
   });

@@ -447,6 +447,26 @@ TEST(Pipelines, KeepActivationsInStreamingMemory) {
   EXPECT_THAT(message_of([&] { cost(0, 0); }), HasSubstr("it is to lie in streaming memory, which"));
 }
 
+/// Passes bring weights to the tiles, of which two stages share one, and the sums of their gradients.
+TEST(Pipelines, TakeWeightsFromStreamingMemory) {
+  for (const PipelineKind kind : kKinds)
+    for (const std::set<uint32_t>& recomputed : {std::set<uint32_t>{}, {0, 1}}) {
+      SCOPED_TRACE(fmt::format("{}, {} recomputed", name_of(kind), recomputed.size()));
+      TrainingOptions options{.optimizer = Adam{}, .micro_batches = 8, .pipeline = {kind, recomputed}};
+      const Graph near = network(2, 2, options);
+      options.offload_weights_from = options.offload_gradients_from = 0;
+      const Graph far = network(2, 2, options);
+      for (const Machine& machine : {Machine::host(2), chips(2)}) {
+        const Steps expected = steps_of(near, machine), found = steps_of(far, machine);
+        EXPECT_EQ(found.results, expected.results);
+        EXPECT_EQ(found.state, expected.state);
+      }
+      const RunCost cost = Session(far, chips(2)).cost();
+      for (const ChipCost& chip : cost.chips) EXPECT_GT(chip.streaming_bytes, 0U);
+      EXPECT_GT(cost.seconds, Session(near, chips(2)).cost().seconds);
+    }
+}
+
 TEST(Pipelines, GiveTheBitsOfTheirCallsIfThoseAreRecomputed) {
   const auto steps = [](bool recompute, const Machine& machine) {
     const Graph g = equal_stages(2, 4, {PipelineKind::interleaved, {}}, recompute);

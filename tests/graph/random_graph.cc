@@ -510,19 +510,30 @@ class Generator {
           {.names = {"v*"},
            .lr_scale = random_.one_of({0.5, 1.0}),
            .weight_decay = std::holds_alternative<Lars>(options.optimizer) ? kDecay : 0.02,
-           .trust_ratio = random_.coin()});
+           .trust_ratio = random_.coin(),
+           .shard = random_flag(),
+           .offload = random_flag(),
+           .offload_weights = random_flag(),
+           .offload_gradients = random_flag()});
     if (random_.below(3) == 0) options.clip_norm = 0.5;
     if (random_.below(3) == 0) options.micro_batches = 2 + random_.below(2);
     if (options.micro_batches > 1 && random_.coin()) choose_pipeline(options);
     if (random_.coin()) options.replicas = options_.most_replicas;
     if (options.replicas > 1 && random_.coin()) options.shard_from = random_.one_of({0, 40});
     if (random_.below(3) == 0) options.offload_from = random_.one_of({0, 40});
+    if (random_.below(3) == 0) options.offload_weights_from = random_.one_of({0, 40});
+    if (random_.below(3) == 0) options.offload_gradients_from = random_.one_of({0, 40});
     if (random_.below(5) == 0) options.state = Type::f16;
     recipe_.lesson = lesson;
     // Trained state is set by its update alone.
     std::erase_if(recipe_.assignments, [&](const auto& assignment) {
       return recipe_.items[assignment.first].kind == Kind::parameter;
     });
+  }
+
+  /// Mostly none.
+  std::optional<bool> random_flag() {
+    return random_.below(3) == 0 ? std::optional(random_.coin()) : std::nullopt;
   }
 
   /// Spiking layers are trained one micro-batch after the other.
@@ -634,6 +645,10 @@ std::vector<Recipe> smaller(const Recipe& recipe) {
     if (options.micro_batches > 1) change([](Recipe& r) { r.lesson->options.micro_batches = 1; });
     if (options.shard_from) change([](Recipe& r) { r.lesson->options.shard_from.reset(); });
     if (options.offload_from) change([](Recipe& r) { r.lesson->options.offload_from.reset(); });
+    if (options.offload_weights_from)
+      change([](Recipe& r) { r.lesson->options.offload_weights_from.reset(); });
+    if (options.offload_gradients_from)
+      change([](Recipe& r) { r.lesson->options.offload_gradients_from.reset(); });
     if (options.replicas > 1 && !options.shard_from)
       change([](Recipe& r) { r.lesson->options.replicas = 1; });
     if (options.state != Type::f32) change([](Recipe& r) { r.lesson->options.state = Type::f32; });

@@ -1,7 +1,10 @@
 // Recipes of random graphs as C++.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <tessera/gradients.h>
 
+#include <cstdint>
+#include <optional>
 #include <set>
 #include <string>
 #include <variant>
@@ -108,27 +111,36 @@ std::string code_of(const Lars& o) {
 
 std::string code_of(const std::vector<ParameterGroup>& groups) {
   std::string code;
+  const auto flag = [](const char* name, const std::optional<bool>& value) {
+    return value ? fmt::format(", .{} = {}", name, *value) : std::string();
+  };
   for (const ParameterGroup& group : groups)
-    code += fmt::format("{{.names = {{\"{}\"}}, .lr_scale = {}, .weight_decay = {}, .trust_ratio = {}}}",
-                        fmt::join(group.names, "\", \""), *group.lr_scale, *group.weight_decay,
-                        *group.trust_ratio);
+    code += fmt::format(
+        "{{.names = {{\"{}\"}}, .lr_scale = {}, .weight_decay = {}, .trust_ratio = {}{}{}{}{}}}",
+        fmt::join(group.names, "\", \""), *group.lr_scale, *group.weight_decay, *group.trust_ratio,
+        flag("shard", group.shard), flag("offload", group.offload),
+        flag("offload_weights", group.offload_weights), flag("offload_gradients", group.offload_gradients));
   return code;
 }
 
 std::string lesson_code(const Lesson& lesson) {
   const TrainingOptions& o = lesson.options;
+  const auto least = [](const char* name, const std::optional<uint64_t>& elements) {
+    return elements ? fmt::format(", .{} = {}", name, *elements) : std::string();
+  };
   return fmt::format(
       "add_training(mean({}({})), {{.optimizer = {}{}, .micro_batches = {}, .pipeline = "
       "{{pipeline_named(\"{}\"), {{{}}}{}}}, "
       ".groups = {{{}}}, "
-      ".replicas = {}{}{}, .state = Type::{}}});{}\n",
+      ".replicas = {}{}{}{}{}, .state = Type::{}}});{}\n",
       lesson.squared ? "square of " : "", code_of(lesson.losses),
       std::visit([](const auto& one) { return code_of(one); }, o.optimizer),
       o.clip_norm ? fmt::format(", .clip_norm = {}", *o.clip_norm) : "", o.micro_batches,
       name_of(o.pipeline.kind), fmt::join(o.pipeline.recomputed, ", "),
       o.pipeline.offload_from ? fmt::format(", {}", *o.pipeline.offload_from) : "", code_of(o.groups),
-      o.replicas, o.shard_from ? fmt::format(", .shard_from = {}", *o.shard_from) : "",
-      o.offload_from ? fmt::format(", .offload_from = {}", *o.offload_from) : "", name_of(o.state),
+      o.replicas, least("shard_from", o.shard_from), least("offload_from", o.offload_from),
+      least("offload_weights_from", o.offload_weights_from),
+      least("offload_gradients_from", o.offload_gradients_from), name_of(o.state),
       lesson.has_gradient_outputs ? "  // and gradients are outputs" : "");
 }
 

@@ -252,7 +252,7 @@ TEST(OffloadedState, IsSavedAndTakenAsOnTiles) {
   const Machine bow = Machine::find("bow").with("tiles", 9);
   TrainingOptions options{.optimizer = Adam{.epsilon = 1e-3}};
   Session on_tiles(network(3, options, Type::f32, Code::shared), bow);
-  options.offload_from = 0;
+  options.offload_from = options.offload_weights_from = 0;
   Session beside(network(3, options, Type::f32, Code::shared), bow);
   on_tiles.run(inputs(on_tiles.graph(), 1));
   beside.set_state(on_tiles.state());
@@ -273,8 +273,133 @@ TEST(OffloadedState, NeedsStreamingMemory) {
   EXPECT_NE(small.cost().overflow.find("the streaming memory of a chip needs "), std::string::npos);
   EXPECT_ERROR("does not fit", small.run(inputs(graph, 1)));
   Graph g;
-  EXPECT_ERROR("offload: 'w' is not state of a parameter, which alone can be offloaded",
-               g.offload(g.parameter("w", {4, 6})));
+  EXPECT_ERROR("offload: 'x' is neither a parameter, nor state of one, nor a sum over the passes of a loop",
+               g.offload(g.input("x", {4, 6})));
+}
+
+/// Parameters, and sums of their gradients over micro-batches, lie beside the chips too.
+TEST(OffloadedWeights, AreTrainedAsOnTiles) {
+  const Machine bow = Machine::find("bow").with("tiles", 9);
+  const Machine chips = Machine::find("m2000").with("chips", 2).with("tiles", 16);
+  uint32_t number = 0;
+  for (const Optimizer& optimizer : optimizers())
+    for (Type type : {Type::f32, Type::f16}) {
+      SCOPED_TRACE(fmt::format("{}, optimizer {}", name_of(type), optimizer.index()));
+      TrainingOptions options{.optimizer = optimizer, .micro_batches = 1 + number++ % 3, .state = type};
+      options.rounding = number % 2 == 0 ? Rounding::stochastic : Rounding::nearest;
+      if (number % 4 == 0) options.clip_norm = 0.5;
+      const auto expect_same = [&](Code code, const Machine& machine, uint64_t from) {
+        TrainingOptions offloaded = options;
+        offloaded.offload_weights_from = offloaded.offload_gradients_from = from;
+        if (from == 0) offloaded.offload_from = from;
+        expect_same_bits(trained(network(3, offloaded, type, code), machine),
+                         trained(network(3, options, type, code), machine));
+      };
+      expect_same(Code::own, bow, 30);  // not the biases
+      expect_same(Code::shared, bow, 0);
+      options.replicas = 2;
+      expect_same(Code::shared, chips, 30);
+      options.shard_from = 30;
+      expect_same(Code::shared, chips, 0);
+    }
+}
+
+TEST(OffloadedWeights, MayHaveOtherPatternsLater) {
+  const auto state_of = [](std::optional<uint64_t> from) {
+    Classifier c(Layers::dynamic);
+    add_training(c.loss, {.optimizer = Adam{},
+                          .micro_batches = 2,
+                          .offload_from = from,
+                          .offload_weights_from = from,
+                          .offload_gradients_from = from});
+    Session session(c.graph, Machine::find("bow").with("tiles", 12), {.seed = 3});
+    session.run(inputs(c.graph, 1));
+    constexpr uint32_t kHidden = Classifier::kHidden;
+    session.set_pattern("second.weight",
+                        sparse::generate_pattern({PatternKind::random, kHidden, kHidden, 0.25, 8, 4}));
+    session.run(inputs(c.graph, 2));
+    return session.state();
+  };
+  expect_same_bits(state_of(0), state_of({}));
+}
+
+/// What is used or set otherwise than by training.
+TEST(OffloadedWeights, AreOutputsAndAssigned) {
+  const auto results_of = [](bool offloaded) {
+    Graph g;
+    const Value a = g.parameter("a", {12, 8}, Initial::normal(1)),
+                b = g.parameter("b", {12, 8}, Initial::normal(1));
+    if (offloaded) g.offload(a), g.offload(b);
+    g.output("y", linear(g.input("x", {4, 8}), a));
+    g.output("before", a);
+    g.output("halved", reshape(a, {8, 12}) * 0.5);
+    g.assign(a, b);
+    g.assign(b, a);
+    Session session(g, Machine::find("bow").with("tiles", 5), {.seed = 7});
+    const Arrays results = session.run(inputs(g, 1));
+    return std::pair(results, session.state());
+  };
+  const auto [found, its_state] = results_of(true);
+  const auto [expected, state] = results_of(false);
+  expect_same_bits(found, expected);
+  expect_same_bits(its_state, state);
+  EXPECT_EQ(its_state.at("b"), found.at("before"));
+}
+
+TEST(OffloadedWeights, AreOnTilesOneLayerAtATime) {
+  const Machine bow = Machine::find("bow").with("tiles", 9);
+  for (const uint32_t micro_batches : {1U, 4U}) {
+    SCOPED_TRACE(micro_batches);
+    TrainingOptions options{.micro_batches = micro_batches};
+    const Graph graph = network(6, options, Type::f32, Code::shared);
+    options.offload_weights_from = options.offload_gradients_from = 0;
+    const Graph offloaded = network(6, options, Type::f32, Code::shared);
+    const RunCost on_tiles = Session(graph, bow).cost(), beside = Session(offloaded, bow).cost();
+    uint64_t weights = 0;
+    for (const ValueInfo& info : graph.values())
+      if (info.kind == Kind::parameter) weights += 4 * info.type.elements();
+    const uint64_t kept = (micro_batches > 1 ? 2 : 1) * weights;  // gradients too
+    EXPECT_EQ(on_tiles.streaming_bytes, 0);
+    EXPECT_GE(beside.streaming_bytes, kept);
+    EXPECT_LE(beside.streaming_bytes, 2 * kept);  // boxes are aligned, weights padded
+    const auto bytes = [](const RunCost& cost, const char* purpose) {
+      const auto found = cost.bytes.find(purpose);
+      return found == cost.bytes.end() ? 0 : found->second;
+    };
+    EXPECT_LT(bytes(beside, "parameter"), bytes(on_tiles, "parameter") / 2);
+    if (micro_batches > 1) {
+      EXPECT_LT(bytes(beside, "gradient"), bytes(on_tiles, "gradient") / 2);
+    }
+    EXPECT_GT(beside.seconds, on_tiles.seconds);
+  }
+}
+
+TEST(OffloadedWeights, AreThoseThatGroupsAndSizesName) {
+  TrainingOptions options{
+      .optimizer = Adam{}, .micro_batches = 2, .replicas = 2, .shard_from = 30, .offload_weights_from = 30};
+  options.groups = {{.names = {"0.*"}, .offload_weights = false},
+                    {.names = {"*.bias"}, .offload = true},
+                    {.names = {"1.first.weight"}, .shard = false, .offload_gradients = true}};
+  const Graph g = network(2, options, Type::f32, Code::shared);
+  const auto is_offloaded = [&](const std::string& name) {
+    for (const ValueInfo& info : g.values())
+      if (info.name == name) return info.offloaded;
+    ADD_FAILURE() << name;
+    return false;
+  };
+  EXPECT_FALSE(is_offloaded("0.first.weight"));
+  EXPECT_TRUE(is_offloaded("1.first.weight"));
+  EXPECT_FALSE(is_offloaded("1.norm.bias"));
+  EXPECT_TRUE(is_offloaded("1.norm.bias.first_moment"));
+  EXPECT_FALSE(is_offloaded("1.first.weight.first_moment"));
+  size_t sums = 0;
+  for (const ValueInfo& info : g.values()) {
+    if (info.kind == Kind::result && info.offloaded) ++sums;
+    if (info.name.ends_with("first.weight.first_moment")) {
+      EXPECT_EQ(info.type.sharded, info.name.starts_with("0.")) << info.name;
+    }
+  }
+  EXPECT_EQ(sums, 1);
 }
 
 /// Two parameters with alike updates, each in the gradient of the other.

@@ -87,8 +87,16 @@ void check_sums(const TrainingOptions& options, const std::vector<Value>& gradie
                                    name_of(options.sums), name_of(type)));
 }
 
+using Settings = std::map<ValueId, ParameterSettings>;
+
+/// Parameters that are trained, and their gradients.
+struct TrainedParameters {
+  std::vector<Value> values, gradients;
+};
+
 /// Gradients and scalar outputs as means over micro-batches.
-void repeat(Graph& graph, std::vector<Value>& gradients, const TrainingOptions& options) {
+void repeat(Graph& graph, const Settings& settings, const TrainingOptions& options,
+            TrainedParameters& trained) {
   for (const auto& [name, id] : graph.outputs())
     if (graph.type(id).elements() != 1)
       throw UsageError(fmt::format("the output '{}' is {}: with micro-batches outputs must be scalars", name,
@@ -96,7 +104,7 @@ void repeat(Graph& graph, std::vector<Value>& gradients, const TrainingOptions& 
   const std::vector<uint32_t> stages = has_stages(graph) ? stages_of(graph).nodes : std::vector<uint32_t>();
   std::vector<Value> summed;
   std::vector<size_t> addends;
-  for (const Value& gradient : gradients) {
+  for (const Value& gradient : trained.gradients) {
     const std::vector<Value> own = addends_by_stage(graph, stages, gradient);
     addends.push_back(own.size());
     summed.insert(summed.end(), own.begin(), own.end());
@@ -105,25 +113,23 @@ void repeat(Graph& graph, std::vector<Value>& gradients, const TrainingOptions& 
       graph.repeat_for_micro_batches(options.micro_batches, summed, 1.0 / options.micro_batches,
                                      options.pipeline, options.sums == Type::f32);
   auto next = sums.begin();
-  for (size_t i = 0; i < gradients.size(); ++i) {
-    gradients[i] = *next++;
-    for (size_t addend = 1; addend < addends[i]; ++addend) gradients[i] = gradients[i] + *next++;
+  for (size_t i = 0; i < addends.size(); ++i) {
+    const bool is_offloaded = settings.at(trained.values[i].id).offload_gradients;
+    for (size_t addend = 0; addend < addends[i]; ++addend, ++next) {
+      if (is_offloaded) graph.offload(*next);
+      trained.gradients[i] = addend == 0 ? *next : trained.gradients[i] + *next;
+    }
   }
 }
 
-/// Parameters that are trained, and their gradients.
-struct TrainedParameters {
-  std::vector<Value> values, gradients;
-};
-
 /// Whether the state of a parameter's optimizer is divided among the replicas.
-bool is_divided(const TrainingOptions& options, const TensorType& parameter) {
-  return options.replicas > 1 && options.shard_from && !parameter.capacity &&
-         parameter.elements() >= std::max<uint64_t>(*options.shard_from, 2);
+bool is_divided(const TrainingOptions& options, const ParameterSettings& own, const TensorType& parameter) {
+  return options.replicas > 1 && own.shard && !parameter.capacity && parameter.elements() > 1;
 }
 
 /// Gradients and scalar outputs as means over replicas, of which each has its part of those that are divided.
-void average(Graph& graph, const TrainingOptions& options, TrainedParameters& trained) {
+void average(Graph& graph, const Settings& settings, const TrainingOptions& options,
+             TrainedParameters& trained) {
   // All before the first mean, so that the means are one collective.
   if (options.sums == Type::f32)
     for (Value& gradient : trained.gradients) gradient = cast(gradient, Type::f32);
@@ -131,8 +137,9 @@ void average(Graph& graph, const TrainingOptions& options, TrainedParameters& tr
   const auto averaged = [&](Value of) { return graph.apply("mean_over_replicas", {of}, attributes)[0]; };
   for (size_t i = 0; i < trained.values.size(); ++i) {
     Value& gradient = trained.gradients[i];
-    gradient = is_divided(options, trained.values[i].type())
-                   ? graph.apply("mean_shard", {gradient, trained.values[i]}, attributes)[0]
+    const Value& parameter = trained.values[i];
+    gradient = is_divided(options, settings.at(parameter.id), parameter.type())
+                   ? graph.apply("mean_shard", {gradient, parameter}, attributes)[0]
                    : averaged(gradient);
   }
   for (const auto& [name, id] : std::map(graph.outputs()))
@@ -163,7 +170,7 @@ void clip(Graph& graph, std::vector<Value>& gradients, double norm, Value square
 /// Learning rates of parameters: the rate of all, times their factors.
 class LearningRates {
  public:
-  LearningRates(const std::map<ValueId, ParameterSettings>& settings, Value lr) : by_factor_{{1, lr}} {
+  LearningRates(const Settings& settings, Value lr) : by_factor_{{1, lr}} {
     for (const auto& [parameter, own] : settings)
       if (!by_factor_.contains(own.lr_scale)) by_factor_.emplace(own.lr_scale, lr * own.lr_scale);
   }
@@ -203,7 +210,9 @@ void set_partial_sums(Graph& graph, const TrainingOptions& options) {
 }
 
 void extend(Graph& graph, Value loss, const TrainingOptions& options) {
-  const std::map<ValueId, ParameterSettings> settings = settings_of_parameters(graph, options);
+  const Settings settings = settings_of_parameters(graph, options);
+  for (const auto& [parameter, own] : settings)
+    if (own.offload_weights) graph.offload(graph.value(parameter));
   set_partial_sums(graph, options);
   const auto lr = [&] { return input_named(graph, "lr", Type::f32); };
   // Before the gradients, as an update may run together with its gradient.
@@ -216,8 +225,8 @@ void extend(Graph& graph, Value loss, const TrainingOptions& options) {
   const auto added = static_cast<uint32_t>(graph.nodes().size());
   if (options.replicas != 1) graph.replicate(options.replicas);
   check_sums(options, its_gradients);
-  if (options.micro_batches != 1) repeat(graph, its_gradients, options);
-  if (options.replicas != 1) average(graph, options, trained);
+  if (options.micro_batches != 1) repeat(graph, settings, options, trained);
+  if (options.replicas != 1) average(graph, settings, options, trained);
   if (scaled)
     for (Value& gradient : its_gradients) gradient = scaled->unscaled(gradient);
   const bool may_skip = scaled && scaled->may_change();

@@ -89,6 +89,14 @@ std::vector<ValueId> members_of(const ParameterGroup& group, const Graph& graph,
   return members;
 }
 
+ParameterSettings settings_of_size(uint64_t elements, const TrainingOptions& options) {
+  const auto is_large = [&](const std::optional<uint64_t>& least) { return least && elements >= *least; };
+  return {.shard = is_large(options.shard_from),
+          .offload = is_large(options.offload_from),
+          .offload_weights = is_large(options.offload_weights_from),
+          .offload_gradients = is_large(options.offload_gradients_from)};
+}
+
 Value scalar(Graph& graph, float number) { return graph.constant("", {}, {number}); }
 
 /// The ratio, or 1 if one of two sums of squares is 0.
@@ -141,7 +149,8 @@ std::map<ValueId, ParameterSettings> settings_of_parameters(const Graph& graph,
   std::vector<ValueId> parameters;
   for (ValueId id = 0; id < graph.values().size(); ++id)
     if (graph.info(id).kind == Kind::parameter) {
-      settings[id] = {.weight_decay = decay};
+      settings[id] = settings_of_size(graph.type(id).elements(), options);
+      settings[id].weight_decay = decay;
       parameters.push_back(id);
     }
   for (const ParameterGroup& group : options.groups)
@@ -150,6 +159,10 @@ std::map<ValueId, ParameterSettings> settings_of_parameters(const Graph& graph,
       own.lr_scale = group.lr_scale.value_or(own.lr_scale);
       own.weight_decay = group.weight_decay.value_or(own.weight_decay);
       own.trust_ratio = group.trust_ratio.value_or(own.trust_ratio);
+      own.shard = group.shard.value_or(own.shard);
+      own.offload = group.offload.value_or(own.offload);
+      own.offload_weights = group.offload_weights.value_or(own.offload_weights);
+      own.offload_gradients = group.offload_gradients.value_or(own.offload_gradients);
     }
   return settings;
 }
@@ -159,12 +172,12 @@ void Updates::add(const ParameterSettings& settings, const Updated& updated) {
 }
 
 void Updates::add(const Sgd& sgd, const ParameterSettings& own, const Updated& of) {
-  descend(of, {sgd.momentum, own.weight_decay, sgd.nesterov});
+  descend(own, of, {sgd.momentum, own.weight_decay, sgd.nesterov});
 }
 
 void Updates::add(Adam adam, const ParameterSettings& own, const Updated& of) {
   adam.weight_decay = own.weight_decay;
-  const Moments moments = moments_of(of, adam.bias_correction);
+  const Moments moments = moments_of(own, of, adam.bias_correction);
   Attributes attributes = attributes_of(adam);
   attributes["decoupled"] = int64_t{adam.decoupled};
   const std::vector<Value> updated = graph_.apply(
@@ -178,7 +191,7 @@ void Updates::add(Adam adam, const ParameterSettings& own, const Updated& of) {
 void Updates::add(const Lamb& lamb, const ParameterSettings& own, const Updated& of) {
   const Adam adam{lamb.beta1, lamb.beta2, lamb.epsilon, own.weight_decay, true, lamb.bias_correction};
   if (!own.trust_ratio) return add(adam, own, of);
-  const Moments moments = moments_of(of, adam.bias_correction);
+  const Moments moments = moments_of(own, of, adam.bias_correction);
   const std::vector<Value> results =
       graph_.apply("adam_direction",
                    {of.gradient, of.lr, wide(of), moments.step, wide(moments.first), wide(moments.second)},
@@ -188,7 +201,7 @@ void Updates::add(const Lamb& lamb, const ParameterSettings& own, const Updated&
   const Value direction = results[2];
   const auto [weight, step] = squares_of(of.current, direction);
   const Value ratio = unless_zero(weight, step, sqrt(weight) * rsqrt(step));
-  descend({of.parameter, of.current, direction, of.lr * ratio}, {});
+  descend(own, {of.parameter, of.current, direction, of.lr * ratio}, {});
 }
 
 void Updates::add(const Lars& lars, const ParameterSettings& own, const Updated& of) {
@@ -200,15 +213,15 @@ void Updates::add(const Lars& lars, const ParameterSettings& own, const Updated&
     if (own.weight_decay != 0) whole = whole + norm * own.weight_decay;
     lr = lr * unless_zero(weight, gradient, norm * lars.trust_coefficient / whole);
   }
-  descend({of.parameter, of.current, of.gradient, lr}, {lars.momentum, own.weight_decay, false}, true);
+  descend(own, {of.parameter, of.current, of.gradient, lr}, {lars.momentum, own.weight_decay, false}, true);
 }
 
 /// weight −= lr · gradient, with decay and momentum.
-void Updates::descend(const Updated& of, const Sgd& sgd, bool lr_in_velocity) {
+void Updates::descend(const ParameterSettings& own, const Updated& of, const Sgd& sgd, bool lr_in_velocity) {
   std::vector<Value> inputs = {of.gradient, of.lr, wide(of)};
   std::optional<Value> velocity;
   if (sgd.momentum != 0) {
-    velocity = state_of(of, "velocity");
+    velocity = state_of(own, of, "velocity");
     inputs.push_back(wide(*velocity));
   }
   const std::vector<Value> updated = graph_.apply("sgd", inputs,
@@ -221,17 +234,17 @@ void Updates::descend(const Updated& of, const Sgd& sgd, bool lr_in_velocity) {
 }
 
 /// State of an optimizer for each element of a parameter.
-Value Updates::state_of(const Updated& of, const char* what) {
+Value Updates::state_of(const ParameterSettings& own, const Updated& of, const char* what) {
   TensorType type = of.current.type();
   type.type = options_.state;
   const Value state = graph_.state(graph_.info(of.parameter.id).name + "." + what, type, {}, of.parameter);
-  if (options_.offload_from && type.elements() >= *options_.offload_from) graph_.offload(state);
+  if (own.offload) graph_.offload(state);
   return state;
 }
 
 /// The moments, and the number of the step, which only bias corrections need.
-Updates::Moments Updates::moments_of(const Updated& of, bool bias_correction) {
-  return {state_of(of, "first_moment"), state_of(of, "second_moment"),
+Updates::Moments Updates::moments_of(const ParameterSettings& own, const Updated& of, bool bias_correction) {
+  return {state_of(own, of, "first_moment"), state_of(own, of, "second_moment"),
           bias_correction ? good_step() : graph_.constant("", {}, {1}, Type::u32)};
 }
 

@@ -44,10 +44,12 @@ struct ParameterSettings {
   double lr_scale = 1;
   double weight_decay = 0;
   bool trust_ratio = true;
+  bool shard = false, offload = false;  ///< of the optimizer's state
+  bool offload_weights = false, offload_gradients = false;
 };
 
-/// The settings of all parameters of a graph, from the groups. Throws UsageError for a name that no parameter
-/// has.
+/// The settings of all parameters of a graph, from their sizes and the groups. Throws UsageError for a name
+/// that no parameter has.
 std::map<ValueId, ParameterSettings> settings_of_parameters(const Graph& graph,
                                                             const TrainingOptions& options);
 
@@ -76,9 +78,9 @@ class Updates {
   void add(Adam adam, const ParameterSettings& own, const Updated& of);
   void add(const Lamb& lamb, const ParameterSettings& own, const Updated& of);
   void add(const Lars& lars, const ParameterSettings& own, const Updated& of);
-  void descend(const Updated& of, const Sgd& sgd, bool lr_in_velocity = false);
-  Value state_of(const Updated& of, const char* what);
-  Moments moments_of(const Updated& of, bool bias_correction);
+  void descend(const ParameterSettings& own, const Updated& of, const Sgd& sgd, bool lr_in_velocity = false);
+  Value state_of(const ParameterSettings& own, const Updated& of, const char* what);
+  Moments moments_of(const ParameterSettings& own, const Updated& of, bool bias_correction);
   Value step();
   Value good_step();
   Value wide(Value value) const;
