@@ -74,6 +74,7 @@ std::string training_command(const BertRequest& r, const PretrainingSettings& s,
     const bool is_left_out =
         name == "--plan" || name == "--json" || r.configured.contains(name) ||
         (name == "--offload-activations" && !s.offload_activations_from) ||
+        (name == "--offload-gradients" && s.micro_batches == 1) ||
         std::ranges::any_of(kDivisionOptions, [&](const char* of_plan) { return name == of_plan; });
     if (option->count() == 0 || is_left_out) continue;
     const std::string value = option->results().back();
@@ -91,6 +92,7 @@ std::string training_command(const BertRequest& r, const PretrainingSettings& s,
   if (r.settings.offload_from && !s.offload_from) text += " --offload=false";
   if (r.settings.offload_activations_from && !s.offload_activations_from)
     text += " --offload-activations=false";
+  if (r.settings.offload_gradients_from && s.micro_batches == 1) text += " --offload-gradients=false";
   return text;
 }
 

@@ -2,12 +2,18 @@
 
 #include <fmt/format.h>
 #include <tessera/error.h>
+#include <tessera/gradients.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cstddef>
 #include <filesystem>
+#include <map>
+#include <optional>
+#include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "cli/bert_plan.h"
 #include "cli/config.h"
@@ -28,6 +34,38 @@ StageLayers parse_layers(const std::string& option, const std::string& text) {
                     "neither",
                     option, text));
   return {parse_count(option, parts.front()), parse_count(option, parts.back())};
+}
+
+/// "*.weight=state+shard,*.bias=none"
+std::vector<graph::ParameterGroup> parse_places(const std::string& text) {
+  using graph::ParameterGroup;
+  const std::map<std::string, std::optional<bool> ParameterGroup::*> settings = {
+      {"gradients", &ParameterGroup::offload_gradients},
+      {"shard", &ParameterGroup::shard},
+      {"state", &ParameterGroup::offload},
+      {"weights", &ParameterGroup::offload_weights}};
+  std::vector<ParameterGroup> groups;
+  for (const std::string& item : parse_names(text)) {
+    const size_t end = item.rfind('=');
+    if (end == std::string::npos || end == 0)
+      throw UsageError(
+          fmt::format("--place takes names and what of them, such as *.bias=none; '{}' is no such", item));
+    ParameterGroup& group = groups.emplace_back();
+    group.names = {item.substr(0, end)};
+    for (const auto& [what, setting] : settings) group.*setting = false;
+    const std::string placed = item.substr(end + 1);
+    if (placed == "none") continue;
+    for (const std::string& what : parse_names(placed, '+')) {
+      const auto found = settings.find(what);
+      if (found == settings.end())
+        throw UsageError(
+            fmt::format("--place takes gradients, shard, state and weights, with + between "
+                        "them, or none; '{}' is none of them",
+                        what));
+      group.*found->second = true;
+    }
+  }
+  return groups;
 }
 
 void add_stage_options(CLI::App& command, BertRequest& r) {
@@ -126,6 +164,17 @@ void add_text_options(CLI::App& command, BertRequest& r) {
           "beside a machine's chips",
           kLarge));
   command.add_flag_callback(
+      "--offload-weights", [&r] { r.settings.offload_weights_from = kLarge; },
+      "Keep these parameters there too, and bring them to the tiles for each operation or layer that takes "
+      "them");
+  command.add_flag_callback(
+      "--offload-gradients", [&r] { r.settings.offload_gradients_from = kLarge; },
+      "Keep the sums of their gradients over micro-batches there too");
+  add(command, "--place", r.settings.groups, parse_places,
+      "What of some parameters lies there or is divided among the replicas, whatever its size: names, in "
+      "which * stands for any characters, with state, weights, gradients and shard, or none, such as "
+      "embeddings.*=weights+state,*.bias=none");
+  command.add_flag_callback(
       "--offload-activations", [&r] { r.settings.offload_activations_from = kLarge; },
       fmt::format("Keep there also what stages have computed for later passes of micro-batches in flight, "
                   "where it has at least {:L} elements",
@@ -182,6 +231,9 @@ void check(const BertRequest& r, const CLI::App& command) {
   check_optimizer_options(r.settings, command);
   check_run_options(r, command);
   refuse_unless(command, r.settings.packed, {"--max-per-pack"}, "--pack optimal");
+  if (r.settings.offload_gradients_from && r.settings.micro_batches == 1 && !r.plan)
+    throw UsageError(
+        "--offload-gradients is for --micro-batches of more than one; add that, or leave it out");
   refuse_unless(command, r.settings.stages > 1 && r.machine != "host", {"--trace"},
                 "--stages of more than one on a machine of several chips");
   refuse_unless(command, !r.stage_layers.empty() || r.head_layers.is_none(), {"--head-layers"},

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <tessera/bert.h>
+#include <tessera/gradients.h>
 #include <tessera/packing.h>
 #include <tessera/token_text.h>
 #include <tessera/training_settings.h>
@@ -121,6 +122,13 @@ struct PretrainingSettings : LearningSettings {
   /// Parameters of at least so many elements have their optimizer's state in streaming memory; see
   /// graph::TrainingOptions::offload_from.
   std::optional<uint64_t> offload_from = {};
+  /// Parameters of at least so many elements are in streaming memory, and sums of their gradients over
+  /// micro-batches; see graph::TrainingOptions::offload_weights_from and offload_gradients_from.
+  std::optional<uint64_t> offload_weights_from = {};
+  std::optional<uint64_t> offload_gradients_from = {};
+  /// Parameters with settings of their own, by names alone; see graph::TrainingOptions::groups. `excluded`
+  /// counts after them.
+  std::vector<graph::ParameterGroup> groups = {};
   /// Of a pipeline with several micro-batches in flight: what stages keep of them for later passes, of at
   /// least so many elements, is in streaming memory; see graph::Pipeline::offload_from.
   std::optional<uint64_t> offload_activations_from = {};

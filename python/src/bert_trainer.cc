@@ -105,6 +105,7 @@ void bind_settings(nb::module_& m) {
       .def_rw("trust_coefficient", &Settings::trust_coefficient)
       .def_rw("weight_decay", &Settings::weight_decay)
       .def_rw("excluded", &Settings::excluded)
+      .def_rw("groups", &Settings::groups)
       .def_rw("lr", &Settings::lr)
       .def_rw("epochs", &Settings::epochs)
       .def_rw("seed", &Settings::seed)
@@ -141,6 +142,12 @@ void bind_settings(nb::module_& m) {
           "shard", [](Settings& s, uint64_t from) { s.shard_from = from; }, "least_elements"_a)
       .def(
           "offload", [](Settings& s, uint64_t from) { s.offload_from = from; }, "least_elements"_a)
+      .def(
+          "offload_weights", [](Settings& s, uint64_t from) { s.offload_weights_from = from; },
+          "least_elements"_a)
+      .def(
+          "offload_gradients", [](Settings& s, uint64_t from) { s.offload_gradients_from = from; },
+          "least_elements"_a)
       .def(
           "offload_activations", [](Settings& s, uint64_t from) { s.offload_activations_from = from; },
           "least_elements"_a);

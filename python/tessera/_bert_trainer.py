@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -19,7 +19,7 @@ from tessera.graph._bert import PackedAverage, bert_config
 from tessera.graph._estimate import Estimate, machine_for
 from tessera.graph._graph import least_elements
 from tessera.graph._pipeline import PipelineKind
-from tessera.graph._training import Numbers, ScheduleKind
+from tessera.graph._training import Numbers, ParameterGroup, ScheduleKind, native_groups
 from tessera.graph._values import Rounding, is_stochastic, value_type
 
 #: Optimizers by the names that the tool has for them.
@@ -41,8 +41,9 @@ class BertTrainer:
     steps (0: an epoch of the first phase), and after the last, `train` evaluates the text that is held out. The
     learning rate rises in the first `warmup` steps to `lr`, and by `lr_schedule` falls until the last step to `lr_end`
     times as much, polynomially with the exponent `lr_power`. Parameters that `exclude` names, with `*` for any
-    characters, have neither weight decay nor a trust ratio. `numbers`, `rounding`, `partial_dtype`, `sum_dtype`,
-    `clip_norm`, `pipeline`, `replicas`, `overlap`, `shard`, `offload` and `offload_activations` are as for
+    characters, have neither weight decay nor a trust ratio, whatever `groups` say, which take names here.
+    `groups`, `numbers`, `rounding`, `partial_dtype`, `sum_dtype`, `clip_norm`, `pipeline`, `replicas`, `overlap`,
+    `shard`, `offload`, `offload_weights`, `offload_gradients` and `offload_activations` are as for
     `Graph.training_step`, `average` and `head_slices` as for `bert_for_pretraining`; without `rounding`,
     `partial_dtype` and `sum_dtype` they are those of the numbers. `stages` divides the layers among a machine's chips;
     `stage_layers` and `stage_feed_forwards` say how many layers, or attention and feed-forward parts of them, each
@@ -87,6 +88,7 @@ class BertTrainer:
         trust_coefficient: float = 0.001,
         weight_decay: float = 0.01,
         exclude: Sequence[str] = ("*.bias", "*.LayerNorm.weight"),
+        groups: Iterable[ParameterGroup] = (),
         clip_norm: float | None = None,
         micro_batches: int = 1,
         head_slices: int = 1,
@@ -101,6 +103,8 @@ class BertTrainer:
         overlap: bool = True,
         shard: bool | int = False,
         offload: bool | int = False,
+        offload_weights: bool | int = False,
+        offload_gradients: bool | int = False,
         offload_activations: bool | int = False,
         evaluate_every: int = 0,
         validation: float = 0.05,
@@ -135,6 +139,7 @@ class BertTrainer:
         settings.stage_feed_forwards = _whole_numbers("stage_feed_forwards", stage_feed_forwards)
         settings.lr, settings.weight_decay = lr, weight_decay
         settings.excluded = [exclude] if isinstance(exclude, str) else list(exclude)
+        settings.groups = native_groups(groups, None)
         settings.momentum, settings.trust_coefficient = momentum, trust_coefficient
         settings.bias_correction = bool(bias_correction)
         settings.recompute, settings.overlap, settings.host_io = bool(recompute), bool(overlap), bool(host_io)
@@ -151,6 +156,8 @@ class BertTrainer:
         for option, given, divide in (
             ("shard", shard, settings.shard),
             ("offload", offload, settings.offload),
+            ("offload_weights", offload_weights, settings.offload_weights),
+            ("offload_gradients", offload_gradients, settings.offload_gradients),
             ("offload_activations", offload_activations, settings.offload_activations),
         ):
             least_of = least_elements(option, given)

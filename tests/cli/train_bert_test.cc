@@ -82,6 +82,29 @@ TEST_F(TrainBertCliTest, TrainsReplicasOnChips) {
   EXPECT_EQ(offloaded["settings"]["offload_from"], 8192);
   EXPECT_GT(offloaded["phases"][0]["step"]["streaming_bytes"], 0);
   EXPECT_LT(optimizer(offloaded), 0.6 * optimizer(shards));
+  const json far = train_on_chips("--offload-weights --offload-gradients --micro-batches 2"),
+             near = train_on_chips("--micro-batches 2");
+  const auto losses = [](const json& r, const char* name) { return r["evaluations"][0][name].get<double>(); };
+  EXPECT_EQ(losses(far, "loss"), losses(near, "loss"));
+  // Where that is computed is chosen by predicted times.
+  EXPECT_NEAR(losses(far, "held_out_loss"), losses(near, "held_out_loss"), 1e-4);
+  EXPECT_EQ(far["settings"]["offload_weights_from"], 8192);
+  EXPECT_EQ(far["settings"]["offload_gradients_from"], 8192);
+  const json placed = train_on_chips("--place '*.word_embeddings.weight=weights+state+shard,*.bias=none'");
+  EXPECT_NEAR(losses(placed, "held_out_loss"), losses(whole, "held_out_loss"), 1e-4);
+  EXPECT_EQ(placed["settings"]["groups"][0]["offload_weights"], true);
+  EXPECT_EQ(placed["settings"]["groups"][0]["offload_gradients"], false);
+  EXPECT_EQ(placed["settings"]["groups"][1]["names"], json::array({"*.bias"}));
+  const auto streaming = [](const json& r) {
+    return r["phases"][0]["step"]["streaming_bytes"].get<uint64_t>();
+  };
+  EXPECT_GT(streaming(far), streaming(placed));
+  expect_refused(run(fmt::format("{} --offload-gradients", small())), "--micro-batches of more than one");
+  expect_refused(run(fmt::format("{} --place '*.bias'", small())),
+                 "such as *.bias=none; '*.bias' is no such");
+  expect_refused(run(fmt::format("{} --place '*.bias=gradient'", small())), "'gradient' is none of them");
+  expect_refused(run(fmt::format("{} --place 'missing=none'", small())),
+                 "no parameter has the name 'missing'");
   expect_refused(run(fmt::format("{} --shard", small())), "is divided among replicas");
   expect_refused(run(fmt::format("{} --replicas 3", small())),
                  "micro-batches of 4 packs cannot be divided among 3 replicas equally");

@@ -358,7 +358,7 @@ TEST(OffloadedWeights, AreOnTilesOneLayerAtATime) {
     uint64_t weights = 0;
     for (const ValueInfo& info : graph.values())
       if (info.kind == Kind::parameter) weights += 4 * info.type.elements();
-    const uint64_t kept = (micro_batches > 1 ? 2 : 1) * weights;  // gradients too
+    const uint64_t kept = (micro_batches > 1 ? 2U : 1U) * weights;  // gradients too
     EXPECT_EQ(on_tiles.streaming_bytes, 0);
     EXPECT_GE(beside.streaming_bytes, kept);
     EXPECT_LE(beside.streaming_bytes, 2 * kept);  // boxes are aligned, weights padded

@@ -49,6 +49,18 @@ def test_steps_have_losses_and_evaluations_follow() -> None:
         trainer.step()
 
 
+def test_groups_of_parameters_have_settings_of_their_own() -> None:
+    groups = [tg.ParameterGroup("bert.embeddings.*", lr_scale=0.0, offload_weights=True)]
+    trainer, all_trained = trainer_of(groups=groups), trainer_of()
+    name = "bert.embeddings.word_embeddings.weight"
+    before = trainer.state_dict()[name]
+    assert trainer.step() == all_trained.step()
+    np.testing.assert_array_equal(trainer.state_dict()[name], before)
+    assert (all_trained.state_dict()[name] != before).any()
+    with pytest.raises(TypeError, match="name parameters here"):
+        trainer_of(groups=[tg.ParameterGroup(tg.Graph().parameter("w", (2,)))])
+
+
 def test_it_learns() -> None:
     losses = trainer_of(steps=120, evaluate_every=120).train()
     assert np.mean(losses[-20:]) < np.mean(losses[:20]) - 0.1
@@ -188,6 +200,8 @@ def test_configurations_that_do_not_fit_are_refused(config: dict[str, Any], mess
         ({"lr": -1}, "the learning rate"),
         ({"validation": 1.5}, "the fraction of documents held out"),
         ({"shard": True}, "is divided among replicas"),
+        ({"offload_gradients": -1}, "offload_gradients is -1"),
+        ({"groups": [tg.ParameterGroup("missing", lr_scale=0.5)]}, "no parameter has the name 'missing'"),
     ],
 )
 def test_options_that_do_not_fit_are_refused(options: dict[str, Any], message: str) -> None:

@@ -226,6 +226,36 @@ def test_the_state_of_the_optimizer_may_lie_beside_the_chips():
         far.session(tessera.Machine("gc200", tiles=8, streaming_bytes=0))
 
 
+def test_weights_and_sums_of_gradients_may_lie_beside_the_chips():
+    graph = tg.from_torch(nn.Sequential(nn.Linear(12, 16), nn.ReLU(), nn.Linear(16, 5)), torch.randn(10, 12))
+    x, labels = torch.randn(20, 12).numpy(), torch.randint(0, 5, (20,), dtype=torch.int32).numpy()
+    machine = tessera.Machine("gc200", tiles=8)
+    groups = [tg.ParameterGroup("*.bias", offload_weights=False, offload=True)]
+    near, far, some = (
+        graph.training_step("cross_entropy", "adamw", micro_batches=2, **options)
+        for options in (
+            {},
+            {"offload_weights": 1, "offload_gradients": 1},
+            {"offload_weights": 1, "offload_gradients": 1, "groups": groups},
+        )
+    )
+    sessions = [step.session(machine, seed=1) for step in (near, far, some)]
+    for _ in range(2):
+        expected, *losses = [session.run(x, labels) for session in sessions]
+        for loss in losses:
+            np.testing.assert_array_equal(loss, expected)
+    for name, values in sessions[0].state().items():
+        for session in sessions[1:]:
+            np.testing.assert_array_equal(session.state()[name], values)
+    of_weights = sum(values.nbytes for name, values in sessions[0].state().items() if "moment" not in name)
+    bytes_of = [step.estimate(machine).streaming_bytes for step in (near, far, some)]
+    assert bytes_of[0] == 0
+    assert bytes_of[1] >= 2 * of_weights  # and sums of their gradients
+    assert bytes_of[2] >= 2 * of_weights + (16 + 5) * 4  # two moments of the biases instead of these
+    with pytest.raises(ValueError, match="offload_weights"):
+        graph.training_step("cross_entropy", offload_weights=-1)
+
+
 def test_activations_of_a_pipeline_may_lie_beside_the_chips():
     layer = tg.Graph()
     y = tg.gelu(layer.input("x", (6, 16)) * layer.input("w", (16,)))

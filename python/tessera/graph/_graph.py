@@ -366,6 +366,8 @@ class Graph:
         overlap: bool = True,
         shard: bool | int = False,
         offload: bool | int = False,
+        offload_weights: bool | int = False,
+        offload_gradients: bool | int = False,
         offload_activations: bool | int = False,
         keep: Iterable[str] = (),
         partial_dtype: DTypeLike | str | None = None,
@@ -400,7 +402,9 @@ class Graph:
 
         With `offload`, the optimizer's state of parameters of at least 8,192 elements, or as many as `offload` says,
         lies in the streaming memory beside the chips, and is read and written once in a step. Hosts, which have one
-        memory, do as without it.
+        memory, do as without it. `offload_weights` is the same for parameters, which are read before each operation or
+        call that takes them, and `offload_gradients` for the sums of their gradients over micro-batches. Groups say
+        otherwise for parameters that they name.
 
         `pipeline` says in which order micro-batches go through the stages of the graph: "sequential", "grouped",
         "interleaved" or "1f1b" (see `pipeline_schedule`). Stages in `recompute` keep only what they take from others,
@@ -444,6 +448,8 @@ class Graph:
             overlap,
             least_elements("shard", shard),
             least_elements("offload", offload),
+            least_elements("offload_weights", offload_weights),
+            least_elements("offload_gradients", offload_gradients),
             least_elements("offload_activations", offload_activations),
             frozen,
             native_groups(groups, self),

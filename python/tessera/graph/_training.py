@@ -26,19 +26,36 @@ class ParameterGroup:
 
     `parameters` are names, in which `*` stands for any characters, or parameters of the graph. Of several groups with
     a parameter, the last that gives a setting counts. `lr_scale` is a factor of the learning rate. Without a
-    `trust_ratio`, LAMB and LARS train a parameter as AdamW and SGD do.
+    `trust_ratio`, LAMB and LARS train a parameter as AdamW and SGD do. `shard`, `offload`, `offload_weights` and
+    `offload_gradients` hold instead of what `training_step` is asked for by sizes.
     """
 
     parameters: str | Value | Iterable[str | Value]
     lr_scale: float | None = None
     weight_decay: float | None = None
     trust_ratio: bool | None = None
+    shard: bool | None = None
+    offload: bool | None = None
+    offload_weights: bool | None = None
+    offload_gradients: bool | None = None
 
-    def _native(self, graph: Graph) -> _tessera.ParameterGroup:
+    def _native(self, graph: Graph | None) -> _tessera.ParameterGroup:
         several = [self.parameters] if isinstance(self.parameters, (str, Value)) else list(self.parameters)
-        ids = [graph._own(each).id for each in several if isinstance(each, Value)]
+        values = [each for each in several if isinstance(each, Value)]
         names = [each for each in several if not isinstance(each, Value)]
-        return _tessera.ParameterGroup(ids, names, self.lr_scale, self.weight_decay, self.trust_ratio)
+        if values and graph is None:
+            raise TypeError(f"{values[0]!r} is of a graph: name parameters here")
+        return _tessera.ParameterGroup(
+            [graph._own(each).id for each in values] if graph is not None else [],
+            names,
+            self.lr_scale,
+            self.weight_decay,
+            self.trust_ratio,
+            self.shard,
+            self.offload,
+            self.offload_weights,
+            self.offload_gradients,
+        )
 
 
 @dataclass(frozen=True)
@@ -101,7 +118,8 @@ def native_optimizer(
     return _tessera.Adam(betas, 1e-8 if eps is None else eps, decay, name == "adamw", bias_correction)
 
 
-def native_groups(groups: Iterable[ParameterGroup], graph: Graph) -> list[_tessera.ParameterGroup]:
+def native_groups(groups: Iterable[ParameterGroup], graph: Graph | None) -> list[_tessera.ParameterGroup]:
+    """Return groups of a graph's parameters; without a graph, by names alone."""
     return [group._native(graph) for group in groups]
 
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "graph/transforms/updates.h"
 #include "train/bert/settings.h"
 #include "train/network.h"
 
@@ -59,14 +60,8 @@ Bert add_model(Graph& graph, const PretrainingSettings& s, const graph::BertBatc
   return bert;
 }
 
-}  // namespace
-
-Graph pretraining_graph(const PretrainingSettings& s, graph::BertBatch batch) {
-  batch.packs /= s.micro_batches * s.replicas;
-  Graph graph;
-  const Bert bert = add_model(graph, s, batch, true);
-  graph.output(kLoss, bert.loss);
-  graph::TrainingOptions options = training_options(s, {});
+graph::TrainingOptions options_of(const PretrainingSettings& s) {
+  graph::TrainingOptions options = training_options(s, s.groups);
   options.micro_batches = s.micro_batches;
   options.pipeline.kind = s.pipeline;
   options.pipeline.offload_from = s.offload_activations_from;
@@ -74,15 +69,29 @@ Graph pretraining_graph(const PretrainingSettings& s, graph::BertBatch batch) {
   options.overlap = s.overlap;
   options.shard_from = s.shard_from;
   options.offload_from = s.offload_from;
+  options.offload_weights_from = s.offload_weights_from;
+  options.offload_gradients_from = s.offload_gradients_from;
   options.seed = s.seed;
   set_numbers(options, numbers_of(s));
-  add_training(bert.loss, options);
+  return options;
+}
+
+}  // namespace
+
+Graph pretraining_graph(const PretrainingSettings& s, graph::BertBatch batch) {
+  batch.packs /= s.micro_batches * s.replicas;
+  Graph graph;
+  const Bert bert = add_model(graph, s, batch, true);
+  graph.output(kLoss, bert.loss);
+  add_training(bert.loss, options_of(s));
   return graph;
 }
 
 Graph pretraining_evaluation_graph(const PretrainingSettings& s, const graph::BertBatch& batch) {
   Graph graph;
   add_model(graph, s, batch, false);
+  for (const auto& [parameter, own] : settings_of_parameters(graph, options_of(s)))
+    if (own.offload_weights) graph.offload(graph.value(parameter));
   return graph;
 }
 

@@ -548,6 +548,11 @@ PretrainingPlan plan_pretraining(const PretrainingSettings& settings, const Text
   if (settings.phases.size() != 1)
     throw UsageError(fmt::format("a plan is of packs of one length, and there are {}: plan each by itself",
                                  settings.phases.size()));
+  if (!settings.groups.empty())
+    throw UsageError(
+        "a plan is extrapolated from networks of fewer layers, which may lack what groups of parameters "
+        "name: "
+        "leave them out (--place)");
   return train::PretrainingPlanner(settings, text, machine, options).find();
 }
 

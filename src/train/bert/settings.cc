@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <tessera/error.h>
+#include <tessera/gradients.h>
 #include <tessera/pipeline.h>
 
 #include <nlohmann/json.hpp>
@@ -38,6 +39,21 @@ void check_phase(const PretrainingSettings& s, const PretrainingPhase& phase) {
   if (phase.packs / s.micro_batches % s.replicas != 0)
     throw UsageError(fmt::format("micro-batches of {} packs cannot be divided among {} replicas equally",
                                  phase.packs / s.micro_batches, s.replicas));
+}
+
+nlohmann::ordered_json json_of(const graph::ParameterGroup& group) {
+  nlohmann::ordered_json json = {{"names", group.names}};
+  const auto add = [&](const char* name, const auto& setting) {
+    if (setting) json[name] = *setting;
+  };
+  add("lr_scale", group.lr_scale);
+  add("weight_decay", group.weight_decay);
+  add("trust_ratio", group.trust_ratio);
+  add("shard", group.shard);
+  add("offload", group.offload);
+  add("offload_weights", group.offload_weights);
+  add("offload_gradients", group.offload_gradients);
+  return json;
 }
 
 /// `counts` of each stage, and `with_head` in that of the prediction of masked tokens.
@@ -193,7 +209,10 @@ nlohmann::ordered_json json_of(const PretrainingSettings& s) {
   if (!s.overlap) json["overlap"] = false;
   if (s.shard_from) json["shard_from"] = *s.shard_from;
   if (s.offload_from) json["offload_from"] = *s.offload_from;
+  if (s.offload_weights_from) json["offload_weights_from"] = *s.offload_weights_from;
+  if (s.offload_gradients_from) json["offload_gradients_from"] = *s.offload_gradients_from;
   if (s.offload_activations_from) json["offload_activations_from"] = *s.offload_activations_from;
+  for (const graph::ParameterGroup& group : s.groups) json["groups"].push_back(json_of(group));
   json["evaluate_every"] = s.evaluate_every;
   json["seed"] = s.seed;
   return json;
