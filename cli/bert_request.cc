@@ -42,6 +42,7 @@ std::vector<graph::ParameterGroup> parse_places(const std::string& text) {
   const std::map<std::string, std::optional<bool> ParameterGroup::*> settings = {
       {"gradients", &ParameterGroup::offload_gradients},
       {"shard", &ParameterGroup::shard},
+      {"shard-weights", &ParameterGroup::shard_weights},
       {"state", &ParameterGroup::offload},
       {"weights", &ParameterGroup::offload_weights}};
   std::vector<ParameterGroup> groups;
@@ -59,7 +60,7 @@ std::vector<graph::ParameterGroup> parse_places(const std::string& text) {
       const auto found = settings.find(what);
       if (found == settings.end())
         throw UsageError(
-            fmt::format("--place takes gradients, shard, state and weights, with + between "
+            fmt::format("--place takes gradients, shard, shard-weights, state and weights, with + between "
                         "them, or none; '{}' is none of them",
                         what));
       group.*found->second = true;
@@ -158,6 +159,9 @@ void add_text_options(CLI::App& command, BertRequest& r) {
       fmt::format("Divide the optimizer's state of parameters of at least {:L} elements among the replicas",
                   kLarge));
   command.add_flag_callback(
+      "--shard-weights", [&r] { r.settings.shard_weights_from = kLarge; },
+      "Divide these parameters themselves, and gather each for each operation or layer that takes it");
+  command.add_flag_callback(
       "--offload", [&r] { r.settings.offload_from = kLarge; },
       fmt::format(
           "Keep the optimizer's state of parameters of at least {:L} elements in the streaming memory "
@@ -172,8 +176,8 @@ void add_text_options(CLI::App& command, BertRequest& r) {
       "Keep the sums of their gradients over micro-batches there too");
   add(command, "--place", r.settings.groups, parse_places,
       "What of some parameters lies there or is divided among the replicas, whatever its size: names, in "
-      "which * stands for any characters, with state, weights, gradients and shard, or none, such as "
-      "embeddings.*=weights+state,*.bias=none");
+      "which * stands for any characters, with state, weights, gradients, shard and shard-weights, or none, "
+      "such as embeddings.*=weights+state,*.bias=none");
   command.add_flag_callback(
       "--offload-activations", [&r] { r.settings.offload_activations_from = kLarge; },
       fmt::format("Keep there also what stages have computed for later passes of micro-batches in flight, "

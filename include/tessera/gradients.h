@@ -25,8 +25,9 @@ struct ParameterGroup {
   std::optional<double> weight_decay = {};  ///< instead of the optimizer's
   std::optional<bool> trust_ratio = {};     ///< for LAMB and LARS, otherwise true
   /// Where they lie, whatever TrainingOptions says of their sizes: `shard` instead of shard_from, and
-  /// likewise those of offload_from, offload_weights_from and offload_gradients_from.
-  std::optional<bool> shard = {}, offload = {}, offload_weights = {}, offload_gradients = {};
+  /// likewise those of the other options of such names.
+  std::optional<bool> shard = {}, shard_weights = {};
+  std::optional<bool> offload = {}, offload_weights = {}, offload_gradients = {};
 };
 
 struct TrainingOptions {
@@ -51,6 +52,10 @@ struct TrainingOptions {
   /// elements, updates this part, and gathers those of the others; none: each keeps and updates all, as
   /// a single replica must. Weights whose pattern may change are not divided.
   std::optional<uint64_t> shard_from = {};
+  /// Of every parameter of at least so many elements each replica keeps an equal part alone, and gathers
+  /// those of the others for each operation or call that takes it, for each micro-batch (Graph::shard); none:
+  /// each keeps all, as a single replica must.
+  std::optional<uint64_t> shard_weights_from = {};
   /// The optimizer's state of every parameter of at least so many elements lies in streaming memory
   /// (Graph::offload): it is read and written once in a step. none: all of it lies on the tiles.
   std::optional<uint64_t> offload_from = {};

@@ -56,6 +56,7 @@ struct ValueInfo {
   /// they lie.
   std::optional<ValueId> belongs = {};
   bool offloaded = false;  ///< whether it lies in streaming memory where a machine has tiles
+  bool divided = false;    ///< whether replicas on tiles keep an equal part each of a parameter
 };
 
 /// An operation applied to values.
@@ -141,6 +142,10 @@ class Graph {
   /// do as before; sessions on other machines without streaming memory throw UsageError. Throws UsageError
   /// for other values.
   void offload(Value value);
+  /// Lets each replica keep an equal part of a parameter, which all gather before each operation or call that
+  /// takes it. Hosts keep all of it. Throws UsageError for other values, parameters of integers or of one
+  /// element, and those whose pattern may change.
+  void shard(Value parameter);
 
   /// Applies an operation by its name. Throws UsageError, naming operation and value, for inputs or
   /// attributes that it does not take.

@@ -119,6 +119,9 @@ struct PretrainingSettings : LearningSettings {
   /// Parameters of at least so many elements have their optimizer's state divided among the replicas; see
   /// graph::TrainingOptions::shard_from.
   std::optional<uint64_t> shard_from = {};
+  /// Parameters of at least so many elements are themselves divided among the replicas; see
+  /// graph::TrainingOptions::shard_weights_from.
+  std::optional<uint64_t> shard_weights_from = {};
   /// Parameters of at least so many elements have their optimizer's state in streaming memory; see
   /// graph::TrainingOptions::offload_from.
   std::optional<uint64_t> offload_from = {};

@@ -141,6 +141,9 @@ void bind_settings(nb::module_& m) {
       .def(
           "shard", [](Settings& s, uint64_t from) { s.shard_from = from; }, "least_elements"_a)
       .def(
+          "shard_weights", [](Settings& s, uint64_t from) { s.shard_weights_from = from; },
+          "least_elements"_a)
+      .def(
           "offload", [](Settings& s, uint64_t from) { s.offload_from = from; }, "least_elements"_a)
       .def(
           "offload_weights", [](Settings& s, uint64_t from) { s.offload_weights_from = from; },

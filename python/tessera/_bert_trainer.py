@@ -43,7 +43,7 @@ class BertTrainer:
     times as much, polynomially with the exponent `lr_power`. Parameters that `exclude` names, with `*` for any
     characters, have neither weight decay nor a trust ratio, whatever `groups` say, which take names here.
     `groups`, `numbers`, `rounding`, `partial_dtype`, `sum_dtype`, `clip_norm`, `pipeline`, `replicas`, `overlap`,
-    `shard`, `offload`, `offload_weights`, `offload_gradients` and `offload_activations` are as for
+    `shard`, `shard_weights`, `offload`, `offload_weights`, `offload_gradients` and `offload_activations` are as for
     `Graph.training_step`, `average` and `head_slices` as for `bert_for_pretraining`; without `rounding`,
     `partial_dtype` and `sum_dtype` they are those of the numbers. `stages` divides the layers among a machine's chips;
     `stage_layers` and `stage_feed_forwards` say how many layers, or attention and feed-forward parts of them, each
@@ -102,6 +102,7 @@ class BertTrainer:
         replicas: int = 1,
         overlap: bool = True,
         shard: bool | int = False,
+        shard_weights: bool | int = False,
         offload: bool | int = False,
         offload_weights: bool | int = False,
         offload_gradients: bool | int = False,
@@ -155,6 +156,7 @@ class BertTrainer:
             settings.set_sums(value_type(sum_dtype))
         for option, given, divide in (
             ("shard", shard, settings.shard),
+            ("shard_weights", shard_weights, settings.shard_weights),
             ("offload", offload, settings.offload),
             ("offload_weights", offload_weights, settings.offload_weights),
             ("offload_gradients", offload_gradients, settings.offload_gradients),

@@ -198,6 +198,16 @@ void Graph::offload(Value value) {
   info.offloaded = true;
 }
 
+void Graph::shard(Value parameter) {
+  require_own(parameter, "shard");
+  ValueInfo& info = values_.at(parameter.id);
+  if (info.kind != Kind::parameter || !may_be_divided(info.type))
+    throw UsageError(
+        fmt::format("shard: '{}' is not a parameter of several floating-point numbers whose pattern is fixed",
+                    info.name));
+  info.divided = true;
+}
+
 Value Graph::constant(std::string name, Shape shape, std::vector<float> values, Type type) {
   check_shape(name.empty() ? "a constant" : name, shape);
   const TensorType of{type, std::move(shape), {}, {}};

@@ -41,8 +41,8 @@ std::string to_string(const Graph& graph) {
   const auto named = [&](ValueId id) { return graph.info(id).name; };
   for (const ValueInfo& info : graph.values())
     if (info.kind != Kind::result)
-      text += fmt::format("{} {}: {}{}\n", name_of(info.kind), info.name, to_string(info.type),
-                          info.offloaded ? ", offloaded" : "");
+      text += fmt::format("{} {}: {}{}{}\n", name_of(info.kind), info.name, to_string(info.type),
+                          info.divided ? ", divided" : "", info.offloaded ? ", offloaded" : "");
   for (const Node& node : graph.nodes()) {
     std::vector<std::string> arguments, results;
     for (ValueId input : node.inputs) arguments.push_back(named(input));

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "base/integer_types.h"
 #include "program/collective.h"
 
 namespace tessera::graph {
@@ -31,6 +32,10 @@ void each_own_element(uint64_t elements, uint32_t replica, uint32_t replicas, co
 }  // namespace
 
 bool is_shard(const Graph& graph, ValueId id) { return graph.replicas() > 1 && graph.type(id).sharded; }
+
+bool may_be_divided(const TensorType& type) {
+  return !is_integer(type.type) && !type.capacity && type.elements() > 1;
+}
 
 Types types_of_results(const Operation& operation, const Signature& signature) {
   const auto shard = std::ranges::find(signature.inputs, true, &TensorType::sharded);

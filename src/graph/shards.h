@@ -10,6 +10,9 @@ namespace tessera::graph {
 /// Whether replicas have parts of a value: the only replica of a graph has all of a sharded one.
 bool is_shard(const Graph& graph, ValueId id);
 
+/// Whether replicas can have parts of a parameter of this type, or of state for it.
+bool may_be_divided(const TensorType& type);
+
 /// The types of an operation's results. An operation on sharded values runs on each replica's elements alone:
 /// results of the same shape are sharded too, scalars are of these elements. Throws UsageError for operations
 /// that cannot, and for other operands than sharded ones of one shape and scalars.

@@ -14,7 +14,6 @@
 #include "base/record_pass.h"
 #include "graph/substream.h"
 #include "kernels/common/element.h"
-#include "ops/collective/collective.h"
 #include "ops/map/cast.h"
 #include "ops/map/elementwise.h"
 #include "ops/split.h"
@@ -238,7 +237,7 @@ program::StepId Lowering::build(std::vector<PassRecord>& passes) {
 program::StepId Lowering::build_steps() {
   place_values();
   lower_all();
-  with_streamed_results([&] {
+  with_fetched_results([&] {
     place_outputs();
     assign();
   });
@@ -323,20 +322,9 @@ std::shared_ptr<const std::byte> Lowering::contents_of(ValueId id) {
 /// Beside the value as whose elements it lies.
 void Lowering::place_part(ValueId id) {
   const ValueInfo& info = graph_.info(id);
-  program::Program& program = builders_.front().program();
-  const Role role = info.kind == Kind::state ? Role::state : Role::temporary;
-  program::Variable part{
-      .name = info.name,
-      .type = info.type.type,
-      .rows = 1,
-      .role = role,
-      .mapping = ops::mapping_of_part(program.variable(operand_of(info.belongs.value()).variable), replicas_),
-      .contents = nullptr,
-      .purpose = purpose_of(id),
-      .streaming = lies_in_streaming(id, role)};
-  part.cols = static_cast<uint32_t>(part.mapping.back().box.col_end());
-  if (given_by_function_.contains(id)) part.role = Role::argument;
-  set_placed(id, builders_.front().whole(program.add(std::move(part))));
+  Role role = info.kind == Kind::state ? Role::state : Role::temporary;
+  if (given_by_function_.contains(id)) role = Role::argument;
+  set_placed(id, add_part(id, operand_of(info.belongs.value()), role));
 }
 
 void Lowering::place(ValueId id, std::vector<program::MappedBox> mapping) {
@@ -371,6 +359,7 @@ void Lowering::place(ValueId id, std::vector<program::MappedBox> mapping) {
   if (info.kind != Kind::result && !on_host() && layout_of(id).is_matrix())
     if (std::vector<program::MappedBox> wanted = wanted_mapping(id); !wanted.empty())
       layout.mapping = std::move(wanted);
+  if (is_in_parts(id)) return place_in_parts(id, layout);
   const std::string name = is_gap ? prefix_ + info.name : info.name;
   set_placed(id, builder_of(id).add({name, info.type.type, layout.rows, layout.cols, role, layout.mapping,
                                      nullptr, purpose_of(id), lies_in_streaming(id, role)}));
@@ -743,9 +732,11 @@ void Lowering::assign() {
   for (const Assignment& assignment : graph_.assignments()) {
     if (stored_.contains(assignment.state)) continue;
     const Operand from = brought(assignment.value, assignment.state);
-    const auto streamed = streamed_.find(assignment.state);
-    const Operand to = streamed == streamed_.end() ? operand_of(assignment.state) : streamed->second;
-    if (from != to) all.emplace_back(beside(from, to), to);
+    const Operand to = operand_of(assignment.state);
+    if (const auto home = homes_.find(assignment.state); home != homes_.end())
+      all.emplace_back(beside(from, home->second), home->second.kept);
+    else if (from != to)
+      all.emplace_back(from, to);
   }
   copy_at_once(std::move(all));
 }

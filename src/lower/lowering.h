@@ -42,6 +42,7 @@ struct Lowered {
   ChosenLayouts layouts;
   std::vector<std::optional<ops::Operand>> operands;  ///< by value
   std::map<std::string, ops::Operand> outputs;        ///< the graph's outputs, by name
+  std::map<ValueId, ops::Operand> parts;              ///< of parameters of which each replica keeps a part
   std::map<ValueId, std::unique_ptr<LinearWeight>> weights;
   WeightForms forms;
   /// A gradient to clear when the pattern of its weight changes.
@@ -186,9 +187,13 @@ class Lowering {
   /// The operand of a value that has been computed.
   const ops::Operand& operand_of(ValueId id) const { return lowered_.operands.at(id).value(); }
   bool is_computed(ValueId id) const { return lowered_.operands.at(id).has_value(); }
-  /// Whether a node computes what is assigned to state in streaming memory.
-  bool sets_streamed(const Node& node) const;
-  /// Calls `lower` for the node that each_from() visits, with what it takes of streaming memory on the tiles.
+  /// Whether a node computes what is assigned to state that is not on the tiles as a whole.
+  bool sets_fetched(const Node& node) const;
+  /// The replica's part of a parameter of which it keeps no more.
+  std::optional<ops::Operand> kept_part(ValueId id) const;
+  /// Stores the replica's part of what such state becomes, a value that nothing else takes; false: it cannot.
+  bool store_part(ValueId state, ValueId becomes, const ops::Operand& part);
+  /// Calls `lower` for the node that each_from() visits, with what it takes from homes on the tiles.
   void lower_joined(const std::function<void()>& lower);
   ops::Operand temporary(const std::string& name, Type type, uint32_t rows, uint32_t cols);
   std::string name_beside_result(std::string_view name) const;
@@ -304,36 +309,47 @@ class Lowering {
   std::optional<ops::Operand> stack_pass(const ops::Operand& wanted, const ops::Operand& own,
                                          const ops::Builder& builder, Lowering& body);
   void copy_at_once(std::vector<std::pair<ops::Operand, ops::Operand>> all);
-  /// A value in streaming memory, while operations take it on the tiles.
-  struct StreamedValue {
+  /// Where a value lies between the operations that take it: in streaming memory, in parts of which each
+  /// replica has one, or both.
+  struct Home {
+    ops::Operand kept;   ///< the value, or the replica's part
+    ops::Operand whole;  ///< lies as the value does on the tiles; if it is not in parts, `kept`
+    bool in_parts = false;
+  };
+  /// Such a value, while operations take it on the tiles.
+  struct FetchedValue {
     ValueId id = 0;
-    ops::Operand home, on_tiles = {};
+    Home home;
+    ops::Operand on_tiles = {};
     bool is_read = false;
     std::optional<ValueId> result = {};  ///< the operations' result that is assigned to it
   };
   bool is_offloaded(ValueId id) const;
+  bool is_in_parts(ValueId id) const;
   /// Whether a variable of that role for a value is in streaming memory. Throws as require_streaming().
   bool lies_in_streaming(ValueId id, program::Role role) const;
   bool is_in_streaming(const ops::Operand& operand) const;
   /// Sets the operand of a value, and notes it if it is in streaming memory.
   void set_placed(ValueId id, const ops::Operand& operand);
+  ops::Operand add_part(ValueId id, const ops::Operand& whole, program::Role role);
+  void place_in_parts(ValueId id, const ops::OperandLayout& layout);
   /// Throws UsageError for a machine without streaming memory, in which `name` is to lie.
   void require_streaming(const std::string& name) const;
   bool is_fetched_inside(const Node& loop, const LoopForm& form, size_t input) const;
   /// What the body of a loop takes as an input.
   ops::Operand given_to(Lowering& body, const Node& loop, const LoopForm& form, size_t input);
   std::vector<ValueId> taken_on_tiles(const Node& node) const;
-  std::vector<StreamedValue> streamed_by(std::span<const uint32_t> nodes) const;
-  /// Lowers nodes, whose operands in streaming memory are on the tiles meanwhile.
-  void lower_with_streamed(std::span<const uint32_t> nodes, const std::function<void()>& lower);
-  /// Calls `give`, which makes outputs and sets state, with what that takes of streaming memory on the tiles.
-  void with_streamed_results(const std::function<void()>& give);
-  void fetch(std::vector<StreamedValue>& values);
-  void store(const std::vector<StreamedValue>& values);
-  /// A temporary on the tiles beside which an operand in streaming memory lies.
-  ops::Operand on_tiles_like(const ops::Operand& home) const;
-  /// What is to be copied to another operand: where that is in streaming memory, it lies on the same tiles.
-  ops::Operand beside(const ops::Operand& operand, const ops::Operand& home);
+  std::vector<FetchedValue> fetched_by(std::span<const uint32_t> nodes) const;
+  /// Lowers nodes, whose operands that have homes are on the tiles meanwhile.
+  void lower_with_fetched(std::span<const uint32_t> nodes, const std::function<void()>& lower);
+  /// Calls `give`, which makes outputs and sets state, with what that takes from homes on the tiles.
+  void with_fetched_results(const std::function<void()>& give);
+  void fetch(std::vector<FetchedValue>& values);
+  void store(const std::vector<FetchedValue>& values);
+  /// A temporary on the tiles that lies as an operand there or beside them.
+  ops::Operand on_tiles_like(const ops::Operand& operand) const;
+  /// What is to be copied to a home, on the tiles beside it: the operand itself, a copy, or a part.
+  ops::Operand beside(const ops::Operand& operand, const Home& home);
   /// Calls `before` with each node before it is lowered, unless it is null.
   void lower_all(const std::function<void(uint32_t)>& before = {});
   std::vector<bool> early_nodes() const;
@@ -453,7 +469,7 @@ class Lowering {
   std::map<uint32_t, SharedUpdate> shared_updates_;  ///< by the node that comes last
   std::list<UpdateFunction> update_functions_;
   std::list<SharedReduction> shared_reductions_;
-  std::map<ValueId, ops::Operand> streamed_;  ///< values in streaming memory, and where they lie there
+  std::map<ValueId, Home> homes_;             ///< of values in streaming memory, and of parameters in parts
   std::set<ValueId> stored_;                  ///< of these: state that has its new contents
   std::multimap<ValueId, ValueId> assigned_;  ///< by value: the state to which it is assigned
   std::set<ValueId> given_by_function_;       ///< results that are arguments of the function being built

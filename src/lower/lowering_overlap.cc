@@ -45,9 +45,9 @@ void Lowering::lower_all(const std::function<void(uint32_t)>& before) {
     first_step_ = steps_.size();
     const auto shared = shared_updates_.find(node_);
     if (shared == shared_updates_.end())
-      lower_with_streamed({&node_, 1}, [&] { lower(node_); });
+      lower_with_fetched({&node_, 1}, [&] { lower(node_); });
     else
-      lower_with_streamed(shared->second.of.all_nodes(), [&] { lower_shared_update(shared->second); });
+      lower_with_fetched(shared->second.of.all_nodes(), [&] { lower_shared_update(shared->second); });
     if (early_nodes_[node_])
       early_.insert(steps_.begin() + static_cast<std::ptrdiff_t>(first_step_), steps_.end());
   }

@@ -1,13 +1,17 @@
-// Values in streaming memory: operations take a copy of them on the tiles, which goes back when they have
-// changed it.
+// Values in streaming memory, and parameters of which each replica has a part: operations take a copy of the
+// whole on the tiles, which goes back when they have changed it.
 #include <fmt/format.h>
 #include <tessera/error.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <map>
+#include <optional>
 #include <utility>
+#include <vector>
 
 #include "lower/lowering.h"
+#include "ops/collective/collective.h"
 
 namespace tessera::graph {
 
@@ -27,9 +31,40 @@ bool Lowering::lies_in_streaming(ValueId id, Role role) const {
   return true;
 }
 
+bool Lowering::is_in_parts(ValueId id) const {
+  return graph_.info(id).divided && replicas_ > 1 && !on_host();
+}
+
 void Lowering::set_placed(ValueId id, const Operand& operand) {
   lowered_.operands[id] = operand;
-  if (is_in_streaming(operand)) streamed_[id] = operand;
+  if (is_in_streaming(operand)) homes_[id] = {operand, operand, false};
+}
+
+/// A replica's part of a value, beside where the whole lies.
+Operand Lowering::add_part(ValueId id, const Operand& whole, Role role) {
+  const ValueInfo& info = graph_.info(id);
+  program::Program& program = builders_.front().program();
+  program::Variable part{.name = info.name,
+                         .type = info.type.type,
+                         .rows = 1,
+                         .role = role,
+                         .mapping = ops::mapping_of_part(program.variable(whole.variable), replicas_),
+                         .contents = nullptr,
+                         .purpose = purpose_of(id),
+                         .streaming = lies_in_streaming(id, role)};
+  part.cols = static_cast<uint32_t>(part.mapping.back().box.col_end());
+  return builders_.front().whole(program.add(std::move(part)));
+}
+
+/// The whole lies nowhere: it is assembled for the operations that take it.
+void Lowering::place_in_parts(ValueId id, const ops::OperandLayout& layout) {
+  const ValueInfo& info = graph_.info(id);
+  const Operand whole = builder_of(id).temporary(info.name + ".whole", info.type.type, layout.rows,
+                                                 layout.cols, layout.mapping, purpose_of(id));
+  const Operand part = add_part(id, whole, Role::state);
+  homes_[id] = {part, whole, true};
+  lowered_.parts[id] = part;
+  lowered_.operands[id] = whole;
 }
 
 bool Lowering::is_in_streaming(const Operand& operand) const {
@@ -45,8 +80,8 @@ void Lowering::require_streaming(const std::string& name) const {
                     name, machine.name));
 }
 
-/// Whether the body of a loop brings an input from streaming memory to the tiles by itself, wherever it takes
-/// it: not if passes take it in another layout, or give it back.
+/// Whether the body of a loop brings an input from its home to the tiles by itself, wherever it takes it: not
+/// if passes take it in another layout, or give it back.
 bool Lowering::is_fetched_inside(const Node& loop, const LoopForm& form, size_t input) const {
   return form.inputs[input] == LoopInput::same &&
          lowered_.layouts.nodes.at(index_of(loop)).inputs[input] == layout_of(loop.inputs[input]) &&
@@ -55,15 +90,16 @@ bool Lowering::is_fetched_inside(const Node& loop, const LoopForm& form, size_t 
 
 Operand Lowering::given_to(Lowering& body, const Node& loop, const LoopForm& form, size_t input) {
   const ValueId id = loop.inputs[input], inside = form.body_inputs[input];
-  const auto streamed = streamed_.find(id);
-  if (streamed == streamed_.end() || !is_fetched_inside(loop, form, input))
+  const auto home = homes_.find(id);
+  if (home == homes_.end() || !is_fetched_inside(loop, form, input))
     return in_layout(id, choice().inputs[input], body.builder_of(inside));
-  body.streamed_[inside] = streamed->second;
-  return streamed->second;
+  body.homes_[inside] = home->second;
+  return home->second.whole;
 }
 
 /// The inputs whose contents a node takes on the tiles.
 std::vector<ValueId> Lowering::taken_on_tiles(const Node& node) const {
+  if (node.operation->traits.shards && kept_part(node.inputs[0])) return {};
   if (!is_loop(node)) {
     const auto end = node.inputs.begin() + static_cast<std::ptrdiff_t>(inputs_read(node));
     return {node.inputs.begin(), end};
@@ -75,34 +111,34 @@ std::vector<ValueId> Lowering::taken_on_tiles(const Node& node) const {
   return taken;
 }
 
-/// The values in streaming memory that nodes take or set.
-std::vector<Lowering::StreamedValue> Lowering::streamed_by(std::span<const uint32_t> nodes) const {
-  std::map<ValueId, StreamedValue> found;
+/// The values with homes that nodes take or set.
+std::vector<Lowering::FetchedValue> Lowering::fetched_by(std::span<const uint32_t> nodes) const {
+  std::map<ValueId, FetchedValue> found;
   const auto note = [&](ValueId id, const auto& how) {
-    if (const auto home = streamed_.find(id); home != streamed_.end())
-      how(found.try_emplace(id, StreamedValue{.id = id, .home = home->second}).first->second);
+    if (const auto home = homes_.find(id); home != homes_.end())
+      how(found.try_emplace(id, FetchedValue{.id = id, .home = home->second}).first->second);
   };
   for (uint32_t n : nodes) {
     const Node& node = graph_.nodes()[n];
-    for (ValueId id : taken_on_tiles(node)) note(id, [](StreamedValue& value) { value.is_read = true; });
+    for (ValueId id : taken_on_tiles(node)) note(id, [](FetchedValue& value) { value.is_read = true; });
     for (ValueId output : node.outputs)
       for (auto [set, last] = assigned_.equal_range(output); set != last; ++set)
-        note(set->second, [&](StreamedValue& value) { value.result = output; });
+        note(set->second, [&](FetchedValue& value) { value.result = output; });
   }
-  std::vector<StreamedValue> values;
+  std::vector<FetchedValue> values;
   for (const auto& [id, value] : found) values.push_back(value);
   return values;
 }
 
-bool Lowering::sets_streamed(const Node& node) const {
+bool Lowering::sets_fetched(const Node& node) const {
   const uint32_t index = index_of(node);
-  return std::ranges::any_of(streamed_by({&index, 1}),
-                             [](const StreamedValue& value) { return value.result.has_value(); });
+  return std::ranges::any_of(fetched_by({&index, 1}),
+                             [](const FetchedValue& value) { return value.result.has_value(); });
 }
 
-void Lowering::lower_with_streamed(std::span<const uint32_t> nodes, const std::function<void()>& lower) {
-  std::vector<StreamedValue> values;
-  if (!streamed_.empty()) values = streamed_by(nodes);
+void Lowering::lower_with_fetched(std::span<const uint32_t> nodes, const std::function<void()>& lower) {
+  std::vector<FetchedValue> values;
+  if (!homes_.empty()) values = fetched_by(nodes);
   if (values.empty()) return lower();
   add_as(nodes.back(), [&] { fetch(values); });
   lower();
@@ -110,60 +146,95 @@ void Lowering::lower_with_streamed(std::span<const uint32_t> nodes, const std::f
 }
 
 void Lowering::lower_joined(const std::function<void()>& lower) {
-  std::vector<StreamedValue> values = streamed_by({&node_, 1});
+  std::vector<FetchedValue> values = fetched_by({&node_, 1});
   fetch(values);
   lower();
   store(values);
 }
 
-void Lowering::fetch(std::vector<StreamedValue>& values) {
+void Lowering::fetch(std::vector<FetchedValue>& values) {
+  const ops::Builder& builder = builders_.front();
   program::CopySet set{"fetch", {}};
-  for (StreamedValue& value : values) {
-    value.on_tiles = on_tiles_like(value.home);
-    if (value.is_read) set.groups.push_back(copy_of(value.home, value.on_tiles));
+  std::vector<ops::Sharded> gathered;
+  for (FetchedValue& value : values) {
+    const Home& home = value.home;
+    value.on_tiles = on_tiles_like(home.whole);
     lowered_.operands[value.id] = value.on_tiles;
+    if (!value.is_read) continue;
+    const bool is_beside = is_in_streaming(home.kept);
+    Operand kept = home.kept;
+    if (is_beside) kept = home.in_parts ? on_tiles_like(home.kept) : value.on_tiles;
+    if (is_beside) set.groups.push_back(copy_of(home.kept, kept));
+    if (home.in_parts) gathered.push_back({value.on_tiles.variable, kept.variable});
   }
-  if (!set.groups.empty()) run(builders_.front().copy(std::move(set)));
+  if (!set.groups.empty()) run(builder.copy(std::move(set)));
+  if (!gathered.empty()) run(ops::all_gather(builder.program(), builder.whole_machine(), "gather", gathered));
 }
 
-void Lowering::store(const std::vector<StreamedValue>& values) {
+void Lowering::store(const std::vector<FetchedValue>& values) {
   program::CopySet set{"store", {}};
-  for (const StreamedValue& value : values) {
-    // Conversions would keep on the tiles what is to lie beside them.
+  for (const FetchedValue& value : values) {
+    // Conversions would keep on the tiles what is to lie elsewhere.
     converted_.erase(value.id);
-    lowered_.operands[value.id] = value.home;
-    if (!value.result || operand_of(*value.result) != value.on_tiles) continue;
-    set.groups.push_back(copy_of(value.on_tiles, value.home));
+    lowered_.operands[value.id] = value.home.whole;
+    if (!value.result || stored_.contains(value.id) || operand_of(*value.result) != value.on_tiles) continue;
+    set.groups.push_back(copy_of(beside(value.on_tiles, value.home), value.home.kept));
     stored_.insert(value.id);
   }
   if (!set.groups.empty()) run(builders_.front().copy(std::move(set)));
 }
 
-void Lowering::with_streamed_results(const std::function<void()>& give) {
-  std::vector<StreamedValue> taken;
-  for (const auto& streamed : streamed_) {
-    const ValueId id = streamed.first;
+std::optional<Operand> Lowering::kept_part(ValueId id) const {
+  const auto home = homes_.find(id);
+  return home != homes_.end() && home->second.in_parts ? std::optional(home->second.kept) : std::nullopt;
+}
+
+bool Lowering::store_part(ValueId state, ValueId becomes, const Operand& part) {
+  const std::optional<Operand> kept = kept_part(state);
+  const auto takes = [&](const Node& node) { return std::ranges::count(node.inputs, becomes) != 0; };
+  const auto is = [&](const auto& output) { return output.second == becomes; };
+  if (!kept || assigned_.count(becomes) != 1 || std::ranges::any_of(graph_.nodes(), takes) ||
+      std::ranges::any_of(graph_.outputs(), is))
+    return false;
+  run(builders_.front().copy({"store", {copy_of(part, *kept)}}));
+  stored_.insert(state);
+  return true;
+}
+
+void Lowering::with_fetched_results(const std::function<void()>& give) {
+  std::vector<FetchedValue> taken;
+  for (const auto& entry : homes_) {
+    const ValueId id = entry.first;
     const auto is = [&](const auto& output) { return output.second == id; };
     if (std::ranges::any_of(graph_.outputs(), is) || assigned_.contains(id))
-      taken.push_back({.id = id, .home = streamed.second, .is_read = true});
+      taken.push_back({.id = id, .home = entry.second, .is_read = true});
   }
   fetch(taken);
   give();
-  for (const StreamedValue& value : taken) lowered_.operands[value.id] = value.home;
+  for (const FetchedValue& value : taken) lowered_.operands[value.id] = value.home.whole;
 }
 
-Operand Lowering::on_tiles_like(const Operand& home) const {
+Operand Lowering::on_tiles_like(const Operand& operand) const {
   const ops::Builder& builder = builders_.front();
-  return builder.variable_like(home, builder.variable_name(home) + ".on_tiles", Role::temporary);
+  return builder.variable_like(operand, builder.variable_name(operand) + ".on_tiles", Role::temporary);
 }
 
-Operand Lowering::beside(const Operand& operand, const Operand& home) {
-  const program::Program& program = builders_.front().program();
-  const program::Variable &has = program.variable(operand.variable), &wants = program.variable(home.variable);
-  if (!wants.streaming || (has.mapping == wants.mapping && operand.box == has.whole())) return operand;
-  const Operand moved = on_tiles_like(home);
-  builders_.front().send(operand, moved, steps_);
-  return moved;
+Operand Lowering::beside(const Operand& operand, const Home& home) {
+  program::Program& program = builders_.front().program();
+  const auto lies_there = [&] {
+    const program::Variable& has = program.variable(operand.variable);
+    return has.mapping == program.variable(home.whole.variable).mapping && operand.box == has.whole();
+  };
+  Operand whole = operand;
+  if (!lies_there()) {
+    whole = on_tiles_like(home.whole);
+    builders_.front().send(operand, whole, steps_);
+  }
+  if (!home.in_parts) return whole;
+  const Operand part = on_tiles_like(home.kept);
+  const ops::Sharded shard{whole.variable, part.variable};
+  run(ops::scatter(program, builders_.front().whole_machine(), "shard", {&shard, 1}));
+  return part;
 }
 
 }  // namespace tessera::graph

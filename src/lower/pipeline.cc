@@ -158,7 +158,7 @@ void PipelineLowering::lower(LoweredPass& pass) {
   }
   for (const uint32_t n : pass.part.nodes) {
     body_.node_ = n;
-    if (!body_.skipped_[n]) body_.lower_with_streamed({&n, 1}, [&] { body_.lower(n); });
+    if (!body_.skipped_[n]) body_.lower_with_fetched({&n, 1}, [&] { body_.lower(n); });
   }
   if (!body_.side_results_.empty())
     throw UsageError(fmt::format(

@@ -98,6 +98,12 @@ struct Session::Impl {
   const Variable& variable(ValueId id) const {
     return executable().program->variable(lowered.operands[id]->variable);
   }
+  /// The variable of a value, or of the replica's part if replicas have no more.
+  const Variable& kept_variable(ValueId id) const {
+    const auto part = lowered.parts.find(id);
+    return part == lowered.parts.end() ? variable(id) : executable().program->variable(part->second.variable);
+  }
+  bool is_in_parts(ValueId id) const { return is_shard(graph, id) || lowered.parts.contains(id); }
   bool transposed(ValueId id) const { return bound_layout(lowered.layouts.values[id]).transposed; }
   bool is_state(ValueId id) const { return is_kept(graph.info(id)); }
 
@@ -244,24 +250,28 @@ struct Session::Impl {
     const std::vector<float> stored =
         weight(id) != nullptr ? weight(id)->store(values) : reordered(values, variable(like).cols, like);
     const auto write_to = [&](std::span<const float> own, auto... replica) {
-      std::vector<std::byte> bytes = kernels::as_type(own, variable(id).type);
-      program().state().write(variable(id).name, view(variable(id), bytes), replica...);
+      const Variable& kept = kept_variable(id);
+      std::vector<std::byte> bytes = kernels::as_type(own, kept.type);
+      program().state().write(kept.name, view(kept, bytes), replica...);
     };
-    if (!is_shard(graph, id)) return write_to(stored);
+    if (!is_in_parts(id)) return write_to(stored);
     for (uint32_t r = 0; r < graph.replicas(); ++r) write_to(take_part(part_of(id), stored, r), r);
   }
 
-  PartOfVariable part_of(ValueId id) const { return {variable(lies_as(id)), variable(id), graph.replicas()}; }
+  PartOfVariable part_of(ValueId id) const {
+    return {variable(lies_as(id)), kept_variable(id), graph.replicas()};
+  }
 
   /// The contents of a variable, in one replica.
   std::vector<float> stored(ValueId id, uint32_t replica) const {
-    std::vector<std::byte> bytes(variable(id).bytes());
-    program().state().read(variable(id).name, view(variable(id), bytes), replica);
-    return kernels::as_floats(bytes, variable(id).type);
+    const Variable& kept = kept_variable(id);
+    std::vector<std::byte> bytes(kept.bytes());
+    program().state().read(kept.name, view(kept, bytes), replica);
+    return kernels::as_floats(bytes, kept.type);
   }
 
   std::vector<float> stored(ValueId id) const {
-    if (!is_shard(graph, id)) return stored(id, 0);
+    if (!is_in_parts(id)) return stored(id, 0);
     std::vector<float> whole(variable(lies_as(id)).elements());
     for (uint32_t r = 0; r < graph.replicas(); ++r) put_part(part_of(id), stored(id, r), r, whole);
     return whole;

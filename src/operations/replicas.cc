@@ -61,9 +61,9 @@ float factor_of(const Node& node, uint32_t group) {
 }
 
 /// Calls lower_one() for all nodes with the lowering of `node` and groups of so many replicas that can be
-/// computed now, which become one collective and share its rounds; but not for others that set what lies in
-/// streaming memory, which can be stored only after their own. Sums of gradients join no others, whether
-/// they may begin early or not, so that they have the same bits.
+/// computed now, which become one collective and share its rounds; but not for others that set what is stored
+/// elsewhere than on the tiles, which has to follow their own. Sums of gradients join no others, whether they
+/// may begin early or not, so that they have the same bits.
 template <class LowerOne>
 void join(Lowering& l, const Node& node, uint32_t group, const LowerOne& lower_one) {
   // A result counts as computed as soon as it is joined, but holds its contents only after the collective.
@@ -76,7 +76,7 @@ void join(Lowering& l, const Node& node, uint32_t group, const LowerOne& lower_o
     if (&other == &node) {
       lower_one(other);
     } else {
-      if (l.sets_streamed(other)) return false;
+      if (l.sets_fetched(other)) return false;
       l.lower_joined([&] { lower_one(other); });
     }
     joined.insert(other.outputs[0]);
@@ -180,6 +180,7 @@ Types infer_gather(const Signature& s) {
 
 void lower_shard(Lowering& l, const Node& node) {
   if (l.replicas() == 1) return l.alias_output(0, l.input(0));
+  if (const auto part = l.kept_part(node.inputs[0])) return l.copy_to_output(0, *part);
   const ops::Sharded shard{l.operand_of(node.inputs[0]).variable, l.output(0).variable};
   l.run(ops::scatter(l.builder().program(), l.builder().whole_machine(), "shard", {&shard, 1}));
 }
@@ -216,9 +217,11 @@ void lower_gather(Lowering& l, const Node& node) {
         state ? l.operand_of(*state)
               : l.temporary_like("gathered", l.builder().type_of(part), l.operand_of(other.inputs[1]));
     l.set_operand(other.outputs[0], whole, l.layout_of(other.inputs[1]));
+    if (state && l.store_part(*state, other.outputs[0], part)) return;
     shards.push_back({whole.variable, part.variable});
   });
-  l.run(ops::all_gather(l.builder().program(), l.builder().whole_machine(), "gather", shards));
+  if (!shards.empty())
+    l.run(ops::all_gather(l.builder().program(), l.builder().whole_machine(), "gather", shards));
 }
 
 std::vector<Case> shard_cases() {

@@ -99,6 +99,10 @@ TEST_F(TrainBertCliTest, TrainsReplicasOnChips) {
     return r["phases"][0]["step"]["streaming_bytes"].get<uint64_t>();
   };
   EXPECT_GT(streaming(far), streaming(placed));
+  const json divided = train_on_chips("--shard-weights");
+  EXPECT_EQ(losses(divided, "loss"), losses(whole, "loss"));
+  EXPECT_EQ(divided["settings"]["shard_weights_from"], 8192);
+  expect_refused(run(fmt::format("{} --shard-weights", small())), "parameters are divided among replicas");
   expect_refused(run(fmt::format("{} --offload-gradients", small())), "--micro-batches of more than one");
   expect_refused(run(fmt::format("{} --place '*.bias'", small())),
                  "such as *.bias=none; '*.bias' is no such");
@@ -261,6 +265,8 @@ TEST_F(TrainBertCliTest, PlansHowToDivideAStep) {
       fmt::format("train bert --config '{}' --machine '{}' --dropout 0 --no-bias-correction", options, chips);
   expect_refused(run(plan + " --estimate"),
                  "--plan only searches, and trains and reports nothing; leave out");
+  expect_refused(run(plan + " --place '*.bias=none'"), "leave them out (--place)");
+  expect_refused(run(plan + " --shard-weights"), "leave that out (--shard-weights)");
   const Outcome o = run(plan + " --json");
   EXPECT_EQ(json_of(o)["command"], "train bert");
   const json r = results_of(o)[0];

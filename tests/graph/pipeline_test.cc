@@ -467,6 +467,23 @@ TEST(Pipelines, TakeWeightsFromStreamingMemory) {
     }
 }
 
+/// Of which each replica keeps a part, beside the chips or on them.
+TEST(Pipelines, GatherWeights) {
+  for (const PipelineKind kind : kKinds) {
+    SCOPED_TRACE(name_of(kind));
+    TrainingOptions options{
+        .optimizer = Adam{}, .micro_batches = 8, .pipeline = {kind, {0}}, .replicas = 2, .shard_from = 0};
+    const Steps expected = steps_of(network(2, 1, options), chips(4));
+    options.shard_weights_from = 0;
+    for (const bool offloads : {false, true}) {
+      if (offloads) options.offload_weights_from = options.offload_from = 0;
+      const Steps found = steps_of(network(2, 1, options), chips(4));
+      EXPECT_EQ(found.results, expected.results);
+      EXPECT_EQ(found.state, expected.state);
+    }
+  }
+}
+
 TEST(Pipelines, GiveTheBitsOfTheirCallsIfThoseAreRecomputed) {
   const auto steps = [](bool recompute, const Machine& machine) {
     const Graph g = equal_stages(2, 4, {PipelineKind::interleaved, {}}, recompute);

@@ -512,6 +512,7 @@ class Generator {
            .weight_decay = std::holds_alternative<Lars>(options.optimizer) ? kDecay : 0.02,
            .trust_ratio = random_.coin(),
            .shard = random_flag(),
+           .shard_weights = random_flag(),
            .offload = random_flag(),
            .offload_weights = random_flag(),
            .offload_gradients = random_flag()});
@@ -520,6 +521,7 @@ class Generator {
     if (options.micro_batches > 1 && random_.coin()) choose_pipeline(options);
     if (random_.coin()) options.replicas = options_.most_replicas;
     if (options.replicas > 1 && random_.coin()) options.shard_from = random_.one_of({0, 40});
+    if (options.replicas > 1 && random_.coin()) options.shard_weights_from = random_.one_of({0, 40});
     if (random_.below(3) == 0) options.offload_from = random_.one_of({0, 40});
     if (random_.below(3) == 0) options.offload_weights_from = random_.one_of({0, 40});
     if (random_.below(3) == 0) options.offload_gradients_from = random_.one_of({0, 40});
@@ -644,12 +646,13 @@ std::vector<Recipe> smaller(const Recipe& recipe) {
     if (options.pipeline != Pipeline{}) change([](Recipe& r) { r.lesson->options.pipeline = {}; });
     if (options.micro_batches > 1) change([](Recipe& r) { r.lesson->options.micro_batches = 1; });
     if (options.shard_from) change([](Recipe& r) { r.lesson->options.shard_from.reset(); });
+    if (options.shard_weights_from) change([](Recipe& r) { r.lesson->options.shard_weights_from.reset(); });
     if (options.offload_from) change([](Recipe& r) { r.lesson->options.offload_from.reset(); });
     if (options.offload_weights_from)
       change([](Recipe& r) { r.lesson->options.offload_weights_from.reset(); });
     if (options.offload_gradients_from)
       change([](Recipe& r) { r.lesson->options.offload_gradients_from.reset(); });
-    if (options.replicas > 1 && !options.shard_from)
+    if (options.replicas > 1 && !options.shard_from && !options.shard_weights_from)
       change([](Recipe& r) { r.lesson->options.replicas = 1; });
     if (options.state != Type::f32) change([](Recipe& r) { r.lesson->options.state = Type::f32; });
     if (options.clip_norm) change([](Recipe& r) { r.lesson->options.clip_norm.reset(); });

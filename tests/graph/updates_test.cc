@@ -187,6 +187,8 @@ TEST(UpdatesInParts, SaveAndTakeWholeState) {
 TEST(UpdatesInParts, NeedSeveralReplicas) {
   EXPECT_USAGE_ERROR("the optimizer's state is divided among replicas, and there is one: ask for several",
                      network(1, {.replicas = 1, .shard_from = 0}, Type::f32, Code::shared));
+  EXPECT_USAGE_ERROR("parameters are divided among replicas, and there is one: ask for several",
+                     network(1, {.replicas = 1, .shard_weights_from = 0}, Type::f32, Code::shared));
 }
 
 TEST(UpdatesInParts, RefuseWhatNeedsWholeValues) {
@@ -400,6 +402,70 @@ TEST(OffloadedWeights, AreThoseThatGroupsAndSizesName) {
     }
   }
   EXPECT_EQ(sums, 1);
+}
+
+/// Each replica keeps a part of a parameter, which all gather before they take it.
+TEST(DividedWeights, AreTrainedAsWholeOnes) {
+  const Machine chips = Machine::find("m2000").with("chips", 2).with("tiles", 16);
+  uint32_t number = 0;
+  for (const Optimizer& optimizer : optimizers())
+    for (Type type : {Type::f32, Type::f16}) {
+      SCOPED_TRACE(fmt::format("{}, optimizer {}", name_of(type), optimizer.index()));
+      TrainingOptions options{
+          .optimizer = optimizer, .micro_batches = 1 + number++ % 3, .replicas = 2, .state = type};
+      options.rounding = number % 2 == 0 ? Rounding::stochastic : Rounding::nearest;
+      for (const std::optional<uint64_t> shard_from :
+           {std::optional<uint64_t>(), std::optional<uint64_t>(30)}) {
+        options.shard_from = shard_from;
+        const Arrays expected = trained(network(3, options, type, Code::shared), chips);
+        TrainingOptions divided = options;
+        divided.shard_weights_from = 30;  // not the biases
+        expect_same_bits(trained(network(3, divided, type, Code::shared), chips), expected);
+        divided.shard_weights_from = 0;
+        divided.offload_weights_from = 30;
+        expect_same_bits(trained(network(3, divided, type, Code::own), chips), expected);
+      }
+    }
+}
+
+TEST(DividedWeights, AreSavedAndTakenAsWholeOnes) {
+  const Machine chips = Machine::find("m2000").with("chips", 2).with("tiles", 16);
+  TrainingOptions options{.optimizer = Adam{.epsilon = 1e-3}, .replicas = 2};
+  Session whole(network(3, options, Type::f32, Code::shared), chips);
+  options.shard_from = options.shard_weights_from = 0;
+  Session parts(network(3, options, Type::f32, Code::shared), chips);
+  whole.run(inputs(whole.graph(), 1));
+  parts.set_state(whole.state());
+  expect_same_bits(parts.state(), whole.state());
+  whole.run(inputs(whole.graph(), 2));
+  parts.run(inputs(parts.graph(), 2));
+  expect_same_bits(parts.state(), whole.state());
+}
+
+TEST(DividedWeights, TakeAFractionOfTheTiles) {
+  const Machine chips = Machine::find("m2000").with("chips", 4).with("tiles", 16);
+  TrainingOptions options{.optimizer = Adam{}, .micro_batches = 2, .replicas = 4, .shard_from = 0};
+  const RunCost whole = Session(network(8, options, Type::f32, Code::shared), chips).cost();
+  options.shard_weights_from = 0;
+  const RunCost parts = Session(network(8, options, Type::f32, Code::shared), chips).cost();
+  // Parts of all layers, and all of one.
+  EXPECT_LT(static_cast<double>(parts.bytes.at("parameter")),
+            0.7 * static_cast<double>(whole.bytes.at("parameter")));
+  EXPECT_GT(parts.seconds, whole.seconds);
+}
+
+TEST(DividedWeights, AreParametersOfReplicas) {
+  Graph g;
+  const Value w = g.parameter("w", {4, 6}), one = g.parameter("one", {1}), x = g.input("x", {4, 6});
+  for (const Value& value : {one, x})
+    EXPECT_ERROR("' is not a parameter of several floating-point numbers whose pattern is fixed",
+                 g.shard(value));
+  g.shard(w);
+  EXPECT_NE(to_string(g).find("w: f32[4, 6], divided"), std::string::npos);
+  // A graph of one replica has all of it.
+  g.output("y", x * w);
+  Session session(g, Machine::find("bow").with("tiles", 4), {.seed = 2});
+  EXPECT_EQ(session.run(inputs(g, 1)).at("y").size(), 24);
 }
 
 /// Two parameters with alike updates, each in the gradient of the other.

@@ -179,6 +179,23 @@ def test_a_single_replica_has_no_state_to_divide():
     graph = tg.from_torch(nn.Linear(24, 10), torch.randn(BATCH, 24))
     with pytest.raises(ValueError, match="is divided among replicas, and there is one: ask for several"):
         graph.training_step("cross_entropy", shard=True)
+    with pytest.raises(ValueError, match="parameters are divided among replicas, and there is one"):
+        graph.training_step("cross_entropy", shard_weights=True)
+
+
+def test_replicas_may_divide_parameters():
+    graph = tg.from_torch(nn.Sequential(nn.Linear(12, 16), nn.ReLU(), nn.Linear(16, 5)), torch.randn(10, 12))
+    x, labels = torch.randn(20, 12).numpy(), torch.randint(0, 5, (20,), dtype=torch.int32).numpy()
+    machine = tessera.Machine("m2000", tiles=8, chips=2)
+    whole, divided = (
+        graph.training_step("cross_entropy", "adamw", replicas=2, **options)
+        for options in ({}, {"shard": 1, "shard_weights": 1})
+    )
+    sessions = [step.session(machine, seed=1) for step in (whole, divided)]
+    for _ in range(2):
+        np.testing.assert_array_equal(*(session.run(x, labels) for session in sessions))
+    for name, values in sessions[0].state().items():
+        np.testing.assert_array_equal(sessions[1].state()[name], values)
 
 
 def test_replicas_combine_values_in_groups():

@@ -365,6 +365,7 @@ class Graph:
         replicas: int = 1,
         overlap: bool = True,
         shard: bool | int = False,
+        shard_weights: bool | int = False,
         offload: bool | int = False,
         offload_weights: bool | int = False,
         offload_gradients: bool | int = False,
@@ -398,7 +399,8 @@ class Graph:
         With `shard`, each replica keeps the optimizer's state of an equal part of every parameter, updates that part,
         and gathers the others': "replicated tensor sharding", or the first stage of ZeRO. Only parameters of at least
         8,192 elements, or as many as `shard` says, are divided, and none whose pattern may change. State is read and
-        saved as a whole.
+        saved as a whole. `shard_weights` is the same for parameters themselves, which all replicas gather before each
+        operation or call that takes them.
 
         With `offload`, the optimizer's state of parameters of at least 8,192 elements, or as many as `offload` says,
         lies in the streaming memory beside the chips, and is read and written once in a step. Hosts, which have one
@@ -447,6 +449,7 @@ class Graph:
             replicas,
             overlap,
             least_elements("shard", shard),
+            least_elements("shard_weights", shard_weights),
             least_elements("offload", offload),
             least_elements("offload_weights", offload_weights),
             least_elements("offload_gradients", offload_gradients),

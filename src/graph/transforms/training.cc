@@ -13,6 +13,7 @@
 
 #include "base/random.h"
 #include "graph/operation.h"
+#include "graph/shards.h"
 #include "graph/stages.h"
 #include "graph/transforms/gradients.h"
 #include "graph/transforms/loss_scale.h"
@@ -37,7 +38,7 @@ void check_training(const TrainingOptions& options) {
     if (group.weight_decay) require_setting(kFromZero, "the weight decay of a group", *group.weight_decay);
   }
   require_setting(kFromOne, "the number of replicas", options.replicas);
-  check_sharding(options.shard_from.has_value(), options.replicas);
+  check_sharding(options.shard_from.has_value(), options.shard_weights_from.has_value(), options.replicas);
   if (options.clip_norm)
     require_setting(*options.clip_norm > 0, "the clipping norm", *options.clip_norm, "positive");
   require_setting(kFromOne, "the number of micro-batches", options.micro_batches);
@@ -124,7 +125,7 @@ void repeat(Graph& graph, const Settings& settings, const TrainingOptions& optio
 
 /// Whether the state of a parameter's optimizer is divided among the replicas.
 bool is_divided(const TrainingOptions& options, const ParameterSettings& own, const TensorType& parameter) {
-  return options.replicas > 1 && own.shard && !parameter.capacity && parameter.elements() > 1;
+  return options.replicas > 1 && own.shard && may_be_divided(parameter);
 }
 
 /// Gradients and scalar outputs as means over replicas, of which each has its part of those that are divided.
@@ -211,8 +212,7 @@ void set_partial_sums(Graph& graph, const TrainingOptions& options) {
 
 void extend(Graph& graph, Value loss, const TrainingOptions& options) {
   const Settings settings = settings_of_parameters(graph, options);
-  for (const auto& [parameter, own] : settings)
-    if (own.offload_weights) graph.offload(graph.value(parameter));
+  place_weights(graph, settings, options.replicas > 1);
   set_partial_sums(graph, options);
   const auto lr = [&] { return input_named(graph, "lr", Type::f32); };
   // Before the gradients, as an update may run together with its gradient.

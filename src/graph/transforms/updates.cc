@@ -11,6 +11,7 @@
 
 #include "base/random.h"
 #include "graph/operation.h"
+#include "graph/shards.h"
 
 namespace tessera::graph {
 namespace {
@@ -93,6 +94,7 @@ ParameterSettings settings_of_size(uint64_t elements, const TrainingOptions& opt
   const auto is_large = [&](const std::optional<uint64_t>& least) { return least && elements >= *least; };
   return {.shard = is_large(options.shard_from),
           .offload = is_large(options.offload_from),
+          .shard_weights = is_large(options.shard_weights_from),
           .offload_weights = is_large(options.offload_weights_from),
           .offload_gradients = is_large(options.offload_gradients_from)};
 }
@@ -136,9 +138,10 @@ void check(const Optimizer& optimizer) {
   std::visit([](const auto& one) { check_one(one); }, optimizer);
 }
 
-void check_sharding(bool shards, uint32_t replicas) {
-  if (shards && replicas == 1)
-    throw UsageError("the optimizer's state is divided among replicas, and there is one: ask for several");
+void check_sharding(bool state, bool parameters, uint32_t replicas) {
+  if ((state || parameters) && replicas == 1)
+    throw UsageError(fmt::format("{} divided among replicas, and there is one: ask for several",
+                                 state ? "the optimizer's state is" : "parameters are"));
 }
 
 std::map<ValueId, ParameterSettings> settings_of_parameters(const Graph& graph,
@@ -161,10 +164,19 @@ std::map<ValueId, ParameterSettings> settings_of_parameters(const Graph& graph,
       own.trust_ratio = group.trust_ratio.value_or(own.trust_ratio);
       own.shard = group.shard.value_or(own.shard);
       own.offload = group.offload.value_or(own.offload);
+      own.shard_weights = group.shard_weights.value_or(own.shard_weights);
       own.offload_weights = group.offload_weights.value_or(own.offload_weights);
       own.offload_gradients = group.offload_gradients.value_or(own.offload_gradients);
     }
   return settings;
+}
+
+void place_weights(Graph& graph, const std::map<ValueId, ParameterSettings>& settings, bool has_replicas) {
+  for (const auto& [id, own] : settings) {
+    const Value parameter = graph.value(id);
+    if (own.offload_weights) graph.offload(parameter);
+    if (own.shard_weights && has_replicas && may_be_divided(parameter.type())) graph.shard(parameter);
+  }
 }
 
 void Updates::add(const ParameterSettings& settings, const Updated& updated) {

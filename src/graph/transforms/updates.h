@@ -36,8 +36,8 @@ void require_setting(bool holds, std::string_view what, double value, std::strin
 void require_setting(const SettingRange& range, std::string_view what, double value);
 /// Throws UsageError for settings out of range.
 void check(const Optimizer& optimizer);
-/// Throws UsageError for state that is to be divided among replicas if there is one.
-void check_sharding(bool shards, uint32_t replicas);
+/// Throws UsageError for state or parameters that are to be divided among replicas if there is one.
+void check_sharding(bool state, bool parameters, uint32_t replicas);
 
 /// The settings of one parameter.
 struct ParameterSettings {
@@ -45,13 +45,16 @@ struct ParameterSettings {
   double weight_decay = 0;
   bool trust_ratio = true;
   bool shard = false, offload = false;  ///< of the optimizer's state
-  bool offload_weights = false, offload_gradients = false;
+  bool shard_weights = false, offload_weights = false, offload_gradients = false;
 };
 
 /// The settings of all parameters of a graph, from their sizes and the groups. Throws UsageError for a name
 /// that no parameter has.
 std::map<ValueId, ParameterSettings> settings_of_parameters(const Graph& graph,
                                                             const TrainingOptions& options);
+
+/// Keeps parameters in streaming memory as their settings say and, with replicas, in parts.
+void place_weights(Graph& graph, const std::map<ValueId, ParameterSettings>& settings, bool has_replicas);
 
 /// A parameter, and the values that its update takes: the replica's part of it, if it is divided, or itself.
 struct Updated {

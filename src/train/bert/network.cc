@@ -68,6 +68,7 @@ graph::TrainingOptions options_of(const PretrainingSettings& s) {
   options.replicas = s.replicas;
   options.overlap = s.overlap;
   options.shard_from = s.shard_from;
+  options.shard_weights_from = s.shard_weights_from;
   options.offload_from = s.offload_from;
   options.offload_weights_from = s.offload_weights_from;
   options.offload_gradients_from = s.offload_gradients_from;
@@ -90,8 +91,7 @@ Graph pretraining_graph(const PretrainingSettings& s, graph::BertBatch batch) {
 Graph pretraining_evaluation_graph(const PretrainingSettings& s, const graph::BertBatch& batch) {
   Graph graph;
   add_model(graph, s, batch, false);
-  for (const auto& [parameter, own] : settings_of_parameters(graph, options_of(s)))
-    if (own.offload_weights) graph.offload(graph.value(parameter));
+  place_weights(graph, settings_of_parameters(graph, options_of(s)), false);
   return graph;
 }
 

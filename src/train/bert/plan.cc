@@ -553,6 +553,10 @@ PretrainingPlan plan_pretraining(const PretrainingSettings& settings, const Text
         "a plan is extrapolated from networks of fewer layers, which may lack what groups of parameters "
         "name: "
         "leave them out (--place)");
+  if (settings.shard_weights_from)
+    throw UsageError(
+        "a plan does not extrapolate parameters that are divided among replicas: leave that out "
+        "(--shard-weights)");
   return train::PretrainingPlanner(settings, text, machine, options).find();
 }
 
