@@ -150,6 +150,8 @@ class Writer {
                  {"shape", type.shape}};
     if (type.pattern) json["block_size"] = type.pattern->block_size;
     if (type.capacity) json["capacity"] = *type.capacity;
+    if (info.offloaded) json["offloaded"] = true;
+    if (info.divided) json["divided"] = true;
     if (type.pattern && info.kind == Kind::input) {
       json["pattern"] = prefix_ + info.name;
       state_.add_pattern(prefix_ + info.name, *type.pattern);
@@ -326,8 +328,12 @@ class Reader {
     if (kind != "parameter") throw Error(fmt::format("'{}' is of an unknown kind '{}'", name, kind));
     const ValueInfo info{.name = name, .type = type_of(json, shape, type, "name")};
     const Initial initial = initial_of(info, json);
-    if (!info.type.pattern) return graph.parameter(name, shape, initial, type).id;
-    return graph.sparse_parameter(name, *info.type.pattern, initial, type, info.type.capacity).id;
+    const Value parameter = info.type.pattern ? graph.sparse_parameter(name, *info.type.pattern, initial,
+                                                                       type, info.type.capacity)
+                                              : graph.parameter(name, shape, initial, type);
+    if (json.value("offloaded", false)) graph.offload(parameter);
+    if (json.value("divided", false)) graph.shard(parameter);
+    return parameter.id;
   }
 
   /// `pattern`: which text has the name of its pattern.

@@ -30,9 +30,10 @@ std::string remedies_of(const compiler::MemoryReport& memory) {
   };
   add(program::Purpose::optimizer,
       "the optimizer's state, which replicas can divide (shard) and streaming memory can hold (offload)");
-  add(program::Purpose::parameter,
-      "parameters, which replicas can divide (shard_weights) and streaming memory can hold "
-      "(offload_weights)");
+  if (memory.total_purposes.contains(std::string(name_of(program::Purpose::gradient))))
+    add(program::Purpose::parameter,
+        "parameters, which replicas can divide (shard_weights) and streaming memory can hold "
+        "(offload_weights)");
   add(program::Purpose::gradient,
       "gradients, of which streaming memory can hold the sums over micro-batches (offload_gradients)");
   add(program::Purpose::stash, "kept for the backward pass, which can compute them again (recompute)");

@@ -128,6 +128,21 @@ TEST(GraphFile, HasParametersOfSeveralGraphsOnce) {
   EXPECT_EQ(session.get("w"), values.at("w"));
 }
 
+TEST(GraphFile, KeepsWhereParametersLie) {
+  Graph g;
+  const Value x = g.input("x", {4, 6}), offloaded = g.parameter("offloaded", {4, 6}),
+              divided = g.parameter("divided", {4, 6}), both = g.parameter("both", {4, 6});
+  for (const Value& value : {offloaded, both}) g.offload(value);
+  for (const Value& value : {divided, both}) g.shard(value);
+  g.output("y", x * offloaded + divided * both);
+  Graph same = reread(g, "places");
+  for (const char* name : {"offloaded", "divided", "both"}) {
+    const ValueInfo &found = same.info(same.find(name).id), &expected = g.info(g.find(name).id);
+    EXPECT_EQ(found.offloaded, expected.offloaded) << name;
+    EXPECT_EQ(found.divided, expected.divided) << name;
+  }
+}
+
 TEST(GraphFile, RefusesWhatItCannotKeep) {
   Classifier trained(Layers::dense);
   const std::string path = path_of("refused");
