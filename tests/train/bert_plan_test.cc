@@ -151,6 +151,16 @@ TEST(BertPlan, GoesOnWhereTheMachineCannotHaveTheGivenDivision) {
   EXPECT_FALSE(shared.estimated[0].extrapolated);
 }
 
+TEST(BertPlan, ConsidersParametersThatTilesHaveNoRoomForIfTheyLieElsewhere) {
+  PretrainingSettings settings = tiny(2);
+  settings.config.num_hidden_layers = 30;
+  const Machine small = two_chips().with("tile_bytes", 150'000);
+  EXPECT_ERROR("there is no way to divide 30 layers",
+               plan_pretraining(settings, text_to_plan(), small, {.estimates = 0}));
+  settings.offload_weights_from = 8192;
+  EXPECT_FALSE(plan_pretraining(settings, text_to_plan(), small, {.estimates = 0}).frontier.empty());
+}
+
 TEST(BertPlan, SaysWhatStreamingMemoryLacks) {
   PretrainingSettings settings = tiny(2);
   settings.replicas = 2;

@@ -230,6 +230,10 @@ class PretrainingPlanner {
     return chips <= options_.chips_per_stage || found_.empty();
   }
 
+  /// Whether the tiles of a replica have room for parameters, if they lie there.
+  bool may_hold_parameters(uint64_t tile_bytes) const {
+    return settings_.offload_weights_from || parameter_bytes_ <= tile_bytes;
+  }
   /// Calls visit(stages, replicas) for all that have so many chips for a stage, and enough for parameters.
   template <class Visit>
   void each_way(uint32_t chips, const Visit& visit) const {
@@ -239,7 +243,7 @@ class PretrainingPlanner {
       const uint32_t replicas = parts / stages;
       const bool is_free = parts == 1 && chips > 1;
       if (parts % stages == 0 && !is_free && packs() % replicas == 0 &&
-          parameter_bytes_ <= stages * chips * chip_bytes)
+          may_hold_parameters(stages * chips * chip_bytes))
         visit(stages, replicas);
     }
   }
