@@ -205,6 +205,18 @@ void check_distinct(const BertRequest& r) {
                                      written, file, written));
 }
 
+/// Throws UsageError for sums over micro-batches beside the chips, if there is one micro-batch.
+void check_sums(const BertRequest& r) {
+  const bool any = r.settings.offload_gradients_from ||
+                   std::ranges::any_of(r.settings.groups, [](const graph::ParameterGroup& group) {
+                     return group.offload_gradients.value_or(false);
+                   });
+  if (any && r.settings.micro_batches == 1 && !r.plan)
+    throw UsageError(
+        "--offload-gradients, as gradients of --place, is for --micro-batches of more than one; add that, "
+        "or leave it out");
+}
+
 uint32_t item(const std::vector<uint32_t>& items, size_t phase) {
   return items.size() == 1 ? items[0] : items[phase];
 }
@@ -235,9 +247,7 @@ void check(const BertRequest& r, const CLI::App& command) {
   check_optimizer_options(r.settings, command);
   check_run_options(r, command);
   refuse_unless(command, r.settings.packed, {"--max-per-pack"}, "--pack optimal");
-  if (r.settings.offload_gradients_from && r.settings.micro_batches == 1 && !r.plan)
-    throw UsageError(
-        "--offload-gradients is for --micro-batches of more than one; add that, or leave it out");
+  check_sums(r);
   refuse_unless(command, r.settings.stages > 1 && r.machine != "host", {"--trace"},
                 "--stages of more than one on a machine of several chips");
   refuse_unless(command, !r.stage_layers.empty() || r.head_layers.is_none(), {"--head-layers"},

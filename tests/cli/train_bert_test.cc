@@ -104,6 +104,11 @@ TEST_F(TrainBertCliTest, TrainsReplicasOnChips) {
   EXPECT_EQ(divided["settings"]["shard_weights_from"], 8192);
   expect_refused(run(fmt::format("{} --shard-weights", small())), "parameters are divided among replicas");
   expect_refused(run(fmt::format("{} --offload-gradients", small())), "--micro-batches of more than one");
+  expect_refused(run(fmt::format("{} --place '*.bias=gradients'", small())),
+                 "--micro-batches of more than one");
+  expect_refused(run(fmt::format("{} --place '*.bias=shard'", small())), "is divided among replicas");
+  expect_refused(run(fmt::format("{} --place '*.bias=shard-weights'", small())),
+                 "parameters are divided among replicas");
   expect_refused(run(fmt::format("{} --place '*.bias'", small())),
                  "such as *.bias=none; '*.bias' is no such");
   expect_refused(run(fmt::format("{} --place '*.bias=gradient'", small())), "'gradient' is none of them");

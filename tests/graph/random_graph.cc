@@ -511,8 +511,6 @@ class Generator {
            .lr_scale = random_.one_of({0.5, 1.0}),
            .weight_decay = std::holds_alternative<Lars>(options.optimizer) ? kDecay : 0.02,
            .trust_ratio = random_.coin(),
-           .shard = random_flag(),
-           .shard_weights = random_flag(),
            .offload = random_flag(),
            .offload_weights = random_flag(),
            .offload_gradients = random_flag()});
@@ -522,6 +520,9 @@ class Generator {
     if (random_.coin()) options.replicas = options_.most_replicas;
     if (options.replicas > 1 && random_.coin()) options.shard_from = random_.one_of({0, 40});
     if (options.replicas > 1 && random_.coin()) options.shard_weights_from = random_.one_of({0, 40});
+    if (options.replicas > 1)
+      for (ParameterGroup& group : options.groups)
+        group.shard = random_flag(), group.shard_weights = random_flag();
     if (random_.below(3) == 0) options.offload_from = random_.one_of({0, 40});
     if (random_.below(3) == 0) options.offload_weights_from = random_.one_of({0, 40});
     if (random_.below(3) == 0) options.offload_gradients_from = random_.one_of({0, 40});
@@ -652,7 +653,7 @@ std::vector<Recipe> smaller(const Recipe& recipe) {
       change([](Recipe& r) { r.lesson->options.offload_weights_from.reset(); });
     if (options.offload_gradients_from)
       change([](Recipe& r) { r.lesson->options.offload_gradients_from.reset(); });
-    if (options.replicas > 1 && !options.shard_from && !options.shard_weights_from)
+    if (options.replicas > 1 && !options.shard_from && !options.shard_weights_from && options.groups.empty())
       change([](Recipe& r) { r.lesson->options.replicas = 1; });
     if (options.state != Type::f32) change([](Recipe& r) { r.lesson->options.state = Type::f32; });
     if (options.clip_norm) change([](Recipe& r) { r.lesson->options.clip_norm.reset(); });

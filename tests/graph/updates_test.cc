@@ -189,6 +189,9 @@ TEST(UpdatesInParts, NeedSeveralReplicas) {
                      network(1, {.replicas = 1, .shard_from = 0}, Type::f32, Code::shared));
   EXPECT_USAGE_ERROR("parameters are divided among replicas, and there is one: ask for several",
                      network(1, {.replicas = 1, .shard_weights_from = 0}, Type::f32, Code::shared));
+  EXPECT_USAGE_ERROR(
+      "parameters are divided among replicas",
+      network(1, {.groups = {{.names = {"*.bias"}, .shard_weights = true}}}, Type::f32, Code::shared));
 }
 
 TEST(UpdatesInParts, RefuseWhatNeedsWholeValues) {

@@ -38,7 +38,8 @@ void check_training(const TrainingOptions& options) {
     if (group.weight_decay) require_setting(kFromZero, "the weight decay of a group", *group.weight_decay);
   }
   require_setting(kFromOne, "the number of replicas", options.replicas);
-  check_sharding(options.shard_from.has_value(), options.shard_weights_from.has_value(), options.replicas);
+  check_sharding(options.shard_from.has_value(), options.shard_weights_from.has_value(), options.groups,
+                 options.replicas);
   if (options.clip_norm)
     require_setting(*options.clip_norm > 0, "the clipping norm", *options.clip_norm, "positive");
   require_setting(kFromOne, "the number of micro-batches", options.micro_batches);

@@ -138,7 +138,12 @@ void check(const Optimizer& optimizer) {
   std::visit([](const auto& one) { check_one(one); }, optimizer);
 }
 
-void check_sharding(bool state, bool parameters, uint32_t replicas) {
+void check_sharding(bool state, bool parameters, const std::vector<ParameterGroup>& groups,
+                    uint32_t replicas) {
+  for (const ParameterGroup& group : groups) {
+    state |= group.shard.value_or(false);
+    parameters |= group.shard_weights.value_or(false);
+  }
   if ((state || parameters) && replicas == 1)
     throw UsageError(fmt::format("{} divided among replicas, and there is one: ask for several",
                                  state ? "the optimizer's state is" : "parameters are"));

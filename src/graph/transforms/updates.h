@@ -36,8 +36,10 @@ void require_setting(bool holds, std::string_view what, double value, std::strin
 void require_setting(const SettingRange& range, std::string_view what, double value);
 /// Throws UsageError for settings out of range.
 void check(const Optimizer& optimizer);
-/// Throws UsageError for state or parameters that are to be divided among replicas if there is one.
-void check_sharding(bool state, bool parameters, uint32_t replicas);
+/// Throws UsageError for state or parameters that are to be divided among replicas, some of them by groups,
+/// if there is one.
+void check_sharding(bool state, bool parameters, const std::vector<ParameterGroup>& groups,
+                    uint32_t replicas);
 
 /// The settings of one parameter.
 struct ParameterSettings {

@@ -135,7 +135,7 @@ void check(const PretrainingSettings& s) {
   for (const PretrainingPhase& phase : s.phases) check_phase(s, phase);
   require_setting(s.head_slices >= 1, "the number of slices of the head", s.head_slices, "at least 1");
   check_stages(s);
-  graph::check_sharding(s.shard_from.has_value(), s.shard_weights_from.has_value(), s.replicas);
+  graph::check_sharding(s.shard_from.has_value(), s.shard_weights_from.has_value(), s.groups, s.replicas);
   require_setting(s.config.type_vocab_size >= 2, "the number of token types", s.config.type_vocab_size,
                   "at least 2, one for each sentence of a pair");
   for (const double p : {s.config.hidden_dropout_prob, s.config.attention_probs_dropout_prob})
