@@ -116,6 +116,8 @@ class Writer {
         names.push_back(graph.info(id).name);
       }
       nodes.push_back(describe(node, std::move(inputs), std::move(names)));
+      for (size_t i = 0; i < node.outputs.size(); ++i)
+        if (graph.info(node.outputs[i]).offloaded) nodes.back()["offloaded"].push_back(i);
       if (node.gradient_of && numbers.contains(*node.gradient_of))
         nodes.back()["gradient_of"] = numbers.at(*node.gradient_of);
     }
@@ -381,6 +383,8 @@ class Reader {
       const std::string name = given_by_user(names.at(i).get<std::string>());
       if (!name.empty()) graph.rename(results[i], name);
     }
+    if (json.contains("offloaded"))
+      for (const Json& position : json.at("offloaded")) graph.offload(results.at(whole<size_t>(position)));
   }
 
   StateFile state_;

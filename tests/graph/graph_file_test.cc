@@ -128,7 +128,7 @@ TEST(GraphFile, HasParametersOfSeveralGraphsOnce) {
   EXPECT_EQ(session.get("w"), values.at("w"));
 }
 
-TEST(GraphFile, KeepsWhereParametersLie) {
+TEST(GraphFile, KeepsWhereParametersAndSumsLie) {
   Graph g;
   const Value x = g.input("x", {4, 6}), offloaded = g.parameter("offloaded", {4, 6}),
               divided = g.parameter("divided", {4, 6}), both = g.parameter("both", {4, 6});
@@ -141,6 +141,16 @@ TEST(GraphFile, KeepsWhereParametersLie) {
     EXPECT_EQ(found.offloaded, expected.offloaded) << name;
     EXPECT_EQ(found.divided, expected.divided) << name;
   }
+  Graph micro;
+  const Value product = micro.input("x", {4, 6}) * micro.parameter("w", {4, 6});
+  const std::vector<Value> sums = micro.repeat_for_micro_batches(2, {product, product});
+  micro.rename(sums[0], "near");
+  micro.rename(sums[1], "far");
+  micro.offload(sums[1]);
+  micro.output("sum", sums[0] + sums[1]);
+  Graph again = reread(micro, "sums");
+  EXPECT_FALSE(again.info(again.find("near").id).offloaded);
+  EXPECT_TRUE(again.info(again.find("far").id).offloaded);
 }
 
 TEST(GraphFile, RefusesWhatItCannotKeep) {
