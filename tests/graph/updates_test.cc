@@ -431,6 +431,29 @@ TEST(DividedWeights, AreTrainedAsWholeOnes) {
     }
 }
 
+/// Alike updates, and their parts between collectives, are calls of one function, whatever of what they take
+/// lies elsewhere than on the tiles.
+TEST(DividedWeights, ShareTheCodeOfUpdates) {
+  const Machine chips = Machine::find("m2000").with("chips", 2).with("tiles", 16);
+  for (const Optimizer& optimizer : {Optimizer(Adam{.epsilon = 1e-3, .weight_decay = 0.01}),
+                                     Optimizer(Lamb{.epsilon = 1e-3, .weight_decay = 0.01})})
+    for (const Rounding rounding : {Rounding::nearest, Rounding::stochastic}) {
+      SCOPED_TRACE(fmt::format("optimizer {}, rounding {}", optimizer.index(), static_cast<int>(rounding)));
+      TrainingOptions options{.optimizer = optimizer,
+                              .micro_batches = 2,
+                              .replicas = 2,
+                              .shard_from = 30,
+                              .state = Type::f16,
+                              .rounding = rounding};
+      const Arrays expected = trained(network(3, options, Type::f16, Code::own), chips);
+      options.offload_from = options.offload_weights_from = options.offload_gradients_from = 0;
+      expect_same_bits(trained(network(3, options, Type::f16, Code::shared), chips), expected);
+      options.groups = {{.names = {"1.*"}, .shard_weights = true, .offload = false},
+                        {.names = {"2.*"}, .offload_weights = false, .offload_gradients = false}};
+      expect_same_bits(trained(network(3, options, Type::f16, Code::shared), chips), expected);
+    }
+}
+
 TEST(DividedWeights, AreSavedAndTakenAsWholeOnes) {
   const Machine chips = Machine::find("m2000").with("chips", 2).with("tiles", 16);
   TrainingOptions options{.optimizer = Adam{.epsilon = 1e-3}, .replicas = 2};
