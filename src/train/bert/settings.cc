@@ -41,7 +41,7 @@ void check_phase(const PretrainingSettings& s, const PretrainingPhase& phase) {
                                  phase.packs / s.micro_batches, s.replicas));
 }
 
-nlohmann::ordered_json json_of(const graph::ParameterGroup& group) {
+nlohmann::ordered_json group_json(const graph::ParameterGroup& group) {
   nlohmann::ordered_json json = {{"names", group.names}};
   const auto add = [&](const char* name, const auto& setting) {
     if (setting) json[name] = *setting;
@@ -214,7 +214,7 @@ nlohmann::ordered_json json_of(const PretrainingSettings& s) {
   if (s.offload_weights_from) json["offload_weights_from"] = *s.offload_weights_from;
   if (s.offload_gradients_from) json["offload_gradients_from"] = *s.offload_gradients_from;
   if (s.offload_activations_from) json["offload_activations_from"] = *s.offload_activations_from;
-  for (const graph::ParameterGroup& group : s.groups) json["groups"].push_back(json_of(group));
+  for (const graph::ParameterGroup& group : s.groups) json["groups"].push_back(group_json(group));
   json["evaluate_every"] = s.evaluate_every;
   json["seed"] = s.seed;
   return json;
