@@ -1,9 +1,14 @@
 // Liveness, placement, and the account of memory.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <ctime>
+#include <iterator>
+#include <map>
 #include <numeric>
+#include <utility>
+#include <vector>
 
 #include "compiler/compile.h"
 #include "support/number_of.h"
@@ -373,13 +378,23 @@ TEST(Placement, PiecesOfMixedDemandsLieApartAndWhereTheyMust) {
     }
 }
 
+/// Places on tiles, and how much of them is taken. Streaming memory differs with the chips.
+std::pair<std::vector<BoxAddress>, std::map<program::TileId, uint64_t>> on_tiles(const Executable& e) {
+  std::vector<BoxAddress> places;
+  for (const std::vector<BoxAddress>& boxes : e.mapped)
+    std::ranges::copy_if(boxes, std::back_inserter(places),
+                         [](const BoxAddress& place) { return place.tile() < program::kStreaming; });
+  std::map<program::TileId, uint64_t> bytes = e.arena_bytes;
+  std::erase_if(bytes, [](const auto& own) { return own.first >= program::kStreaming; });
+  return {places, bytes};
+}
+
 TEST(Placement, TilesHaveTheAddressesThatTheyHaveOnChipsOfTheirOwn) {
   for (uint64_t seed = 0; seed < 40; ++seed) {
     SCOPED_TRACE(seed);
     const Program p = testing::random_program(seed, {.tiles = 4});
     const auto apart = compile(p, testing::toy_chips(2, 2)), together = compile(p, toy_machine(4));
-    EXPECT_TRUE(apart->mapped == together->mapped);
-    EXPECT_EQ(apart->arena_bytes, together->arena_bytes);
+    EXPECT_TRUE(on_tiles(*apart) == on_tiles(*together));
     for (program::TileId tile = 0; tile < 4; ++tile)
       EXPECT_EQ(apart->memory.tiles[tile].purposes, together->memory.tiles[tile].purposes) << tile;
   }
@@ -387,33 +402,33 @@ TEST(Placement, TilesHaveTheAddressesThatTheyHaveOnChipsOfTheirOwn) {
 
 /// Enough pieces for two threads to place them.
 TEST(Placement, ThreadsPlaceChipsAsOneThreadPlacesTiles) {
-  constexpr uint32_t kRows = 20'000;
+  constexpr uint32_t kSteps = 50, kRows = 400;
   Program p;
   std::vector<StepId> steps;
-  for (const program::TileId tile : {0U, 1U}) {
-    program::Variable v = variable("v", Type::f32, kRows, 4, Role::temporary, tile);
-    v.mapping.clear();
-    std::vector<program::Box> boxes;
-    for (uint32_t r = 0; r < kRows; ++r) {
-      const uint32_t cut = 1 + (r + tile) % 3;
-      for (const program::Box box : {program::Box{r, 1, 0, cut}, program::Box{r, 1, cut, 4 - cut}}) {
-        boxes.push_back(box);
-        v.mapping.push_back({box, tile});
+  for (uint32_t step = 0; step < kSteps; ++step)
+    for (const program::TileId tile : {0U, 1U}) {
+      program::Variable v = variable("v", Type::f32, kRows, 4, Role::temporary, tile);
+      v.mapping.clear();
+      std::vector<program::Box> boxes;
+      for (uint32_t r = 0; r < kRows; ++r) {
+        const uint32_t cut = 1 + (r + step + tile) % 3;
+        for (const program::Box box : {program::Box{r, 1, 0, cut}, program::Box{r, 1, cut, 4 - cut}}) {
+          boxes.push_back(box);
+          v.mapping.push_back({box, tile});
+        }
       }
+      const VariableId id = p.add(std::move(v));
+      program::VertexGroup group{&testing::fill_codelet,
+                                 tile,
+                                 1,
+                                 2 * kRows,
+                                 {{id, program::BoxSeries::table(std::move(boxes))}},
+                                 {int64_t{1}}};
+      steps.push_back(p.execute(ComputeSet{"set", Phase::compute, {std::move(group)}}));
     }
-    const VariableId id = p.add(std::move(v));
-    program::VertexGroup group{&testing::fill_codelet,
-                               tile,
-                               1,
-                               2 * kRows,
-                               {{id, program::BoxSeries::table(std::move(boxes))}},
-                               {int64_t{1}}};
-    steps.push_back(p.execute(ComputeSet{"set", Phase::compute, {std::move(group)}}));
-  }
   p.set_main(p.sequence(std::move(steps)));
   const auto apart = compile(p, testing::toy_chips(2, 1)), together = compile(p, toy_machine(2));
-  EXPECT_TRUE(apart->mapped == together->mapped);
-  EXPECT_EQ(apart->arena_bytes, together->arena_bytes);
+  EXPECT_TRUE(on_tiles(*apart) == on_tiles(*together));
 }
 
 /// 10^5 boxes of different sizes on a tile, a hundred written in each superstep and read ten later.
