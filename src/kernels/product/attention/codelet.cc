@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <vector>
 
 #include "kernels/common/cost.h"
@@ -41,41 +40,39 @@ constexpr double kTileGradientCycles = 24;
 constexpr double kTileMaskCycles = 6;
 constexpr double kTileDropoutCycles = 60;
 
-/// The ids of some tokens, but for those of padding.
-struct IdRange {
-  uint32_t least = std::numeric_limits<uint32_t>::max(), most = 0;
-
-  void add(uint32_t id) {
-    if (id == 0) return;
-    least = std::min(least, id);
-    most = std::max(most, id);
-  }
-  bool meets(const IdRange& other) const {
-    return std::max(least, other.least) <= std::min(most, other.most);
-  }
+/// Tokens that follow one another, at most 16, of one sequence of a pack or of padding.
+struct Block {
+  uint32_t begin = 0, end = 0, id = 0;
 };
 
-/// Pairs of blocks of queries and keys in which any query attends to a key, by position and the range of ids;
-/// a tile skips all others.
+template <class IdOf>
+std::vector<Block> blocks_of(uint32_t begin, uint32_t end, const IdOf& id_of) {
+  constexpr uint32_t kMostTokens = 16;
+  std::vector<Block> blocks;
+  for (uint32_t i = begin; i < end; ++i) {
+    const uint32_t id = id_of(i);
+    if (blocks.empty() || blocks.back().id != id || i - blocks.back().begin == kMostTokens)
+      blocks.push_back({i, i, id});
+    blocks.back().end = i + 1;
+  }
+  return blocks;
+}
+
+/// Pairs of blocks of queries and keys in which any query attends to a key; a tile skips all others.
 double attended_pairs(const AttentionProblem& p) {
-  constexpr uint32_t kBlock = 16;
   double pairs = 0;
   for (uint32_t s = 0; s < p.sequences; ++s) {
     const AttentionProblem::Rows rows = p.rows_of(s);
-    const KeyRange keys = p.keys_of(s);
-    std::vector<IdRange> of_keys((keys.size() + kBlock - 1) / kBlock);
-    for (uint32_t j = keys.begin; j < keys.end; ++j) of_keys[(j - keys.begin) / kBlock].add(p.key_id(s, j));
-    const uint32_t last = rows.position + rows.end - rows.begin;
-    for (uint32_t i = rows.position; i < last; i += kBlock) {
-      const uint32_t end = std::min(i + kBlock, last);
-      IdRange of_queries;
-      for (uint32_t query = i; query < end; ++query) of_queries.add(p.query_id(s, query));
-      const KeyRange reach = p.reach(i, end);
-      for (uint32_t b = 0; b < of_keys.size(); ++b) {
-        const uint32_t begin = keys.begin + b * kBlock, block_end = std::min(begin + kBlock, keys.end);
-        if (block_end > reach.begin && begin < reach.end && of_queries.meets(of_keys[b]))
-          pairs += double{1} * (end - i) * (block_end - begin);
-      }
+    const KeyRange range = p.keys_of(s);
+    const std::vector<Block> all_queries = blocks_of(rows.position, rows.position + rows.end - rows.begin,
+                                                     [&](uint32_t query) { return p.query_id(s, query); });
+    const std::vector<Block> all_keys =
+        blocks_of(range.begin, range.end, [&](uint32_t key) { return p.key_id(s, key); });
+    for (const Block& queries : all_queries) {
+      const KeyRange reach = p.reach(queries.begin, queries.end);
+      for (const Block& keys : all_keys)
+        if (queries.id != 0 && keys.id == queries.id && keys.end > reach.begin && keys.begin < reach.end)
+          pairs += double{1} * (queries.end - queries.begin) * (keys.end - keys.begin);
     }
   }
   return pairs * p.heads;
