@@ -253,18 +253,23 @@ TEST(OffloadedState, IsNotOnTilesBetweenUpdates) {
   EXPECT_GE(beside.seconds, on_tiles.seconds + 2 * static_cast<double>(state) / 20e9);
 }
 
+/// A session continues from another's state, with the same bits, though its own lies elsewhere.
+void expect_same_state(const TrainingOptions& options, const TrainingOptions& elsewhere,
+                       const Machine& machine) {
+  Session first(network(3, options, Type::f32, Code::shared), machine);
+  Session other(network(3, elsewhere, Type::f32, Code::shared), machine);
+  first.run(inputs(first.graph(), 1));
+  other.set_state(first.state());
+  expect_same_bits(other.state(), first.state());
+  first.run(inputs(first.graph(), 2));
+  other.run(inputs(other.graph(), 2));
+  expect_same_bits(other.state(), first.state());
+}
+
 TEST(OffloadedState, IsSavedAndTakenAsOnTiles) {
-  const Machine bow = Machine::find("bow").with("tiles", 9);
-  TrainingOptions options{.optimizer = Adam{.epsilon = 1e-3}};
-  Session on_tiles(network(3, options, Type::f32, Code::shared), bow);
-  options.offload_from = options.offload_weights_from = 0;
-  Session beside(network(3, options, Type::f32, Code::shared), bow);
-  on_tiles.run(inputs(on_tiles.graph(), 1));
-  beside.set_state(on_tiles.state());
-  expect_same_bits(beside.state(), on_tiles.state());
-  on_tiles.run(inputs(on_tiles.graph(), 2));
-  beside.run(inputs(beside.graph(), 2));
-  expect_same_bits(beside.state(), on_tiles.state());
+  TrainingOptions beside{.optimizer = Adam{.epsilon = 1e-3}};
+  beside.offload_from = beside.offload_weights_from = 0;
+  expect_same_state({.optimizer = Adam{.epsilon = 1e-3}}, beside, Machine::find("bow").with("tiles", 9));
 }
 
 TEST(OffloadedState, NeedsStreamingMemory) {
@@ -455,17 +460,10 @@ TEST(DividedWeights, ShareTheCodeOfUpdates) {
 }
 
 TEST(DividedWeights, AreSavedAndTakenAsWholeOnes) {
-  const Machine chips = Machine::find("m2000").with("chips", 2).with("tiles", 16);
-  TrainingOptions options{.optimizer = Adam{.epsilon = 1e-3}, .replicas = 2};
-  Session whole(network(3, options, Type::f32, Code::shared), chips);
-  options.shard_from = options.shard_weights_from = 0;
-  Session parts(network(3, options, Type::f32, Code::shared), chips);
-  whole.run(inputs(whole.graph(), 1));
-  parts.set_state(whole.state());
-  expect_same_bits(parts.state(), whole.state());
-  whole.run(inputs(whole.graph(), 2));
-  parts.run(inputs(parts.graph(), 2));
-  expect_same_bits(parts.state(), whole.state());
+  const TrainingOptions whole{.optimizer = Adam{.epsilon = 1e-3}, .replicas = 2};
+  TrainingOptions parts = whole;
+  parts.shard_from = parts.shard_weights_from = 0;
+  expect_same_state(whole, parts, Machine::find("m2000").with("chips", 2).with("tiles", 16));
 }
 
 TEST(DividedWeights, TakeAFractionOfTheTiles) {
