@@ -55,8 +55,8 @@ struct LayerChoice {
   Zeros zeros;        ///< of [outputs, inputs]; of a convolution in groups, inputs are those of a group
   bool is_sparse = false;
   /// Why no sparse form is possible: "not a product" of embeddings, "depthwise convolution", "transposed
-  /// convolution in groups", "batched product", "left factor of a product". Only sizes and the density are
-  /// known then. Empty: its zeros decide.
+  /// convolution in groups", "batched product". Only sizes and the density are known then. Empty: its zeros
+  /// decide.
   std::string reason{};
   /// Size of the form that the product has, if other operations take the weight in another one; else 0.
   uint64_t copy_bytes = 0;

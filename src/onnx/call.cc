@@ -120,13 +120,14 @@ Value Context::weight_of(const ConstantPointer& matrix, bool transposed, uint32_
   return weight_values.emplace(key, WeightValue{add(), layer_at}).first->second.value;
 }
 
-std::vector<Value> Context::weights_of(const ConstantPointer& stack, uint32_t rows, const std::string& name) {
+std::vector<Value> Context::weights_of(const ConstantPointer& stack, bool transposed, uint32_t rows,
+                                       const std::string& name) {
   constexpr uint64_t kMostGroups = 64;
   const std::vector<float>& values = stack->floats();
   const auto groups = static_cast<uint64_t>(stack->dims[0]), size = values.size() / groups;
   if (weights == nullptr || groups < 2 || groups > kMostGroups) return {};
-  if (const auto found = weights_of_groups.find(stack.get()); found != weights_of_groups.end())
-    return found->second;
+  const auto key = std::pair(stack.get(), transposed);
+  if (const auto found = weights_of_groups.find(key); found != weights_of_groups.end()) return found->second;
   held.push_back(stack);
   const std::string layer = weights->name_of(stack->name.empty() ? name : stack->name, *stack);
   std::vector<const WeightForms::Form*> forms;
@@ -134,14 +135,15 @@ std::vector<Value> Context::weights_of(const ConstantPointer& stack, uint32_t ro
     Constant matrix{stack->type, {stack->dims[1], stack->dims[2]}};
     const auto begin = values.begin() + static_cast<int64_t>(i * size);
     matrix.values = std::make_shared<const std::vector<float>>(begin, begin + static_cast<int64_t>(size));
-    forms.push_back(&weights->form_of(layer, matrix, true, rows, *options, i));
+    forms.push_back(&weights->form_of(layer, matrix, transposed, rows, *options, i));
     if (!forms.back()->pattern) return {};
   }
-  std::vector<Value>& made = weights_of_groups[stack.get()];
+  std::vector<Value>& made = weights_of_groups[key];
   for (const WeightForms::Form* form : forms) {
     layers.push_back(form->choice);
-    made.push_back(graph.sparse_parameter(free_name(graph, form->choice.name + ".transposed"), *form->pattern,
-                                          form->initial, graph_type_of(stack->type)));
+    const std::string own = form->choice.name + (transposed ? ".transposed" : "");
+    made.push_back(graph.sparse_parameter(free_name(graph, own), *form->pattern, form->initial,
+                                          graph_type_of(stack->type)));
   }
   return made;
 }

@@ -49,17 +49,19 @@ Products products_of(const wire::GraphProto& graph) {
     const bool is_convolution = type == "Conv";
     const bool is_product = type == "MatMul" || type == "Gemm" || is_convolution;
     if (!is_product || node.input_size() < 2) continue;
-    std::string name = node.input(1);
-    bool transposed = type == "MatMul" || (type == "Gemm" && integer_of(node, "transB", 0) == 0);
-    for (auto found = made.find(name); found != made.end(); found = made.find(name)) {
-      transposed = transposed != found->second.second;
-      name = found->second.first;
-      made.erase(found);  // so that names in a circle end
-    }
-    if (is_convolution && transposed) continue;  // in another order of dimensions
-    const Use use = is_convolution ? Use::as_taps : transposed ? Use::as_inputs : Use::as_outputs;
-    const int64_t groups = is_convolution ? integer_of(node, "group", 1) : 1;
-    products.emplace(name, UsedIn{use, node.output(0) + ".weight", groups});
+    const auto add = [&](std::string name, bool transposed) {
+      for (auto found = made.find(name); found != made.end(); found = made.find(name)) {
+        transposed = transposed != found->second.second;
+        name = found->second.first;
+        made.erase(found);  // so that names in a circle end
+      }
+      if (is_convolution && transposed) return;  // in another order of dimensions
+      const Use use = is_convolution ? Use::as_taps : transposed ? Use::as_inputs : Use::as_outputs;
+      const int64_t groups = is_convolution ? integer_of(node, "group", 1) : 1;
+      products.emplace(name, UsedIn{use, node.output(0) + ".weight", groups});
+    };
+    add(node.input(1), type == "MatMul" || (type == "Gemm" && integer_of(node, "transB", 0) == 0));
+    if (!is_convolution) add(node.input(0), type == "Gemm" && integer_of(node, "transA", 0) != 0);
   }
   return products;
 }
@@ -118,8 +120,7 @@ class QuantisedInitializers {
 /// stay dense.
 bool may_be_sparse(const Constant& constant, const UsedIn& product) {
   const Dims& dims = constant.dims;
-  if (product.use == Use::as_outputs) return dims.size() > 1;
-  if (product.use == Use::as_inputs) return dims.size() == 2;
+  if (product.use != Use::as_taps) return dims.size() == 2;
   const bool is_kernel = dims.size() == 3 || dims.size() == 4;
   return is_kernel &&
          (product.groups == 1 || (product.groups > 1 && dims[1] > 1 && dims[0] % product.groups == 0));

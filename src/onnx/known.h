@@ -61,10 +61,12 @@ struct Context {
     size_t layer;
   };
   std::map<std::pair<const Constant*, bool>, WeightValue> weight_values = {};
-  std::map<const Constant*, std::vector<graph::Value>> weights_of_groups = {};
+  /// By stack, and whether its matrices are transposed.
+  std::map<std::pair<const Constant*, bool>, std::vector<graph::Value>> weights_of_groups = {};
   std::map<std::pair<const Constant*, Type>, graph::Value> constants = {};
   /// Reordered weights of convolutions, by constant, whether the convolution is transposed, and groups.
   std::map<std::tuple<const Constant*, bool, uint32_t>, ConstantPointer> reordered = {};
+  std::map<std::pair<const Constant*, Dims>, ConstantPointer> in_other_shapes = {};
   std::vector<ConstantPointer> held = {};  ///< kept alive, so that no other constant gets their addresses
   /// A product to which a bias may be added.
   struct ProductWithoutBias {
@@ -99,9 +101,10 @@ struct Context {
   /// weight of a convolution in groups.
   graph::Value weight_of(const ConstantPointer& matrix, bool transposed, uint32_t rows,
                          const std::string& name, const ConvolutionGroups& of = {});
-  /// The matrices [inputs, outputs] of a stack [groups, inputs, outputs] as sparse weights of products with
-  /// `rows` rows each; none: one does not pay, so the stack stays dense.
-  std::vector<graph::Value> weights_of(const ConstantPointer& stack, uint32_t rows, const std::string& name);
+  /// The matrices [outputs, inputs] of a stack of three dimensions as sparse weights of products with `rows`
+  /// rows each; none: one does not pay, so the stack stays dense. `transposed`: they are [inputs, outputs].
+  std::vector<graph::Value> weights_of(const ConstantPointer& stack, bool transposed, uint32_t rows,
+                                       const std::string& name);
   /// Notes a weight of which no sparse form is possible, and why.
   void leave(const Constant& weight, const std::string& name, std::string_view reason);
   /// Notes which weights of products are copies of what other operations take. These have no layer apart.

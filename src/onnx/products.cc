@@ -1,8 +1,11 @@
 // Products.
+#include <tessera/inspect.h>
+
 #include <algorithm>
 #include <map>
 #include <numeric>
 #include <string_view>
+#include <utility>
 
 #include "onnx/attention.h"
 #include "onnx/call.h"
@@ -57,16 +60,21 @@ Value matrix_product(Call& call, Value a, Value b) {
   return y;
 }
 
-/// A product with a sparse weight for each group, one after another; none: the weights stay dense.
-std::optional<Value> product_by_group(Call& call, Value x) {
-  const Known& b = call[1];
-  if (call[0].constant || !b.constant || !b.constant->has_floats() || b.dims.size() != 3) return {};
+/// Several matrices, each of which may be a weight of its own.
+bool is_stack(const Known& known) {
+  return known.constant && known.constant->has_floats() && known.dims.size() == 3 &&
+         known.constant->size() > 0;
+}
+
+/// x [..., groups, rows, inputs] with a sparse weight for each group, one after another; x may have the same
+/// rows for all. None: the weights stay dense. `transposed`: the matrices are [inputs, outputs].
+std::optional<Value> product_by_group(Call& call, Value x, const Known& stack, bool transposed) {
   const size_t rank = x.shape().size();
   const uint32_t given = rank > 2 ? x.shape()[rank - 3] : 1;
-  const bool fits = (given == 1 || given == b.dims[0]) && x.type().cols() == b.dims[1];
-  if (!fits || b.constant->size() == 0) return {};
+  const int64_t inputs = stack.dims[transposed ? 1 : 2];
+  if ((given != 1 && given != stack.dims[0]) || x.type().cols() != inputs) return {};
   const std::vector<Value> weights =
-      call.context.weights_of(b.constant, x.type().rows() / given, weight_name(call));
+      call.context.weights_of(stack.constant, transposed, x.type().rows() / given, weight_name(call));
   if (weights.empty()) return {};
   if (rank == 2) x = reshape(x, {1, x.shape()[0], x.shape()[1]});
   const auto dim = static_cast<uint32_t>(x.shape().size() - 3);
@@ -76,11 +84,30 @@ std::optional<Value> product_by_group(Call& call, Value x) {
   return concatenate(parts, dim);
 }
 
+/// Each matrix transposed.
+Value with_transposed_matrices(Value x) {
+  std::vector<int> order(x.shape().size());
+  std::iota(order.begin(), order.end(), 0);
+  std::swap(order[order.size() - 2], order.back());
+  return permute(x, order);
+}
+
+/// The same with the matrices on the left of x [..., groups, inputs, columns].
+std::optional<Value> product_with_left_stack(Call& call, const Known& stack, Value x) {
+  const auto y = product_by_group(call, with_transposed_matrices(x), stack, false);
+  return y ? std::optional(with_transposed_matrices(*y)) : std::nullopt;
+}
+
+/// An input as matrices: a vector is one of a column.
+Value columns_of(Call& call, size_t input) {
+  const Value x = call.value(input);
+  return call[input].dims.size() == 1 ? reshape(x, {x.shape()[0], 1}) : x;
+}
+
 /// A product of a weight with a value that is computed.
 Value product_with_left(Call& call) {
   const Known& a = call[0];
-  Value x = call.value(1);
-  if (call[1].dims.size() == 1) x = reshape(x, {x.shape()[0], 1});
+  const Value x = columns_of(call, 1);
   const uint32_t inner = x.shape()[x.shape().size() - 2];
   if (a.dims[1] != inner) refuse("{} and {} do not fit", to_string(a.dims), to_string(call[1].dims));
   const auto columns = static_cast<uint32_t>(x.type().elements() / inner);
@@ -92,6 +119,8 @@ Value product_with_left(Call& call) {
 Value any_product(Call& call) {
   const Known &a = call[0], &b = call[1];
   if (is_weight(a) && !b.constant) return product_with_left(call);
+  if (is_stack(a) && !b.constant)
+    if (const auto by_group = product_with_left_stack(call, a, columns_of(call, 1))) return *by_group;
   Value x = call.value(0);
   if (a.dims.size() == 1) x = reshape(x, {1, x.shape()[0]});
   if (is_weight(b) && !a.constant) {
@@ -99,12 +128,11 @@ Value any_product(Call& call) {
     return product_with_weight(call, x, b, true);
   }
   if (const auto attended = attention_of(call.context, x, b)) return *attended;
-  if (const auto by_group = product_by_group(call, x)) return *by_group;
-  if (b.constant) call.context.leave(*b.constant, weight_name(call), "batched product");
-  if (a.constant) call.context.leave(*a.constant, weight_name(call), "left factor of a product");
-  Value w = call.value(1);
-  if (b.dims.size() == 1) w = reshape(w, {w.shape()[0], 1});
-  return matrix_product(call, x, w);
+  if (is_stack(b) && !a.constant)
+    if (const auto by_group = product_by_group(call, x, b, true)) return *by_group;
+  for (const Known* each : {&b, &a})
+    if (each->constant) call.context.leave(*each->constant, weight_name(call), "batched product");
+  return matrix_product(call, x, columns_of(call, 1));
 }
 
 Results product(Call& call) {
@@ -123,33 +151,38 @@ Results product(Call& call) {
 Results gemm(Call& call) {
   const bool transposes_a = call.integer("transA", 0) != 0, transposes_b = call.integer("transB", 0) != 0;
   const double alpha = call.number("alpha", 1), beta = call.number("beta", 1);
-  Value a = call.value(0);
-  if (a.shape().size() != 2 || call[1].dims.size() != 2) refuse("its inputs are no matrices");
-  if (transposes_a) a = transpose(a);
-  const int64_t inner = call[1].dims[transposes_b ? 1 : 0];
-  if (inner != a.type().cols())
-    refuse("{} and {} do not fit", to_string(call[0].dims), to_string(call[1].dims));
+  const Known &a = call[0], &b = call[1];
+  if (a.dims.size() != 2 || b.dims.size() != 2) refuse("its inputs are no matrices");
+  if (a.dims[transposes_a ? 0 : 1] != b.dims[transposes_b ? 1 : 0])
+    refuse("{} and {} do not fit", to_string(a.dims), to_string(b.dims));
+  const int64_t outputs = b.dims[transposes_b ? 0 : 1];
   std::optional<Value> added = call.has(2) ? std::optional(call.value(2)) : std::nullopt;
   if (added && beta != 1) added = *added * beta;
-  Value y = a;
-  if (is_weight(call[1]) && !call[0].constant) {
-    const int64_t outputs = call[1].dims[transposes_b ? 0 : 1];
-    const Value weight =
-        call.context.weight_of(call[1].constant, !transposes_b, a.type().rows(), weight_name(call));
-    const bool is_bias = added && alpha == 1 && call[2].constant &&
-                         added->type().elements() == static_cast<uint64_t>(outputs) &&
-                         (call[2].dims.empty() || call[2].dims.back() == outputs);
-    if (is_bias)
-      return {known(linear(a, weight, reshape(*added, {static_cast<uint32_t>(outputs)})), call[0].type)};
-    y = linear(a, weight);
-    if (!added && alpha == 1) call.context.products.insert({y.id, {a, weight}});
-  } else {
-    if (call[0].constant)
-      call.context.leave(*call[0].constant, weight_name(call), "left factor of a product");
-    y = matmul(a, call.value(1), false, transposes_b);
+  const auto finished = [&](Value y) {
+    if (alpha != 1) y = y * alpha;
+    return Results{known(added ? y + *added : y, a.type)};
+  };
+  const auto weight_of = [&](const Known& matrix, bool transposed, int64_t rows) {
+    return call.context.weight_of(matrix.constant, transposed, static_cast<uint32_t>(rows),
+                                  weight_name(call));
+  };
+  if (is_weight(a) && !b.constant)
+    return finished(matmul(weight_of(a, transposes_a, outputs), call.value(1), false, transposes_b));
+  const Value x = transposes_a ? transpose(call.value(0)) : call.value(0);
+  if (!is_weight(b) || a.constant) {
+    for (const Known* each : {&a, &b})
+      if (each->constant)
+        call.context.leave(*each->constant, weight_name(call), name_of(NoGain::not_a_product));
+    return finished(matmul(x, call.value(1), false, transposes_b));
   }
-  if (alpha != 1) y = y * alpha;
-  return {known(added ? y + *added : y, call[0].type)};
+  const Value weight = weight_of(b, !transposes_b, x.type().rows());
+  const bool is_bias = added && alpha == 1 && call[2].constant &&
+                       added->type().elements() == static_cast<uint64_t>(outputs) &&
+                       (call[2].dims.empty() || call[2].dims.back() == outputs);
+  if (is_bias) return {known(linear(x, weight, reshape(*added, {static_cast<uint32_t>(outputs)})), a.type)};
+  const Value y = linear(x, weight);
+  if (!added && alpha == 1) call.context.products.insert({y.id, {x, weight}});
+  return finished(y);
 }
 
 constexpr std::string_view kRest = "...";
@@ -277,9 +310,33 @@ Term summed(Call& call, const Term& given, const std::string& needed) {
   return {dims.empty() ? of.x : sum(of.x, dims), letters};
 }
 
-/// The product with an input, summed over what is not needed after it.
+/// A constant in another shape, once.
+Known in_other_shape(Call& call, const ConstantPointer& constant, Dims dims) {
+  if (constant->dims == dims) return known(constant);
+  ConstantPointer& other = call.context.in_other_shapes[{constant.get(), dims}];
+  if (!other) {
+    call.context.held.push_back(constant);
+    other = reshaped(*constant, std::move(dims));
+  }
+  return known(other);
+}
+
+/// x [groups, rows, inputs] times a matrix of weights for each group, [inputs, outputs] if they are
+/// transposed; none: the constant is no such weight, or its groups stay dense.
+std::optional<Value> product_with_constant(Call& call, Value x, const Known& of, bool transposed) {
+  if (!of.constant || !of.constant->has_floats() || of.constant->size() == 0) return {};
+  const int64_t groups = x.shape()[0], inputs = x.type().cols();
+  const int64_t outputs = static_cast<int64_t>(of.constant->size()) / (groups * inputs);
+  Dims dims = {inputs, outputs};
+  if (!transposed) std::swap(dims[0], dims[1]);
+  if (groups == 1) return product_with_weight(call, x, in_other_shape(call, of.constant, dims), transposed);
+  dims.insert(dims.begin(), groups);
+  return product_by_group(call, x, in_other_shape(call, of.constant, dims), transposed);
+}
+
+/// The product with an input, summed over what is not needed after it. `is_first`: that of the first two.
 Term product_with_input(Call& call, const Term& a, size_t input, std::string letters,
-                        const std::string& needed) {
+                        const std::string& needed, bool is_first) {
   std::optional<Value> summed_b;
   const auto is_single = [&](char letter) {
     return std::ranges::count(letters, letter) == 1 && has(a.letters + needed, letter);
@@ -296,38 +353,46 @@ Term product_with_input(Call& call, const Term& a, size_t input, std::string let
     if (!sizes.emplace(letters[i], shape_of_b[i]).second && sizes[letters[i]] != shape_of_b[i])
       refuse("a dimension has two sizes");
   std::string batch, m, k, n;
-  for (const char letter : a.letters) (has(letters, letter) ? has(needed, letter) ? batch : k : m) += letter;
+  for (const char letter : a.letters)
+    if (!has(letters, letter) || has(needed, letter)) (has(letters, letter) ? batch : m) += letter;
   for (const char letter : letters)
     if (!has(a.letters, letter)) n += letter;
+  for (const char letter : call[input].constant ? letters : a.letters)  // weights stay as they are
+    if (has(letters, letter) && has(a.letters, letter) && !has(batch, letter)) k += letter;
   const uint32_t outer = product_of(batch, sizes), rows = product_of(m, sizes), inner = product_of(k, sizes),
                  cols = product_of(n, sizes);
   const Value x = reshape(ordered(a.x, a.letters, batch + m + k), {outer, rows, inner});
   const std::string result = batch + m + n;
   Shape shape;
   for (const char letter : result) shape.push_back(sizes.at(letter));
-  const bool is_of_weight = !summed_b && is_weight(call[input]) && n.size() == 1 && k.size() == 1;
-  Value y = x;
-  if (is_of_weight && (input > 1 || !call[0].constant)) {
-    y = product_with_weight(call, x, call[input], letters == k + n);
-  } else {
-    for (size_t i = input > 1 ? input : 0; i <= input; ++i)
+  const bool is_computed = !is_first || !call[0].constant || !call[1].constant;
+  const bool is_transposed = letters == batch + k + n;
+  std::optional<Value> y;
+  if (is_computed && !summed_b && !k.empty() && !n.empty() && (is_transposed || letters == batch + n + k))
+    y = product_with_constant(call, x, call[input], is_transposed);
+  if (!y) {
+    for (size_t i = is_computed ? input : 0; i <= input; ++i)
       if (call[i].constant) call.context.leave(*call[i].constant, weight_name(call), "batched product");
     const Value b = ordered(summed_b ? *summed_b : call.value(input), letters, batch + n + k);
     y = matmul(x, reshape(b, {outer, cols, inner}), false, true);
   }
-  return {reshape(y, shape), result};
+  return {reshape(*y, shape), result};
 }
 
 Results einsum(Call& call) {
   const Equation equation(call);
-  const auto needed_after = [&](size_t input) {
+  std::vector<size_t> order(equation.inputs.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  // A constant on the left is the weight of a product with what is on its right.
+  if (order.size() > 1 && call[0].constant && !call[1].constant) std::swap(order[0], order[1]);
+  const auto needed_after = [&](size_t at) {
     std::string letters = equation.result;
-    for (size_t i = input + 1; i < equation.inputs.size(); ++i) letters += equation.inputs[i];
+    for (size_t i = at + 1; i < order.size(); ++i) letters += equation.inputs[order[i]];
     return letters;
   };
-  Term y = summed(call, {call.value(0), equation.inputs[0]}, needed_after(0));
-  for (size_t i = 1; i < equation.inputs.size(); ++i)
-    y = product_with_input(call, y, i, equation.inputs[i], needed_after(i));
+  Term y = summed(call, {call.value(order[0]), equation.inputs[order[0]]}, needed_after(0));
+  for (size_t i = 1; i < order.size(); ++i)
+    y = product_with_input(call, y, order[i], equation.inputs[order[i]], needed_after(i), i == 1);
   return {known(ordered(y.x, y.letters, equation.result), call[0].type)};
 }
 

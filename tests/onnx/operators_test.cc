@@ -5,6 +5,7 @@
 #include <limits>
 #include <map>
 #include <numeric>
+#include <optional>
 
 #include "onnx/run.h"
 #include "support/error_of.h"
@@ -69,19 +70,37 @@ TEST(OnnxOperators, GeneralProductsScaleAndTranspose) {
   file.node("Gemm", {"x", "w", "c"}, {"y"},
             {{"transA", int64_t{1}}, {"transB", int64_t{1}}, {"alpha", 2.0F}, {"beta", 3.0F}});
   EXPECT_EQ(run(file, {{"x", {1, 10}}, {"c", {1}}}).at("y"), (Numbers{45, 89, 133}));
+
+  OnnxFile left;
+  left.input("x", {1, 2}).input("c", {3, 1}).output("y");
+  left.floats("w", {2, 3}, {1, 2, 3, 4, 5, 6});
+  left.node("Gemm", {"w", "x", "c"}, {"y"},
+            {{"transA", int64_t{1}}, {"transB", int64_t{1}}, {"alpha", 2.0F}, {"beta", 3.0F}});
+  EXPECT_EQ(run(left, {{"x", {1, 10}}, {"c", {1, 2, 3}}}).at("y"), (Numbers{85, 110, 135}));
+  const ImportedModel imported = import(left);
+  ASSERT_EQ(imported.layers.size(), 1u);
+  EXPECT_EQ(imported.layers[0].name, "w");
+  EXPECT_EQ(imported.layers[0].why_dense(), "no zeros");
 }
 
-/// An equation of the numbers 1, 2, … in inputs of these shapes.
-Numbers einsum(const char* equation, const std::vector<std::vector<int64_t>>& shapes) {
+/// An equation of the numbers 1, 2, … in inputs of these shapes, of which one may be a constant.
+Numbers einsum(const char* equation, const std::vector<std::vector<int64_t>>& shapes,
+               std::optional<size_t> constant = {}) {
   OnnxFile file;
   WideArrays inputs;
   std::vector<std::string> names;
   for (const std::vector<int64_t>& shape : shapes) {
     names.push_back(std::string(1, static_cast<char>('a' + names.size())));
-    file.input(names.back(), shape);
     int64_t size = 1;
     for (const int64_t each : shape) size *= each;
-    for (int64_t i = 1; i <= size; ++i) inputs[names.back()].push_back(static_cast<double>(i));
+    Numbers numbers(static_cast<size_t>(size));
+    std::iota(numbers.begin(), numbers.end(), 1);
+    if (constant == names.size() - 1) {
+      file.floats(names.back(), shape, {numbers.begin(), numbers.end()});
+    } else {
+      file.input(names.back(), shape);
+      inputs[names.back()] = numbers;
+    }
   }
   file.output("y").node("Einsum", names, {"y"}, {{"equation", equation}});
   return run(file, inputs).at("y");
@@ -102,6 +121,21 @@ TEST(OnnxOperators, EquationsHaveAnyNumberOfInputs) {
   EXPECT_EQ(einsum("i,jj->i", {{2}, {2, 2}}), (Numbers{5, 10}));
   EXPECT_EQ(einsum("...ij,...j->...i", {{2, 1, 2}, {2, 2}}), (Numbers{5, 25}));
   EXPECT_EQ(einsum("i,ij,jk->k", {{2}, {2, 2}, {2, 3}}), (Numbers{47, 64, 81}));
+}
+
+TEST(OnnxOperators, EquationsMayHaveWeightsOnEitherSide) {
+  const auto expect_same = [](const char* equation, const std::vector<std::vector<int64_t>>& shapes) {
+    for (const size_t constant : {0U, 1U})
+      EXPECT_EQ(einsum(equation, shapes, constant), einsum(equation, shapes)) << equation << constant;
+  };
+  expect_same("ij,jk->ik", {{2, 3}, {3, 2}});
+  expect_same("ji,bkj->bik", {{3, 4}, {2, 2, 3}});
+  expect_same("bth,hnd->btnd", {{2, 3, 2}, {2, 3, 2}});
+  expect_same("nhd,bdnt->bth", {{2, 3, 2}, {2, 2, 2, 2}});
+  expect_same("gij,gjk->gik", {{2, 3, 2}, {2, 2, 4}});
+  expect_same("bij,ij->b", {{2, 3, 2}, {3, 2}});
+  expect_same("i,j->ij", {{2}, {3}});
+  expect_same("ijl,jk->ik", {{2, 3, 2}, {3, 2}});
 }
 
 TEST(OnnxOperators, EquationsFitTheirInputs) {

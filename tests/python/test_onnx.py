@@ -229,6 +229,93 @@ def test_weights_may_be_first_factors(density: float, shape: tuple[Any, ...]) ->
         np.testing.assert_allclose(session.run(None, {"x": x})[0], weight @ x, rtol=0, atol=1e-4 * scale)
 
 
+def random_weight(generator: np.random.Generator, shape: tuple[int, ...], density: float) -> np.ndarray[Any, Any]:
+    weight = generator.standard_normal(shape, dtype=np.float32)
+    weight[generator.random(shape) >= density] = 0
+    return weight
+
+
+def expect_close(found: np.ndarray[Any, Any], expected: np.ndarray[Any, Any]) -> None:
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-4 * np.abs(expected).max())
+
+
+@pytest.mark.parametrize("density", [0.1, 1.0])
+@pytest.mark.parametrize("is_transposed", [False, True])
+@pytest.mark.parametrize("transposes_x", [False, True])
+def test_weights_may_be_first_factors_of_general_products(
+    density: float, is_transposed: bool, transposes_x: bool
+) -> None:
+    generator = np.random.default_rng(0)
+    weight, added = random_weight(generator, (640, 512), density), random_weight(generator, (640, 1), 1)
+    flags = {"transA": int(is_transposed), "transB": int(transposes_x), "alpha": 0.5, "beta": 2.0}
+    nodes = [helper.make_node("Gemm", ["w", "x", "c"], ["y"], **flags)]
+    weights = {"w": np.ascontiguousarray(weight.T) if is_transposed else weight, "c": added}
+    shape = ("columns", 512) if transposes_x else (512, "columns")
+    session = tessera.onnx.load(model_of(nodes, {"x": shape}, ["y"], weights), {"columns": 64})
+    (layer,) = session.report.layers
+    assert (layer.name, layer.shape, layer.rows, layer.copy_bytes) == ("w", (640, 512), 64, 0)
+    assert (layer.is_sparse, layer.reason) == ((True, "") if density < 1 else (False, "no zeros"))
+    for columns in (64, 5):
+        x = generator.standard_normal((512, columns), dtype=np.float32)
+        (y,) = session.run(None, {"x": np.ascontiguousarray(x.T) if transposes_x else x})
+        expect_close(y, 0.5 * (weight @ x) + 2 * added)
+
+
+@pytest.mark.parametrize("density", [0.1, 1.0])
+@pytest.mark.parametrize("is_left", [True, False])
+@pytest.mark.parametrize(
+    ("of_weight", "of_x", "result", "shape", "shape_of_x"),
+    [
+        ("ij", "jk", "ik", (512, 512), (512, 64)),
+        ("ji", "bkj", "bik", (512, 512), (2, 32, 512)),
+        ("hnd", "bth", "btnd", (512, 8, 64), (2, 32, 512)),
+        ("ndh", "btnd", "bth", (8, 64, 512), (2, 32, 8, 64)),
+    ],
+)
+def test_equations_have_sparse_weights(
+    density: float,
+    is_left: bool,
+    of_weight: str,
+    of_x: str,
+    result: str,
+    shape: tuple[int, ...],
+    shape_of_x: tuple[int, ...],
+) -> None:
+    generator = np.random.default_rng(0)
+    weight = random_weight(generator, shape, density)
+    equation = f"{of_weight},{of_x}->{result}" if is_left else f"{of_x},{of_weight}->{result}"
+    nodes = [helper.make_node("Einsum", ["w", "x"] if is_left else ["x", "w"], ["y"], equation=equation)]
+    session = tessera.onnx.load(model_of(nodes, {"x": shape_of_x}, ["y"], {"w": weight}))
+    (layer,) = session.report.layers
+    assert (layer.name, layer.shape, layer.rows) == ("w", (512, 512), 64)
+    assert (layer.is_sparse, layer.reason) == ((True, "") if density < 1 else (False, "no zeros"))
+    x = random_weight(generator, shape_of_x, 1)
+    expect_close(session.run(None, {"x": x})[0], np.einsum(f"{of_weight},{of_x}->{result}", weight, x))
+
+
+@pytest.mark.parametrize("density", [0.1, 1.0])
+@pytest.mark.parametrize(
+    ("equation", "shape"),
+    [
+        ("", (3, 512, 64)),
+        ("", (2, 1, 512, 64)),
+        ("", (512, 64)),
+        ("gij,gjk->gik", (3, 512, 64)),
+        ("gji,kgj->kgi", (64, 3, 512)),
+    ],
+)
+def test_experts_may_be_first_factors(density: float, equation: str, shape: tuple[int, ...]) -> None:
+    generator = np.random.default_rng(0)
+    weight, x = random_weight(generator, (3, 512, 512), density), random_weight(generator, shape, 1)
+    nodes = [helper.make_node("MatMul", ["w", "x"], ["y"])]
+    if equation:
+        nodes = [helper.make_node("Einsum", ["w", "x"], ["y"], equation=equation)]
+    session = tessera.onnx.load(model_of(nodes, {"x": shape}, ["y"], {"w": weight}))
+    expected = {f"w[{i}]": "" for i in range(3)} if density < 1 else {"w": "batched product"}
+    assert {each.name: each.reason for each in session.report.layers} == expected
+    expect_close(session.run(None, {"x": x})[0], np.einsum(equation, weight, x) if equation else weight @ x)
+
+
 def test_experts_are_not_taken_for_weights_that_have_their_names() -> None:
     generator = np.random.default_rng(0)
     weights = {"w": generator.standard_normal((2, 512, 512), dtype=np.float32)}
