@@ -178,7 +178,14 @@ class Left(nn.Module):
     def forward(self, x):
         weight = self.weight.t() if "transposed" in self.form else self.weight
         x = x.mT if "columns" in self.form else x
-        y = torch.addmm(torch.ones(x.shape[-1]), weight, x) if "added" in self.form else weight @ x
+        if "added" in self.form:
+            y = torch.addmm(torch.ones(x.shape[-1]), weight, x)
+        elif "linear" in self.form:
+            y = F.linear(weight, x.mT, torch.ones(x.shape[-1]))
+        elif "equation" in self.form:
+            y = torch.einsum("ji,bjk->bik" if "transposed" in self.form else "ij,bjk->bik", self.weight, x)
+        else:
+            y = weight @ x
         if "both" in self.form:
             y = y.mT @ weight
         return y + self.weight.sum() if self.tied else y
@@ -191,6 +198,10 @@ LEFT_FORMS = {
     "transposed, many, columns": (3, 24, SIZE),
     "vector": (SIZE,),
     "added": (SIZE, 64),
+    "linear": (SIZE, 64),
+    "transposed, linear": (SIZE, 64),
+    "equation": (3, SIZE, 24),
+    "transposed, equation": (3, SIZE, 24),
     "both": (2, SIZE, 40),
 }
 
@@ -279,7 +290,16 @@ class Experts(nn.Module):
         if self.form == "one by one":
             parts = [F.linear(x[i], self.weight[i]) for i in range(len(self.weight))]
             return torch.stack(parts) + torch.tanh(x)
-        return torch.bmm(x, self.weight.transpose(1, 2) if self.form == "transposed" else self.weight)
+        if self.form == "left, one by one":
+            return torch.stack([self.weight[i] @ x[i].t() for i in range(len(self.weight))])
+        if self.form == "left, equation":
+            return torch.einsum("gij,gkj->gik", self.weight, x)
+        weight = self.weight.transpose(1, 2) if "transposed" in self.form else self.weight
+        return torch.bmm(weight, x.transpose(1, 2)) if "left" in self.form else torch.bmm(x, weight)
+
+
+EXPERTS = ["as they are", "transposed", "one by one"]
+EXPERTS += ["left", "left, transposed", "left, one by one", "left, equation"]
 
 
 @torch.no_grad()
@@ -287,7 +307,7 @@ def prune_experts(model):
     model.weight.copy_(torch.stack([pruned(each, 1) for each in model.weight]))
 
 
-@pytest.mark.parametrize("form", ["as they are", "transposed", "one by one"])
+@pytest.mark.parametrize("form", EXPERTS)
 def test_experts_are_weights_of_their_own_where_that_pays(form, tmp_path):
     torch.manual_seed(0)
     model, x = Experts(form).eval(), torch.randn(3, 64, SIZE)
@@ -298,7 +318,7 @@ def test_experts_are_weights_of_their_own_where_that_pays(form, tmp_path):
     expect_like(model, dense, x)
     compiled = tessera.compile(model, x)
     expect_like(model, compiled, x)
-    end = ".transposed" if form == "as they are" else ""
+    end = ".transposed" if form in ("as they are", "left, transposed") else ""
     layers = {each.name: each for each in compiled.report.layers}
     assert layers.keys() == {f"weight[{i}]{end}" for i in range(3)}
     assert all(each.is_sparse and each.rows == 64 and each.copy_bytes == 0 for each in layers.values())
@@ -313,7 +333,7 @@ def test_experts_are_weights_of_their_own_where_that_pays(form, tmp_path):
     with torch.no_grad():
         model.weight[1].normal_()
     expect_like(model, compiled, x)
-    assert any(each.is_sparse for each in compiled.report.layers) == (form == "one by one")
+    assert any(each.is_sparse for each in compiled.report.layers) == ("one by one" in form)
 
 
 def test_experts_may_all_have_the_same_rows():
@@ -329,6 +349,39 @@ def test_experts_may_all_have_the_same_rows():
         compiled = tessera.compile(model, rows)
         expect_like(model, compiled, rows)
         assert all(each.is_sparse for each in compiled.report.layers) and len(compiled.report.layers) == 3
+
+
+@pytest.mark.parametrize(
+    ("function", "shape"),
+    [
+        (lambda w, x: w @ x.mT, (2, 1, 64, SIZE)),
+        (lambda w, x: w @ x.mT, (64, SIZE)),
+        (lambda w, x: w.mT @ x, (SIZE, 64)),
+        (lambda w, x: F.linear(w, x), (64, SIZE)),
+        (lambda w, x: torch.baddbmm(x[:, :1, :64], w, x.mT, beta=2, alpha=0.5), (3, 64, SIZE)),
+    ],
+)
+def test_experts_may_be_first_factors_of_the_same_values(function, shape):
+    torch.manual_seed(0)
+    model, x = Function(function, 3, SIZE, SIZE).eval(), torch.randn(shape)
+    with torch.no_grad():
+        model.w.copy_(torch.stack([pruned(each, 1) for each in model.w]))
+    compiled = tessera.compile(model, x)
+    expect_like(model, compiled, x)
+    assert all(each.is_sparse for each in compiled.report.layers) and len(compiled.report.layers) == 3
+    with torch.no_grad():
+        model.w.mul_(-2)
+    expect_like(model, compiled, x)
+
+
+def test_experts_on_both_sides_stay_one_weight():
+    torch.manual_seed(0)
+    model, x = Function(lambda w, x: w @ (x @ w).mT, 3, SIZE, SIZE).eval(), torch.randn(3, 64, SIZE)
+    with torch.no_grad():
+        model.w.copy_(torch.stack([pruned(each, 1) for each in model.w]))
+    compiled = tessera.compile(model, x)
+    expect_like(model, compiled, x)
+    assert [(each.name, each.reason) for each in compiled.report.layers] == [("w", "batched product")]
 
 
 def test_many_experts_stay_one_weight():

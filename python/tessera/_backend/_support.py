@@ -43,17 +43,17 @@ _WEIGHTS = {
     "aten.mm.default": (1, 0),
     "aten.addmm.default": (2, 1),
     "aten.matmul.default": (1, 0),
-    "aten.bmm.default": (1,),
-    "aten.baddbmm.default": (2,),
+    "aten.bmm.default": (1, 0),
+    "aten.baddbmm.default": (2, 1),
     **dict.fromkeys(_CONVOLUTIONS, (1,)),
 }
 #: The same of those that gain nothing by a weight that is prepared, unless it is sparse.
 _UNPREPARED = {
-    "aten.mm.default": 0,
-    "aten.addmm.default": 1,
-    "aten.matmul.default": 0,
-    "aten.bmm.default": 1,
-    "aten.baddbmm.default": 2,
+    "aten.mm.default": (0,),
+    "aten.addmm.default": (1,),
+    "aten.matmul.default": (0,),
+    "aten.bmm.default": (0, 1),
+    "aten.baddbmm.default": (1, 2),
 }
 
 _TRANSPOSES = ("aten.t.default", "aten.transpose.int", "aten.permute.default")
@@ -151,8 +151,8 @@ def _is_unprepared(node: Node) -> bool:
     def takes_it_as_it_lies(user: Node) -> bool:
         if is_view(user):
             return _is_unprepared(user)
-        position = _UNPREPARED.get(str(user.target))
-        return position is not None and user.args[position] is node
+        positions = _UNPREPARED.get(str(user.target), ())
+        return any(user.args[position] is node for position in positions)
 
     return all(map(takes_it_as_it_lies, node.users))
 

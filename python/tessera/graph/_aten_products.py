@@ -20,7 +20,15 @@ from tessera.graph._values import Truth, Value
 
 @handles("linear.default", lazy=True)
 def _linear(call: Call, x: Any, weight: Any, bias: Any = None) -> Value:
-    return _of_layer(value_of(x), weight, value_of(bias))
+    with_left = _product_with_left(x, _transposed(weight)) if len(_shape_of(weight)) == 2 else None
+    if with_left is None:
+        return _of_layer(value_of(x), weight, value_of(bias))
+    return with_left if bias is None else with_left + value_of(bias)
+
+
+def _transposed(known: Any) -> Any:
+    """With its last two dimensions exchanged."""
+    return known.of if isinstance(known, Transposed) else Transposed(known)
 
 
 def _of_layer(x: Value, weight: Any, bias: Value | None, *, transposed: bool = False) -> Value:
@@ -38,10 +46,13 @@ def _has_transposed_form(weight: Parameter, rows: int) -> bool:
 
 
 def _product_with_left(a: Any, b: Any) -> Value | None:
-    """A product whose first factor is a weight with a form of its own; None: it has none, or is no parameter."""
+    """A product whose first factor is weights with forms of their own; None: it has none, or is no parameter."""
     left = a.of if isinstance(a, Transposed) else a
-    if not isinstance(left, Parameter) or len(left.shape) != 2:
+    if not isinstance(left, Parameter) or len(left.shape) not in (2, 3):
         return None
+    if len(left.shape) == 3:
+        by_group = _product_by_group(_transposed(b), _transposed(a))
+        return None if by_group is None else Transposed(by_group).value()
     *leading, _, columns = _shape_of(b)
     weight = left.left_factor(math.prod(leading) * columns, transposed=isinstance(a, Transposed))
     if weight is None:
@@ -53,7 +64,10 @@ def _product_with_left(a: Any, b: Any) -> Value | None:
 
 
 def _product_by_group(a: Any, b: Any) -> Value | None:
-    """A product with a sparse weight for each group, one after another; None: they stay dense, or are no parameter."""
+    """A product with a sparse weight for each group, one after another; None: they stay dense, or are no parameter.
+
+    That of first factors is (bᵀ · aᵀ)ᵀ.
+    """
     stack, a_shape = b.of if isinstance(b, Transposed) else b, _shape_of(a)
     if not isinstance(stack, Parameter) or len(stack.shape) != 3:
         return None

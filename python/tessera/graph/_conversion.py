@@ -144,8 +144,8 @@ class Conversion:
         swaps = [user for user in node.users if _swaps_matrices(user)]
         if swaps and len(node.users) > 1:
             return False
-        takers = [(each, user) for each in swaps or [node] for user in each.users]
-        return all(_is_stack(each, user) for each, user in takers)
+        sides = {_side_of(each, user) for each in swaps or [node] for user in each.users}
+        return None not in sides and len(sides) <= 1
 
     def _folded(self, node: torch.fx.Node) -> Any:
         """What PyTorch computes of constants alone, such as masks and positions, and for inference of parameters."""
@@ -245,7 +245,7 @@ class Conversion:
 
 
 #: By operator, the arguments that may be the weight of a product.
-_PRODUCTS = {"aten.linear": (1,), "aten.addmm": (1, 2), "aten.mm": (0, 1), "aten.matmul": (0, 1)}
+_PRODUCTS = {"aten.linear": (0, 1), "aten.addmm": (1, 2), "aten.mm": (0, 1), "aten.matmul": (0, 1)}
 _CONVOLUTIONS = {
     f"aten.{name}" for name in ("conv1d", "conv2d", "conv_transpose1d", "conv_transpose2d", "convolution")
 }
@@ -288,14 +288,15 @@ def _is_weight(node: torch.fx.Node, user: torch.fx.Node) -> bool:
     return operator_name in _CONVOLUTIONS or len(node.meta["val"].shape) == 2
 
 
-#: By operator, the argument that is the second factor of a batched product.
-_BATCHED = {"aten.bmm": 1, "aten.matmul": 1, "aten.baddbmm": 2}
+#: By operator, the arguments that may be the matrices of a batched product: the first factor, and the second.
+_BATCHED = {"aten.bmm": (0, 1), "aten.matmul": (0, 1), "aten.baddbmm": (1, 2), "aten.linear": (0,)}
 
 
-def _is_stack(node: torch.fx.Node, user: torch.fx.Node) -> bool:
-    """Whether a batched product takes it as its second factor, and as nothing else."""
-    position = _BATCHED.get(str(user.target).rpartition(".")[0])
-    return position is not None and user.args[position] is node and sum(each is node for each in user.args) == 1
+def _side_of(node: torch.fx.Node, user: torch.fx.Node) -> int | None:
+    """Which factor of a batched product it is, 0 or 1; None: something else, or more than that."""
+    positions = _BATCHED.get(str(user.target).rpartition(".")[0], ())
+    sides = [side for side, position in enumerate(positions) if user.args[position] is node]
+    return sides[0] if sides and sum(each is node for each in user.args) == 1 else None
 
 
 def _swaps_matrices(node: torch.fx.Node) -> bool:

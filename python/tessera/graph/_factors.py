@@ -1,6 +1,8 @@
-"""Factors of batched products that are copies of one matrix, or views that change nothing."""
+"""Factors of batched products that are copies of one matrix, or views of what lies in memory as products take it."""
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -8,44 +10,100 @@ from torch.fx import Graph, Node
 
 aten = torch.ops.aten
 
-_VIEWS = (aten.expand.default, aten.view.default, aten._unsafe_view.default, aten.reshape.default)
+#: What has the elements of its input where they lie.
+_VIEWS = (
+    *(aten.expand.default, aten.view.default, aten._unsafe_view.default, aten.unsqueeze.default, aten.squeeze.dim),
+    *(aten.permute.default, aten.transpose.int, aten.t.default),
+)
+
+
+class _Source(NamedTuple):
+    """What a factor is a view of: its matrices, or these transposed."""
+
+    node: Node
+    is_transposed: bool
 
 
 def take_factors_as_they_are(graph: Graph) -> None:
-    """Let batched products take what was copied for them, or viewed in the same shape."""
+    """Let batched products take what was copied for them, or viewed, as it lies, and be products if there is one."""
     for product in graph.find_nodes(op="call_function", target=aten.bmm.default):
-        left, right = map(_viewed, (2 * product.all_input_nodes)[:2])
-        of_left, of_right = _matrix_of(left), _matrix_of(right)
-        if of_left is not None or of_right is not None:
+        factors = (2 * product.all_input_nodes)[:2]
+        stacks = [_source_of(each, 3) or _Source(each, False) for each in factors]
+        left, right = (_source_of(each, 2) for each in factors)
+        if left is not None and right is not None and _sizes_of(product)[:1] == (1,):
+            _become_product(product, left, right)
+            continue
+        if left is not None or right is not None:
             product.target = aten.matmul.default
-        if of_left is not None:
-            product.args = (of_left, right)
-        else:
-            product.args = (left, right if of_right is None else of_right)
+        if left is not None:
+            stacks[0] = left
+        elif right is not None:
+            stacks[1] = right
+        product.args = tuple(_taken(each, product) for each in stacks)
     for node in reversed(graph.nodes):
-        if not node.users and node.target in (*_VIEWS, aten.unsqueeze.default):
+        if not node.users and (node.target in _VIEWS or node.target is aten.reshape.default):
             graph.erase_node(node)
 
 
-def _viewed(factor: Node) -> Node:
-    """What a view has in the same shape."""
-    while factor.target in _VIEWS and _shape_of(factor) == _shape_of(factor.all_input_nodes[0]):
-        factor = factor.all_input_nodes[0]
-    return factor
+def _become_product(batched: Node, left: _Source, right: _Source) -> None:
+    """A batched product of one matrix."""
+    factors = tuple(_taken(each, batched) for each in (left, right))
+    with batched.graph.inserting_before(batched):
+        product = batched.graph.call_function(aten.mm.default, factors)
+    product.meta = {**batched.meta, "val": batched.meta["val"].squeeze(0)}
+    batched.target, batched.args = aten.unsqueeze.default, (product, 0)
 
 
-def _matrix_of(factor: Node) -> Node | None:
-    """The matrix of which a factor consists alone; none: it is another one for each group."""
-    if factor.target is not aten.expand.default:
+def _taken(source: _Source, product: Node) -> Node:
+    """A factor of the product."""
+    if not source.is_transposed:
+        return source.node
+    count = len(_sizes_of(source.node))
+    order = [*range(count - 2), count - 1, count - 2]
+    with product.graph.inserting_before(product):
+        node = product.graph.call_function(aten.permute.default, (source.node, order))
+    node.meta = {**product.meta, "val": source.node.meta["val"].permute(order)}
+    return node
+
+
+def _source_of(factor: Node, rank: int) -> _Source | None:
+    """The first value of so many dimensions of which it is a view; of 2, all its matrices are one."""
+    layout = _layout_of(factor)
+    if rank == 2 and (len(layout) != 3 or layout[0][1] != 0):
         return None
-    of = factor.all_input_nodes[0]
-    if of.target is aten.unsqueeze.default and _shape_of(of) == (1, *_shape_of(of.all_input_nodes[0])):
-        of = of.all_input_nodes[0]
-    shape = _shape_of(of)
-    return of if len(shape) == 2 and _shape_of(factor)[-2:] == shape else None
+    wanted, above = layout[-rank:], factor
+    found: _Source | None = None
+    for node in _viewed(factor):
+        own = _layout_of(node)
+        if own and own == wanted:
+            found = _Source(node, False)
+        elif len(own) == rank and [*own[:-2], own[-1], own[-2]] == wanted:
+            if found == _Source(above, False):  # which transposes it
+                return found
+            found = _Source(node, True)
+        above = node
+    return found
 
 
-def _shape_of(node: Node) -> tuple[int, ...]:
-    """Empty if it is not known."""
+def _viewed(node: Node) -> list[Node]:
+    """A value, and those of which it is a view, one after another."""
+    found = [node]
+    while node.target in _VIEWS or (
+        node.target is aten.reshape.default and _sizes_of(node) == _sizes_of(node.all_input_nodes[0])
+    ):
+        node = node.all_input_nodes[0]
+        found.append(node)
+    return found
+
+
+def _layout_of(node: Node) -> list[tuple[int, int]]:
+    """The sizes of dimensions, and how far apart elements are, where there are several; empty if it is not known."""
     meaning = node.meta.get("val")
-    return tuple(meaning.shape) if isinstance(meaning, Tensor) else ()
+    if not isinstance(meaning, Tensor) or meaning.layout is not torch.strided:
+        return []
+    return [(size, step if size > 1 else 0) for size, step in zip(meaning.shape, meaning.stride(), strict=True)]
+
+
+def _sizes_of(node: Node) -> tuple[int, ...]:
+    """Empty if they are not known."""
+    return tuple(size for size, _ in _layout_of(node))
