@@ -140,7 +140,8 @@ class Graph {
   /// chips on which it would lie. Each operation, those of loops' bodies too, brings it to the tiles before
   /// it reads it, and returns it when it has set it; calls bring what they pass. Hosts have one memory, and
   /// do as before; sessions on other machines without streaming memory throw UsageError. Throws UsageError
-  /// for other values.
+  /// for other values. So do calls and loops for functions, and repeat_for_micro_batches(), that would have
+  /// such a sum inside.
   void offload(Value value);
   /// Lets each replica keep an equal part of a parameter, which all gather before each operation or call that
   /// takes it. Hosts keep all of it. Throws UsageError for other values, parameters of integers or of one

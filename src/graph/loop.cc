@@ -256,6 +256,15 @@ std::map<ValueId, ValueId> same_inside(const Node& node) {
   return same;
 }
 
+void check_offloaded_sums(const Graph& function) {
+  for (const ValueInfo& info : function.values())
+    if (info.offloaded && info.node)
+      throw UsageError(
+          fmt::format("a function cannot have '{}', a sum over passes that lies in streaming memory: run its "
+                      "loop where the function is called, or do not offload it",
+                      info.name));
+}
+
 OpenedGraph opened(const Graph& graph) { return Opening().run(graph); }
 
 }  // namespace tessera::graph

@@ -43,6 +43,9 @@ Loop loop_of(const Node& node);
 /// The attributes of a node for a loop. Throws UsageError for names that the body lacks.
 Attributes attributes_of(const Loop& loop, const Graph& body);
 
+/// Throws UsageError for a graph that is to be a function, whose sums over passes cannot be offloaded.
+void check_offloaded_sums(const Graph& function);
+
 /// A type with the rows of `passes` passes, one after the other; for a scalar, with one element per pass.
 TensorType of_all_passes(TensorType type, uint32_t passes, std::string_view name);
 

@@ -22,7 +22,7 @@ bool Lowering::is_offloaded(ValueId id) const {
   const ValueInfo& info = graph_.info(id);
   if (!info.offloaded || on_host() || bound_.contains(id)) return false;
   // What another operation computes instead of a loop is computed on the tiles.
-  return !info.node || (is_loop(graph_.nodes()[*info.node]) && !is_body_ && !is_function_);
+  return !info.node || is_loop(graph_.nodes()[*info.node]);
 }
 
 bool Lowering::lies_in_streaming(ValueId id, Role role) const {

@@ -6,6 +6,7 @@
 
 #include "graph/initial.h"
 #include "graph/list_inputs.h"
+#include "graph/loop.h"
 #include "graph/stages.h"
 #include "graph/substream.h"
 #include "graph/transforms/function_gradients.h"
@@ -159,6 +160,7 @@ void check_function(const Graph& function) {
     if (is_kept(info))
       throw UsageError(
           fmt::format("a function cannot have the parameter or state '{}': pass it as an input", info.name));
+  check_offloaded_sums(function);
   if (function.replicas() > 1) throw UsageError("a function cannot have replicas: replicate what calls it");
   if (function.outputs().empty()) throw UsageError("a function needs outputs");
   for (const Node& node : function.nodes())

@@ -287,6 +287,24 @@ TEST(OffloadedState, NeedsStreamingMemory) {
                g.offload(g.input("x", {4, 6})));
 }
 
+TEST(OffloadedState, IsNoSumInAFunction) {
+  auto pass = std::make_shared<Graph>(), function = std::make_shared<Graph>();
+  pass->output("square", square(pass->input("x", {4, 6})));
+  const Loop loop{.count = 2, .indexed = {"x"}, .summed = {"square"}};
+  const Value sum = function->loop(pass, {function->input("x", {8, 6})}, loop)[0];
+  function->output("y", sum * 2);
+  function->offload(sum);
+  Graph g;
+  const Value x = g.input("x", {8, 6});
+  const char* expected = "a sum over passes that lies in streaming memory";
+  EXPECT_ERROR(expected, g.call(function, {x}));
+  EXPECT_ERROR(expected, g.loop(function, {x}, {.count = 3, .summed = {"y"}}));
+  EXPECT_TRUE(g.nodes().empty());
+  const size_t nodes = function->nodes().size();
+  EXPECT_ERROR(expected, function->repeat_for_micro_batches(2));
+  EXPECT_EQ(function->nodes().size(), nodes);
+}
+
 /// Parameters, and sums of their gradients over micro-batches, lie beside the chips too.
 TEST(OffloadedWeights, AreTrainedAsOnTiles) {
   const Machine bow = Machine::find("bow").with("tiles", 9);

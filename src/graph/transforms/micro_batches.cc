@@ -65,6 +65,7 @@ Graph Graph::as_function(std::set<ValueId> taken) const {
 std::vector<Value> Graph::repeat_for_micro_batches(uint32_t count, const std::vector<Value>& summed,
                                                    double scale, const Pipeline& pipeline, bool in_f32) {
   if (count == 0) throw UsageError("the number of micro-batches is 0; it must be at least 1");
+  check_offloaded_sums(*this);
   std::set<ValueId> wanted;
   for (const auto& [name, id] : outputs_) wanted.insert(id);
   for (const Value& value : summed) {
