@@ -10,6 +10,7 @@
 #include "graph/initial.h"
 #include "graph/state_file.h"
 #include "io/json_document.h"
+#include "train/settings.h"
 
 namespace tessera::train {
 namespace {
@@ -92,14 +93,14 @@ const std::string& text(const StateFile& file, const std::string& path, const ch
 }
 
 /// The settings of a checkpoint with the names that they have now: some had others in earlier versions, which
-/// also wrote one that no result depends on.
+/// also wrote those on which no result depends.
 std::string with_present_names(const std::string& settings, const std::string& path) {
   const std::map<std::string, std::string> names = {
       {"rate", "lr"}, {"clip", "clip_norm"}, {"factors", "form"}};
-  const ordered_json given = ordered_json::parse(settings, io::refuse_depth<ordered_json>(path));
+  const ordered_json given =
+      without_placement(ordered_json::parse(settings, io::refuse_depth<ordered_json>(path)));
   ordered_json renamed;
   for (const auto& [name, value] : given.items()) {
-    if (name == "overlap") continue;
     if (name == "schedule" && (value == "constant" || value == "cosine")) {
       if (value == "cosine") renamed["lr_schedule"] = value;
       continue;

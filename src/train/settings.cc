@@ -3,9 +3,13 @@
 #include <fmt/format.h>
 #include <tessera/error.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <string_view>
+#include <utility>
+#include <vector>
 
 #include "base/names.h"
 #include "data/samples.h"
@@ -212,6 +216,45 @@ nlohmann::ordered_json json_of(const TrainingSettings& s) {
     json["until"] = s.drop_grow.until;
   }
   return json;
+}
+
+namespace {
+
+/// Without settings of these names.
+nlohmann::ordered_json without(const nlohmann::ordered_json& settings,
+                               const std::vector<std::string_view>& names) {
+  nlohmann::ordered_json kept;
+  for (const auto& [name, value] : settings.items())
+    if (std::ranges::find(names, std::string_view(name)) == names.end()) kept[name] = value;
+  return kept;
+}
+
+/// Whether replicas divide the optimizer's state of any parameter.
+bool divides_state(const nlohmann::ordered_json& settings) {
+  bool divides = settings.contains("shard_from");
+  if (settings.contains("groups"))
+    for (const nlohmann::ordered_json& group : settings.at("groups")) divides |= group.value("shard", false);
+  return divides;
+}
+
+}  // namespace
+
+nlohmann::ordered_json without_placement(const nlohmann::ordered_json& settings) {
+  std::vector<std::string_view> of_groups = {"shard_weights", "offload", "offload_weights",
+                                             "offload_gradients"};
+  if (!divides_state(settings)) of_groups.emplace_back("shard");  // which says that it is not divided
+  nlohmann::ordered_json kept =
+      without(settings, {"overlap", "pipeline", "shard_weights_from", "offload_from", "offload_weights_from",
+                         "offload_gradients_from", "offload_activations_from"});
+  if (!kept.contains("groups")) return kept;
+  nlohmann::ordered_json groups = nlohmann::ordered_json::array();
+  for (const nlohmann::ordered_json& group : kept.at("groups")) {
+    nlohmann::ordered_json own = without(group, of_groups);
+    if (own.size() > 1) groups.push_back(std::move(own));  // more than its names
+  }
+  if (groups.empty()) return without(kept, {"groups"});
+  kept["groups"] = std::move(groups);
+  return kept;
 }
 
 }  // namespace train

@@ -347,6 +347,7 @@ TEST_F(BertTrainerTest, ContinuesOnlyTheSameTraining) {
   const auto same = [](PretrainingSettings&) {};
   EXPECT_EQ(error(same), "(no error)");
   EXPECT_EQ(error([](PretrainingSettings& s) { s.overlap = false; }), "(no error)");
+  EXPECT_EQ(error([](PretrainingSettings& s) { s.offload_from = s.offload_weights_from = 0; }), "(no error)");
   EXPECT_TRUE(says(error([](PretrainingSettings& s) { s.lr = 0.5; }), "its lr is 0.01, now it is 0.5"));
   EXPECT_TRUE(says(error([](PretrainingSettings& s) { s.packed = false; }), "its pack is \"optimal\""));
   EXPECT_TRUE(says(error([](PretrainingSettings& s) { s.config.type_vocab_size = 3; }),
@@ -358,6 +359,41 @@ TEST_F(BertTrainerTest, ContinuesOnlyTheSameTraining) {
   EXPECT_TRUE(says(error(same), "it may be truncated"));
   std::ofstream(file) << "something else";
   EXPECT_TRUE(says(error(same), file));
+}
+
+/// With all settings on which no result depends, but not with others, a training is continued to the same
+/// parameters.
+TEST_F(BertTrainerTest, ContinuesWhereValuesLieElsewhere) {
+  const Machine chips =
+      Machine::find("m2000").with("chips", 4).with("tiles", 16).with("tile_bytes", 8'000'000);
+  PretrainingSettings near = small();
+  near.phases[0].steps = 3;
+  near.stages = near.replicas = near.micro_batches = 2;
+  near.optimizer = OptimizerKind::adamw;
+  PretrainingSettings far = near;
+  far.pipeline = graph::PipelineKind::one_forward_one_backward;
+  far.overlap = false;
+  far.shard_weights_from = far.offload_from = far.offload_weights_from = far.offload_gradients_from =
+      far.offload_activations_from = 30;
+  far.groups = {{.names = {"*.bias"}, .shard = false, .offload = true, .offload_weights = false}};
+  const std::string file = path("stopped"), whole = path("whole");
+  BertTrainer(near, text(), chips).train({.checkpoint = whole});
+  BertTrainer(near, text(), chips).train({.checkpoint = file, .progress = [](const PretrainingProgress& now) {
+                                            return now.step < 1;
+                                          }});
+  BertTrainer resumed(far, text(), chips);
+  resumed.resume(file);
+  EXPECT_TRUE(resumed.train({.checkpoint = file}).finished);
+  EXPECT_TRUE(test::content_of(file) == test::content_of(whole));
+  const auto error = [&](auto change) {
+    PretrainingSettings settings = far;
+    change(settings);
+    return error_of([&] { BertTrainer(settings, text(), chips).resume(file); });
+  };
+  EXPECT_TRUE(
+      says(error([](PretrainingSettings& s) { s.shard_from = 30; }), "a checkpoint of other settings"));
+  EXPECT_TRUE(says(error([](PretrainingSettings& s) { s.groups[0].shard = true; }), "its groups is missing"));
+  EXPECT_TRUE(says(error([](PretrainingSettings& s) { s.recompute = true; }), "its recompute is missing"));
 }
 
 TEST_F(BertTrainerTest, SettingsThatDoNotFitAreRefused) {

@@ -18,6 +18,7 @@
 #include "train/bert/settings.h"
 #include "train/bert/trainer_impl.h"
 #include "train/network.h"
+#include "train/settings.h"
 #include "train/trainer_impl.h"
 
 namespace tessera {
@@ -56,9 +57,8 @@ PretrainingEvaluation evaluation_of(const nlohmann::ordered_json& json) {
 }
 
 /// Those of which a checkpoint must have the same: all that results depend on.
-std::string settings_of_results(PretrainingSettings settings) {
-  settings.overlap = true;
-  return json_of(settings).dump();
+std::string settings_of_results(const PretrainingSettings& settings) {
+  return without_placement(json_of(settings)).dump();
 }
 
 /// A weighted mean.
