@@ -6,9 +6,11 @@
 namespace tessera::graph {
 
 // Of floating-point values.
-/// x rounded to a whole number towards zero; and rounded down.
+/// x rounded to a whole number: towards zero; down; and to the nearest, halves to the even one. Their
+/// derivatives are 0.
 Value trunc(Value x);
 Value floor(Value x);
+Value round(Value x);
 /// The exact rest of a / b: with the sign of a, as C's; and with the sign of b, as Python's %.
 Value fmod(Value a, Value b);
 Value remainder(Value a, Value b);

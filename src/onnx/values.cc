@@ -55,12 +55,6 @@ Value divided(Value x, double number) {
   return is_power ? x * (1 / number) : x / number_like(x, number);
 }
 
-Value round_to_even(Value x) {
-  const Value low = floor(x), rest = x - low, is_odd = low - floor(low * 0.5) * 2.0;
-  const Value up = maximum(greater_than(rest, 0.5), equal(rest, number_like(rest, 0.5)) * is_odd);
-  return where(less_than(abs(x), 0x1p23), low + up, x);
-}
-
 namespace {
 
 /// Of integers without a sign, whose rests cannot be below 0: so no step takes more than the quotient.

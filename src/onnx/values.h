@@ -30,7 +30,6 @@ graph::Value magnitude(graph::Value x);
 graph::Value widened(graph::Value x);
 /// x / number. A product with the reciprocal would differ, unless the number is a power of two.
 graph::Value divided(graph::Value x, double number);
-graph::Value round_to_even(graph::Value x);
 /// Quotient of integers, rounded towards zero.
 graph::Value whole_quotient(graph::Value a, graph::Value b);
 /// Results of 32 bits, wrapped around to integers of 8 or 16 bits; other types unchanged.

@@ -25,6 +25,12 @@ Value in_f32(Value (*function)(Value, Value), Value a, Value b) {
   return cast(function(cast(a, Type::f32), cast(b, Type::f32)), a.type().type);
 }
 
+/// `of` where x may have a fraction: numbers of 2^23 and above are whole already. Its derivative is 0.
+Value whole(Value x, Value of) {
+  const Attributes constant = {{"zero_derivative", int64_t{1}}};
+  return x.owner().apply("where", {below(abs(x), 0x1p23), of, x}, constant)[0];
+}
+
 /// Where a rest has another sign than the divisor.
 Value has_other_sign(Value rest, Value divisor) {
   return not_equal(rest, number(rest, 0)) * not_equal(below(rest, 0), below(divisor, 0));
@@ -49,14 +55,16 @@ Value last_of_each(Value ids, uint32_t rows) {
 
 }  // namespace
 
-Value trunc(Value x) {
-  // Numbers of 2^23 and above are whole already.
-  return where(below(abs(x), 0x1p23), cast(cast(x, Type::i32), x.type().type), x);
-}
+Value trunc(Value x) { return whole(x, cast(cast(x, Type::i32), x.type().type)); }
 
 Value floor(Value x) {
   const Value y = trunc(x);
   return y - less(x, y);
+}
+
+Value round(Value x) {
+  const Value low = floor(x), rest = x - low, is_odd = low - floor(low * 0.5) * 2.0;
+  return whole(x, low + maximum(less(number(rest, 0.5), rest), is(rest, 0.5) * is_odd));
 }
 
 Value fmod(Value a, Value b) { return a.owner().apply("fmod", {a, b})[0]; }
@@ -70,8 +78,8 @@ Value floor_divide(Value a, Value b) {
   if (are_narrow(a, b)) return in_f32(floor_divide, a, b);
   const Value rest = fmod(a, b), quotient = (a - rest) / b - has_other_sign(rest, b);
   // It is whole but for its rounding.
-  const Value low = floor(quotient), whole = low + less(number(low, 0.5), quotient - low);
-  return where(is(b, 0), a / b, whole);
+  const Value low = floor(quotient);
+  return where(is(b, 0), a / b, low + less(number(low, 0.5), quotient - low));
 }
 
 Value pow(Value x, Value exponent) {
@@ -82,10 +90,10 @@ Value pow(Value x, Value exponent) {
   const Value of_none = where(below(exponent, 0), number(x, infinity),
                               where(equal(exponent, exponent), number(x, 0), exponent));
   // From 2^24 on all numbers are even.
-  const Value whole = floor(exponent), is_odd = whole - floor(whole * 0.5) * 2.0,
+  const Value floored = floor(exponent), is_odd = floored - floor(floored * 0.5) * 2.0,
               sign = where(below(abs(exponent), 0x1p24), is_odd * -2.0 + 1.0, one);
   const Value of_negative =
-      where(equal(whole, exponent), size * sign, number(x, std::numeric_limits<double>::quiet_NaN()));
+      where(equal(floored, exponent), size * sign, number(x, std::numeric_limits<double>::quiet_NaN()));
   const Value y = where(none, of_none, where(below(x, 0), of_negative, size));
   // Constants only where y is none of these: they have no gradients. That of 0 to the power of 1 is 1.
   const auto not_finite = [](Value of) { return not_equal(of - of, number(of, 0)); };

@@ -28,8 +28,12 @@ Types infer_where(const Signature& s) {
   return {out};
 }
 
+/// With the attribute "zero_derivative", 1, the choices are steps of what they are computed of, as where a
+/// number that may have a fraction is rounded, and another is not.
 Gradients where_gradient(const Differentiation& d) {
-  const Value condition = d.input(0), dy = *d.dy[0], zero = number(dy, 0);
+  const Value condition = d.input(0), dy = *d.dy[0];
+  if (d.node.integer("zero_derivative", 0) != 0) return {{}, {}, sum_to(less(dy, dy), d.input(2).type())};
+  const Value zero = number(dy, 0);
   return {{},
           sum_to(where(condition, dy, zero), d.input(1).type()),
           sum_to(where(condition, zero, dy), d.input(2).type())};

@@ -60,6 +60,21 @@ TEST(Edges, AnInfiniteNumberStaysWithoutASlopeBelow) {
          [](Graph& g) { return leaky_relu(g.input("x", {4}), 0); });
 }
 
+TEST(Edges, RoundedNumbersHaveNoSlopeHoweverLargeTheyAre) {
+  const std::vector<float> numbers = {-2.5F, 0.5F, 1.5F, 0x1p23F, -0x1p24F - 2, 0x1p40F, kInfinity};
+  const auto expect_of = [&](Value (*function)(Value), std::vector<float> small) {
+    small.insert(small.end(), numbers.begin() + 3, numbers.end());
+    expect({{"x", numbers}}, small, [&](Graph& g) { return function(g.input("x", {7})); });
+    expect({{"x", numbers}}, std::vector<float>(7), [&](Graph& g) {
+      const Value x = g.input("x", {7});
+      return *gradients(sum(function(x)), {x})[0];
+    });
+  };
+  expect_of(trunc, {-2, 0, 1});
+  expect_of(floor, {-3, 0, 1});
+  expect_of(round, {-2, 0, 2});
+}
+
 TEST(Edges, PowersAndQuotientsOf16BitsAreRoundedOnce) {
   const auto of = [](Value (*function)(Value, Value)) {
     return

@@ -116,6 +116,7 @@ class Of(nn.Module):
         lambda x: F.relu6(x * 2) + F.hardtanh(x, -2, 3) + F.hardtanh(x * 0.5) + F.hardtanh(x, 0, 1) + F.hardtanh(x, -1, 2),
         lambda x: F.hardsigmoid(x) + F.hardswish(x) + F.leaky_relu(x, 0.3) + F.leaky_relu(x, 2.0),
         lambda x: F.elu(x) + F.selu(x) + F.celu(x, 0.7) + F.softplus(x, 1, 3) + x.abs() + x.relu(),
+        lambda x: sum(of(x * 4e6) for of in (torch.floor, torch.ceil, torch.round, torch.trunc)) + x,
         lambda x: F.threshold(x, 0, 0.5) + F.prelu(x, torch.tensor([0.3])) + F.softshrink(x, 1) + F.hardshrink(x, 3),
         lambda x: x.std(1) + x.var(1),
         lambda x: x.masked_fill(x == 3, -torch.inf).logsumexp(1) + torch.full((3, 5), -torch.inf).logsumexp(1) * 0,

@@ -252,9 +252,13 @@ _OF_INTEGERS: dict[str, Callable[[Value], Value]] = {
 }
 
 
+def _whole(x: Value, of: Value) -> Value:
+    """`of` where x may have a fraction: numbers of 2^23 and above are whole already. Its derivative is 0."""
+    return ops.apply("where", ops.abs(x) < 2.0**23, of, x, zero_derivative=1)
+
+
 def _trunc(x: Value) -> Value:
-    """Numbers of 2^23 and above are whole already."""
-    return ops.where(ops.abs(x) < 2.0**23, ops.cast(ops.cast(x, "i32"), x.dtype), x)
+    return _whole(x, ops.cast(ops.cast(x, "i32"), x.dtype))
 
 
 def _floor(x: Value) -> Value:
@@ -267,7 +271,7 @@ def _round(x: Value) -> Value:
     low = _floor(x)
     rest = x - low
     is_odd = low - _floor(low * 0.5) * 2
-    return ops.where(ops.abs(x) < 2.0**23, low + ops.maximum(rest > 0.5, ops.equal(rest, 0.5) * is_odd), x)
+    return _whole(x, low + ops.maximum(rest > 0.5, ops.equal(rest, 0.5) * is_odd))
 
 
 def _log1p(x: Value) -> Value:
