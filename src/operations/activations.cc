@@ -50,8 +50,16 @@ Gradients leaky_relu_gradient(const Differentiation& d) {
   return {where(less(number(x, 0), x), dy, dy * d.node.number("slope"))};
 }
 
+/// exp(x) − 1 is tanh(x / 2) · (exp(x) + 1), which no difference of nearly equal numbers rounds.
 Value elu_of(const Node& node, Value x) {
-  return where(less(number(x, 0), x), x, (exp(at_most(x, 0)) + -1) * node.number("alpha"));
+  const Value low = at_most(x, 0), below = tanh(low * 0.5) * (exp(low) + 1);
+  return where(less(number(x, 0), x), x, below * node.number("alpha"));
+}
+
+Gradients elu_gradient(const Differentiation& d) {
+  const Value x = cast(d.input(0), Type::f32), dy = cast(*d.dy[0], Type::f32);
+  const Value below = dy * exp(at_most(x, 0)) * d.node.number("alpha");
+  return {cast(where(less(number(x, 0), x), dy, below), d.input(0).type().type)};
 }
 
 /// log(1 + u) of positive u, by its series where 1 + u would be rounded too much.
@@ -178,7 +186,7 @@ constexpr Operation activation(std::string_view name, std::vector<Case> (*cases)
 constexpr Operation kActivations[] = {
     activation<clip_of>("clip", clip_cases, clip_gradient),
     activation<leaky_relu_of>("leaky_relu", leaky_relu_cases, leaky_relu_gradient),
-    activation<elu_of>("elu", elu_cases),
+    activation<elu_of>("elu", elu_cases, elu_gradient),
     activation<softplus_of>("softplus", softplus_cases),
     activation<hard_sigmoid_of>("hard_sigmoid", hard_cases),
     activation<hard_swish_of>("hard_swish", hard_cases),

@@ -75,6 +75,25 @@ TEST(Edges, RoundedNumbersHaveNoSlopeHoweverLargeTheyAre) {
   expect_of(round, {-2, 0, 2});
 }
 
+/// With small relative errors, where exp(x) − 1 and its slope are.
+TEST(Edges, AnEluIsExactNearZeroAndItsSlopeFarBelow) {
+  const std::vector<float> numbers = {-0x1p-24F, -0x1p-14F, -0x1p-9F, -0.25F, -3, -20};
+  for (const Type type : {Type::f32, Type::f16})
+    for (const Machine& machine : {Machine::host(2), Machine::find("gc200").with("tiles", 6)}) {
+      Graph g;
+      const Value x = g.input("x", {6}, type), y = elu(x, 2);
+      g.output("y", y);
+      g.output("slope", *gradients(sum(cast(y, Type::f32)), {x})[0]);
+      const Arrays inputs = {{"x", numbers}}, found = Session(g, machine).run(inputs);
+      const double relative = type == Type::f32 ? 1e-5 : 1e-3, least = type == Type::f32 ? 0 : 0x1p-24;
+      for (size_t i = 0; i < numbers.size(); ++i) {
+        const double of = double{numbers[i]}, expected = 2 * std::expm1(of), slope = 2 * std::exp(of);
+        EXPECT_NEAR(found.at("y")[i], expected, relative * -expected) << of << " on " << machine.name();
+        EXPECT_NEAR(found.at("slope")[i], slope, relative * slope + least) << of << " on " << machine.name();
+      }
+    }
+}
+
 TEST(Edges, PowersAndQuotientsOf16BitsAreRoundedOnce) {
   const auto of = [](Value (*function)(Value, Value)) {
     return
