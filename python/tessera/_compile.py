@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+import itertools
 import re
 from collections import Counter, OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
@@ -355,7 +356,7 @@ class _Compiler:
     def verify_padding(self, model: CompiledModel, padded: dict[str, int]) -> None:
         """Raise ValueError if zeros change a result: of these buckets' smallest sizes, or the largest that are padded.
 
-        Also where one size alone is the smallest, if the module takes that.
+        Also where only some sizes are the smallest, if the module takes that.
         """
         buckets = model.interface.buckets
         combination = tuple(padded[name] for name in buckets)
@@ -363,8 +364,10 @@ class _Compiler:
             return
         least = {name: max([0, *(size for size in each if size < padded[name])]) + 1 for name, each in buckets.items()}
         most = {name: max(size, padded[name] - 1) for name, size in least.items()}
-        alone = [{name: size} for name, size in least.items() if len(least) > 1 and size < padded[name]]
-        for few in (least, most, *(each for each in alone if self._takes({**padded, **each}))):
+        smaller = [name for name, size in least.items() if size < padded[name]]
+        subsets = (names for count in range(1, len(smaller)) for names in itertools.combinations(smaller, count))
+        some = [{name: least[name] for name in names} for names in subsets]
+        for few in (least, most, *(each for each in some if self._takes({**padded, **each}))):
             sizes = {**padded, **few}
             args, kwargs = self.inputs_of(sizes)
             found = [torch.as_tensor(each) for _, each in leaves_of(model(*args, **kwargs)) if hasattr(each, "shape")]

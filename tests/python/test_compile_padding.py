@@ -51,6 +51,14 @@ def test_padding_is_checked_for_each_size_alone():
         tessera.compile(model, torch.rand(3, 3), dynamic_shapes=TWO_SIZES, buckets={"n": [4], "m": [4]})
 
 
+def test_padding_is_checked_for_each_pair_of_sizes():
+    """Results are wrong where two of three sizes are padded, and otherwise right."""
+    model = Function(lambda x: x * (1 + (sorted(x.shape)[1] < sorted(x.shape)[2]))).eval()
+    names = {"inputs[0]": {0: "n", 1: "m", 2: "k"}}
+    with pytest.raises(ValueError, match="zeros that pad 'n' from 1 to 4 and 'm' from 1 to 4 change the results"):
+        tessera.compile(model, torch.rand(3, 3, 3), dynamic_shapes=names, buckets={name: [4] for name in "nmk"})
+
+
 def test_padding_whose_check_is_interrupted_is_checked_again(monkeypatch):
     compiled = tessera.compile(Function(grows_with_few_rows).eval(), torch.rand(3, 3), **TWO_BUCKETS)
 
