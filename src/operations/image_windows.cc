@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <optional>
 
 namespace tessera::graph {
 namespace {
@@ -113,6 +114,12 @@ std::vector<float> weights_of(const ImageWindows& w) {
   return weights;
 }
 
+/// What decompositions give where all windows lie in padding: nothing of x.
+std::optional<Value> if_empty(Value x, const ImageWindows& w, double value) {
+  if (w.down.taps() > 0 && w.across.taps() > 0) return {};
+  return constant(x, {x.shape().front() * w.down.outputs() * w.across.outputs(), x.type().cols()}, value);
+}
+
 }  // namespace
 
 ImageWindows ImageWindows::transposed() const { return {transposed_of(down), transposed_of(across)}; }
@@ -179,8 +186,10 @@ Array weighted_sums(const Array& x, const TensorType& type, const ImageWindows& 
 }
 
 Value decomposed_largest(Value x, const ImageWindows& w) {
+  constexpr double kNone = -std::numeric_limits<double>::infinity();
+  if (const auto none = if_empty(x, w, kNone)) return *none;
   const uint32_t channels = x.type().cols(), taps = w.down.taps() * w.across.taps();
-  const Value all = elements_of(x, w, -std::numeric_limits<double>::infinity());
+  const Value all = elements_of(x, w, kNone);
   const uint32_t outputs = all.type().cols() / taps;
   const Value most = x.owner().apply("max", {reshape(all, {channels * outputs, taps})},
                                      {{"over", "columns"}, {"ties", "first"}})[0];
@@ -188,6 +197,7 @@ Value decomposed_largest(Value x, const ImageWindows& w) {
 }
 
 Value decomposed_sums(Value x, const ImageWindows& w) {
+  if (const auto none = if_empty(x, w, 0)) return *none;
   const uint32_t taps = w.down.taps() * w.across.taps();
   Value all = elements_of(cast(x, Type::f32), w, 0);
   std::vector<float> weights = weights_of(w);

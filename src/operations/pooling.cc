@@ -6,6 +6,8 @@
 #include <tessera/vision.h>
 
 #include <algorithm>
+#include <limits>
+#include <optional>
 
 #include "operations/image_windows.h"
 #include "operations/list.h"
@@ -191,7 +193,8 @@ std::vector<Value> decompose_maxima(const Decomposition& d) {
 std::vector<Value> decompose_pooling_gradient(const Decomposition& d) {
   const Value x = d.inputs[1];
   const Value y = reshape(decomposed_largest(x, maxima_of(d.node, x.type())), d.inputs[0].shape());
-  return {*gradients(sum(y * d.inputs[0]), {x})[0]};
+  const std::optional<Value> gradient = gradients(sum(y * d.inputs[0]), {x})[0];
+  return {gradient ? *gradient : less(x, x)};  // 0 where all windows lie in padding
 }
 
 // Means.

@@ -68,6 +68,26 @@ TEST(Pooling, LeavesOutWhatIsBetweenDilatedElements) {
             << machine << ", " << name << ", element " << i << ": " << y.at(i);
 }
 
+TEST(Pooling, TakesWindowsOfWhichAllLieInPadding) {
+  Graph g;
+  const Value x = g.input("x", {1, 1, 2});
+  const Pooling of{.window = {2}, .stride = {1}, .before = {2}, .after = {2}, .dilation = {3}};
+  const Value most = max_pool(x, of), mean = average_pool(x, of);
+  g.output("most", most);
+  g.output("mean", mean);
+  g.output("slope of most", *gradients(sum(most), {x})[0]);
+  g.output("slope of mean", *gradients(sum(mean), {x})[0]);
+  const Arrays inputs = {{"x", {1, std::numeric_limits<float>::quiet_NaN()}}};
+  for (const char* machine : {"host", "bow"}) {
+    SCOPED_TRACE(machine);
+    const Arrays found = Session(g, Machine::find(machine, 2)).run(inputs);
+    EXPECT_EQ(found.at("most"), std::vector<float>(4, -std::numeric_limits<float>::infinity()));
+    EXPECT_EQ(found.at("mean"), std::vector<float>(4));
+    EXPECT_EQ(found.at("slope of most"), std::vector<float>(2));
+    EXPECT_EQ(found.at("slope of mean"), std::vector<float>(2));
+  }
+}
+
 TEST(Pooling, RoundsTheNumberOfWindowsAsPyTorchDoes) {
   Graph g;
   const Value x = g.input("x", {1, 7, 8, 3});

@@ -30,7 +30,7 @@ MapOperand table_of(const char* name, const Windows& windows) {
 }
 
 MapOperand weights_of(const char* name, const Windows& windows) {
-  const uint32_t taps = windows.taps();
+  const uint32_t taps = std::max(1U, windows.taps());
   std::vector<float> weights(size_t{windows.outputs()} * taps);
   for (size_t i = 0; i < windows.of.size(); ++i)
     std::ranges::transform(windows.of[i].weights, weights.begin() + static_cast<int64_t>(i * taps),
