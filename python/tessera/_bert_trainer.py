@@ -188,7 +188,11 @@ class BertTrainer:
         with self._lock:
             left = self.steps - self.finished_steps
             count = left if asked is None else min(asked, left)
-            return self._native.train(count, _path(checkpoint)) if count else []
+            if count:
+                return self._native.train(count, _path(checkpoint))
+            if checkpoint is not None:
+                self._native.save(_path(checkpoint))
+            return []
 
     def step(self) -> float:
         """Train by one step, and return its loss. Raises ValueError if none is left."""

@@ -87,6 +87,8 @@ def test_it_resumes_bit_by_bit(options: dict[str, Any], tmp_path: Path) -> None:
     assert begun + [second.step() for _ in range(5)] == losses
     second.save(stopped)
     assert stopped.read_bytes() == whole.read_bytes()
+    assert second.train(checkpoint=tmp_path / "again.safetensors") == []
+    assert (tmp_path / "again.safetensors").read_bytes() == whole.read_bytes()
 
 
 def test_the_tool_gives_the_same_bits(tmp_path: Path) -> None:
