@@ -10,12 +10,15 @@
 #include <array>
 #include <cctype>
 #include <cstddef>
+#include <cstdint>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
+#include "cli/interrupt.h"
 #include "cli/output.h"
 #include "cli/progress.h"
 #include "report/axis.h"
@@ -30,9 +33,21 @@ using report::count_text;
 using report::Unit;
 
 /// What a plan chooses.
-constexpr std::array<const char*, 8> kDivisionOptions = {"--micro-batches", "--replicas", "--stages",
-                                                         "--head-layers",   "--pipeline", "--recompute",
-                                                         "--shard",         "--offload"};
+constexpr std::array<const char*, 13> kDivisionOptions = {
+    "--micro-batches",      "--replicas",  "--stages",          "--head-layers",
+    "--pipeline",           "--recompute", "--head-slices",     "--shard",
+    "--shard-weights",      "--offload",   "--offload-weights", "--offload-gradients",
+    "--offload-activations"};
+
+/// Of these, flags for sizes from which parameters or activations lie elsewhere.
+constexpr std::array<std::pair<const char*, std::optional<uint64_t> PretrainingSettings::*>, 6> kPlaces = {{
+    {"--shard", &PretrainingSettings::shard_from},
+    {"--shard-weights", &PretrainingSettings::shard_weights_from},
+    {"--offload", &PretrainingSettings::offload_from},
+    {"--offload-weights", &PretrainingSettings::offload_weights_from},
+    {"--offload-gradients", &PretrainingSettings::offload_gradients_from},
+    {"--offload-activations", &PretrainingSettings::offload_activations_from},
+}};
 
 /// Layers, or their attention and feed-forward parts.
 std::string parts_text(uint32_t attention, uint32_t feed_forward) {
@@ -48,10 +63,14 @@ std::string division_options(const PretrainingSettings& s) {
     stages.push_back(parts_text(s.stage_layers[i], is_whole ? s.stage_layers[i] : s.stage_feed_forwards[i]));
   if (stages.empty()) stages.push_back(fmt::format("{}", s.stages));
   const std::string head = parts_text(s.head_layers, is_whole ? s.head_layers : s.head_feed_forwards);
-  return fmt::format("--replicas {} --stages {}{} --pipeline {} --micro-batches {}{}{}{}", s.replicas,
-                     fmt::join(stages, ","), head == "0" ? "" : " --head-layers " + head, name_of(s.pipeline),
-                     s.micro_batches, s.recompute ? " --recompute" : "", s.shard_from ? " --shard" : "",
-                     s.offload_from ? " --offload" : "");
+  std::string text = fmt::format("--replicas {} --stages {}{} --pipeline {} --micro-batches {}", s.replicas,
+                                 fmt::join(stages, ","), head == "0" ? "" : " --head-layers " + head,
+                                 name_of(s.pipeline), s.micro_batches);
+  if (s.head_slices > 1) text += fmt::format(" --head-slices {}", s.head_slices);
+  if (s.recompute) text += " --recompute";
+  for (const auto& [flag, from] : kPlaces)
+    if (s.*from) text += fmt::format(" {}", flag);
+  return text;
 }
 
 /// As an argument of a shell.
@@ -72,9 +91,7 @@ std::string training_command(const BertRequest& r, const PretrainingSettings& s,
   for (const CLI::Option* option : command.get_options()) {
     const std::string name = option->get_name();
     const bool is_left_out =
-        name == "--plan" || name == "--json" || r.configured.contains(name) ||
-        (name == "--offload-activations" && !s.offload_activations_from) ||
-        (name == "--offload-gradients" && s.micro_batches == 1) ||
+        name == "--plan" || name == "--plan-estimates" || name == "--json" || r.configured.contains(name) ||
         std::ranges::any_of(kDivisionOptions, [&](const char* of_plan) { return name == of_plan; });
     if (option->count() == 0 || is_left_out) continue;
     const std::string value = option->results().back();
@@ -87,21 +104,27 @@ std::string training_command(const BertRequest& r, const PretrainingSettings& s,
   // What a file of options asks for stays, unless the command says otherwise.
   if (!r.head_layers.is_none() && s.head_layers + s.head_feed_forwards == 0) text += " --head-layers 0";
   if (r.configured.contains("--plan")) text += " --plan=false";
+  if (r.settings.head_slices > 1 && s.head_slices == 1) text += " --head-slices 1";
   if (r.settings.recompute && !s.recompute) text += " --recompute=false";
-  if (r.settings.shard_from && !s.shard_from) text += " --shard=false";
-  if (r.settings.offload_from && !s.offload_from) text += " --offload=false";
-  if (r.settings.offload_activations_from && !s.offload_activations_from)
-    text += " --offload-activations=false";
-  if (r.settings.offload_gradients_from && s.micro_batches == 1) text += " --offload-gradients=false";
+  for (const auto& [flag, from] : kPlaces)
+    if (r.settings.*from && !(s.*from)) text += fmt::format(" {}=false", flag);
   return text;
 }
 
 ordered_json json_of_cost(const std::optional<PretrainingCost>& cost) {
   if (!cost) return nullptr;
-  ordered_json json = {{"seconds", nullptr}, {"fullest_tile_bytes", nullptr}, {"fits", cost->fits}};
+  ordered_json json = {{"seconds", nullptr},
+                       {"fullest_tile_bytes", nullptr},
+                       {"streaming_bytes", nullptr},
+                       {"lacking_tile_bytes", nullptr},
+                       {"lacking_streaming_bytes", nullptr},
+                       {"fits", cost->fits}};
   if (cost->has_figures()) {
     json["seconds"] = cost->seconds;
     json["fullest_tile_bytes"] = cost->fullest_tile_bytes;
+    json["streaming_bytes"] = cost->streaming_bytes;
+    json["lacking_tile_bytes"] = cost->lacking_tile_bytes;
+    json["lacking_streaming_bytes"] = cost->lacking_streaming_bytes;
   }
   if (!cost->overflow.empty()) json["overflow"] = cost->overflow;
   return json;
@@ -117,9 +140,14 @@ ordered_json json_of_division(const PretrainingDivision& division) {
           {"head_feed_forwards", s.head_feed_forwards},
           {"pipeline", name_of(s.pipeline)},
           {"micro_batches", s.micro_batches},
+          {"head_slices", s.head_slices},
           {"recompute", s.recompute},
           {"shard", s.shard_from.has_value()},
+          {"shard_weights", s.shard_weights_from.has_value()},
           {"offload", s.offload_from.has_value()},
+          {"offload_weights", s.offload_weights_from.has_value()},
+          {"offload_gradients", s.offload_gradients_from.has_value()},
+          {"offload_activations", s.offload_activations_from.has_value()},
           {"extrapolated", json_of_cost(division.extrapolated)},
           {"estimated", json_of_cost(division.estimated)}};
 }
@@ -133,6 +161,7 @@ ordered_json json_of_divisions(const std::vector<PretrainingDivision>& divisions
 std::string json_of_plan(const BertRequest& r, const PretrainingPlan& plan, const CLI::App& command) {
   ordered_json result = {{"plan", true},
                          {"machine", r.machine},
+                         {"stopped", plan.stopped},
                          {"tile_bytes", plan.tile_bytes},
                          {"considered", plan.considered},
                          {"small_estimates", plan.small_estimates},
@@ -149,12 +178,21 @@ std::string json_of_plan(const BertRequest& r, const PretrainingPlan& plan, cons
   return json_text({{"schema", 1}, {"command", "train bert"}, {"results", {result}}}) + "\n";
 }
 
+/// "yes", or by how much it does not.
+std::string fit_text(const PretrainingCost& cost) {
+  if (cost.fits) return "yes";
+  if (cost.lacking_tile_bytes > 0) return fmt::format("lacks {}", count_text(cost.lacking_tile_bytes));
+  if (cost.lacking_streaming_bytes > 0)
+    return fmt::format("lacks {} beside a chip", count_text(cost.lacking_streaming_bytes));
+  return "no";
+}
+
 /// Step, fullest tile, and whether it fits, as far as they are known.
 std::vector<std::string> cells_of(const std::optional<PretrainingCost>& cost) {
   if (!cost) return {"", "", ""};
   if (!cost->has_figures()) return {"", "", "no"};
   return {report::value_text(cost->seconds, Unit::seconds), count_text(cost->fullest_tile_bytes),
-          cost->fits ? "yes" : "no"};
+          fit_text(*cost)};
 }
 
 std::string frontier_text(const PretrainingPlan& plan) {
@@ -191,11 +229,12 @@ std::string plan_text(const BertRequest& r, const PretrainingPlan& plan, const M
       r.size, r.settings.numbers, name_of(r.settings.optimizer), count_text(r.batches[0]), r.lengths[0],
       report::machine_text(machine), count_text(plan.considered), plan.small_estimates,
       count_text(plan.tile_bytes));
-  text += "\nExtrapolated, the fastest for their memory:\n" + frontier_text(plan);
-  text += "\nEstimated whole:\n" + estimates_text(plan);
+  if (!plan.frontier.empty()) text += "\nExtrapolated, the fastest for their memory:\n" + frontier_text(plan);
+  if (!plan.estimated.empty()) text += "\nEstimated whole:\n" + estimates_text(plan);
   if (!plan.chosen) return text;
   const PretrainingDivision& chosen = plan.estimated[*plan.chosen];
-  return text + fmt::format("\nThe fastest that fits, {} for a step by its estimate:\n  {}\n",
+  return text + fmt::format("\nThe fastest that fits{}, {} for a step by its estimate:\n  {}\n",
+                            plan.stopped ? " so far" : "",
                             report::value_text(chosen.estimated->seconds, Unit::seconds),
                             training_command(r, chosen.settings, command));
 }
@@ -212,18 +251,26 @@ void check_plan_options(const CLI::App& command) {
 
 int show_plan(const BertRequest& r, const Machine& machine, const TextSplit& text, const CLI::App& command) {
   std::optional<Progress> bar;
+  const Interruption interruption("estimate");
   const bool divides =
       std::ranges::any_of(kDivisionOptions, [&](const char* option) { return command.count(option) != 0; });
   const PretrainingPlan plan =
       plan_pretraining(settings_of(r), text, machine,
-                       {.compare = divides,
+                       {.estimates = r.plan_estimates,
+                        .compare = divides,
                         .threads = r.threads,
                         .progress = [&](size_t done, size_t most, const std::string& next) {
                           if (!bar) bar.emplace(most);
                           bar->show(done, next);
+                          return Interruption::pending() == 0;
                         }});
   bar.reset();
   fmt::print("{}", r.json ? json_of_plan(r, plan, command) : plan_text(r, plan, machine, command));
+  if (plan.stopped) {
+    complain(fmt::format("interrupted: {} divisions were considered, and {} estimated whole", plan.considered,
+                         plan.estimated.size()));
+    return 128 + Interruption::pending();
+  }
   if (plan.chosen) return 0;
   complain(plan.overflow);
   return 1;

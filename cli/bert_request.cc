@@ -240,10 +240,15 @@ void add_bert_options(CLI::App& command, BertRequest& r) {
   command.add_flag("--plan", r.plan,
                    "Only search how to divide a step of --batch packs among a modelled machine's chips: "
                    "stages, replicas, micro-batches, recomputation, sharding and offload");
+  add_count(command, "--plan-estimates", r.plan_estimates,
+            fmt::format("With --plan, whole networks that are estimated, at most, besides the division that "
+                        "options ask for (default: {})",
+                        r.plan_estimates));
 }
 
 void check(const BertRequest& r, const CLI::App& command) {
   if (r.plan) check_plan_options(command);
+  refuse_unless(command, r.plan || r.configured.contains("--plan-estimates"), {"--plan-estimates"}, "--plan");
   check_optimizer_options(r.settings, command);
   check_run_options(r, command);
   refuse_unless(command, r.settings.packed, {"--max-per-pack"}, "--pack optimal");

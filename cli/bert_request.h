@@ -2,6 +2,7 @@
 #pragma once
 
 #include <tessera/pretraining.h>
+#include <tessera/pretraining_plan.h>
 
 #include <cstdint>
 #include <optional>
@@ -34,8 +35,9 @@ struct BertRequest : RunOptions {
   std::string data = {};  ///< a file of tokens or a folder; "": synthetic text
   SyntheticText synthetic = {};
 
-  bool plan = false;                      ///< search how to divide a step, instead of training
-  std::set<std::string> configured = {};  ///< options that a file has given
+  bool plan = false;  ///< search how to divide a step, instead of training
+  uint32_t plan_estimates = PretrainingPlanOptions{}.estimates;  ///< of whole networks, at most
+  std::set<std::string> configured = {};                         ///< options that a file has given
 
   std::string init = {};  ///< file or folder with parameters to begin with
   std::string save = {};  ///< file for the trained parameters

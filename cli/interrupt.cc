@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <csignal>
+#include <cstring>
 
 namespace tessera::cli {
 namespace {
@@ -10,16 +11,21 @@ namespace {
 using Handler = void (*)(int);
 
 volatile std::sig_atomic_t noted = 0;
+const char* finished_last = "";
 Handler interrupt_before = SIG_DFL;
 Handler termination_before = SIG_DFL;
+
+void say(const char* text) {
+  [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, text, std::strlen(text));
+}
 
 void note(int signal) {
   if (noted == 0) {
     noted = signal;
-    constexpr char message[] = "\r\033[Kstopping after this step; once more to stop at once\n";
-    constexpr size_t kErase = 4;  // of a progress bar
-    const size_t skip = isatty(STDERR_FILENO) == 1 ? 0 : kErase;
-    [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, message + skip, sizeof(message) - 1 - skip);
+    if (isatty(STDERR_FILENO) == 1) say("\r\033[K");  // erases a progress bar
+    say("stopping after this ");
+    say(finished_last);
+    say("; once more to stop at once\n");
     return;
   }
   const Handler before = signal == SIGINT ? interrupt_before : termination_before;
@@ -30,8 +36,9 @@ void note(int signal) {
 
 }  // namespace
 
-Interruption::Interruption() {
+Interruption::Interruption(const char* last) {
   noted = 0;
+  finished_last = last;
   interrupt_before = std::signal(SIGINT, note);
   termination_before = std::signal(SIGTERM, note);
 }

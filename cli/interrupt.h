@@ -7,7 +7,8 @@ namespace tessera::cli {
 /// effect.
 class Interruption {
  public:
-  Interruption();
+  /// `last` is what is still finished then.
+  explicit Interruption(const char* last = "step");
   ~Interruption();
   Interruption(const Interruption&) = delete;
   Interruption& operator=(const Interruption&) = delete;

@@ -271,7 +271,6 @@ TEST_F(TrainBertCliTest, PlansHowToDivideAStep) {
   expect_refused(run(plan + " --estimate"),
                  "--plan only searches, and trains and reports nothing; leave out");
   expect_refused(run(plan + " --place '*.bias=none'"), "leave them out (--place)");
-  expect_refused(run(plan + " --shard-weights"), "leave that out (--shard-weights)");
   const Outcome o = run(plan + " --json");
   EXPECT_EQ(json_of(o)["command"], "train bert");
   const json r = results_of(o)[0];
@@ -284,7 +283,12 @@ TEST_F(TrainBertCliTest, PlansHowToDivideAStep) {
   EXPECT_EQ(given["replicas"], 2);
   EXPECT_EQ(given["recompute"], true);
   EXPECT_EQ(given["shard"], true);
+  EXPECT_EQ(given["offload_activations"], false);
+  EXPECT_EQ(given["head_slices"], 1);
+  EXPECT_EQ(r["stopped"], false);
   EXPECT_EQ(chosen["estimated"]["fits"], true);
+  EXPECT_EQ(chosen["estimated"]["lacking_tile_bytes"], 0);
+  EXPECT_EQ(chosen["offload_weights"], false);
   EXPECT_LE(chosen["estimated"]["seconds"], given["estimated"]["seconds"]);
   const std::string command = r["train"];
   ASSERT_TRUE(command.starts_with("tessera train bert --config ")) << command;
@@ -320,16 +324,35 @@ TEST_F(TrainBertCliTest, APlanGoesOnFromADivisionOfMoreChips) {
 
 TEST_F(TrainBertCliTest, APlanOfWhatDoesNotFitSaysWhatIsClosest) {
   const std::string chips =
-      file("chips.toml", "like = \"m2000\"\ntiles = 64\ntile_bytes = 150000\nchips = 2");
+      file("chips.toml", "like = \"m2000\"\ntiles = 64\ntile_bytes = 150000\nchips = 2\nstreaming_bytes = 0");
   const Outcome o =
       run(fmt::format("train bert --size mini --documents 60 --vocabulary 100 --length 16 --batch 2 "
-                      "--machine '{}' --plan --json",
+                      "--machine '{}' --plan --plan-estimates 2 --json",
                       chips));
   expect_failure(1, o, "in the closest the fullest tile lacks");
   const json r = results_of(o, 1)[0];
   EXPECT_TRUE(r["chosen"].is_null());
+  EXPECT_LE(r["estimated"].size(), 2U);
+  EXPECT_GT(r["estimated"][0]["estimated"]["lacking_tile_bytes"], 0);
+  EXPECT_GT(r["frontier"][0]["extrapolated"]["lacking_tile_bytes"], 0);
   EXPECT_EQ(r.count("train"), 0U);
   EXPECT_TRUE(says(r["overflow"].get<std::string>(), "in the closest"));
+}
+
+/// The division of the options is estimated first.
+TEST_F(TrainBertCliTest, AnInterruptedPlanHasWhatItFound) {
+  const std::string chips =
+      file("chips.toml", "like = \"m2000\"\ntiles = 64\ntile_bytes = 8000000\nchips = 2");
+  const Outcome o =
+      run(fmt::format("train bert --size mini --documents 200 --vocabulary 100 --length 64 --batch 16 "
+                      "--replicas 2 --machine '{}' --plan --json",
+                      chips),
+          "{} & while kill -INT $! 2>/dev/null; do sleep 0.05; done; wait $!");
+  expect_failure(130, o, "interrupted: ");
+  EXPECT_TRUE(says(o.err, "stopping after this estimate"));
+  const json r = results_of(o, 130)[0];
+  EXPECT_EQ(r["stopped"], true);
+  EXPECT_LE(r["estimated"].size(), 1U);
 }
 
 /// The time of all is the sum over phases of their steps and evaluations.
@@ -566,6 +589,8 @@ TEST_F(TrainBertCliTest, SaysWhatIsWrong) {
            {"--plan --machine m2000 --estimate",
             "--plan only searches, and trains and reports nothing; leave out"},
            {"--plan --machine m2000 --save model.safetensors", "leave out it or --save"},
+           {"--plan-estimates 2", "--plan-estimates is for --plan"},
+           {"--plan --machine m2000 --plan-estimates 0", "--plan-estimates takes a whole number from 1 to"},
            {"--pack none --max-per-pack 2", "--max-per-pack is for --pack optimal"},
            {"--resume", "--resume is for --checkpoint FILE"},
            {"--optimizer sgd --betas 0.9,0.9", "--betas is for --optimizer adam"},

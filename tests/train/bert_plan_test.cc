@@ -1,9 +1,13 @@
 // The search for a way to divide a step of BERT among chips.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <tessera/pretraining_plan.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
+#include <limits>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -45,6 +49,7 @@ TEST(BertPlan, ChoosesTheFastestThatFits) {
                           EXPECT_FALSE(next.empty());
                           ++networks;
                           most = of;
+                          return true;
                         }});
   ASSERT_TRUE(plan.chosen);
   EXPECT_EQ(plan.overflow, "");
@@ -103,17 +108,117 @@ TEST(BertPlan, EstimatesTheGivenDivisionTooAndBeatsOrEqualsIt) {
   EXPECT_LE(plan.estimated[*plan.chosen].estimated->seconds, given.estimated->seconds);
 }
 
-TEST(BertPlan, OffloadsActivationsWhereSeveralMicroBatchesAreInFlight) {
+/// One layer has one stage, so two chips are two replicas.
+TEST(BertPlan, ChoosesTheBestOfAll) {
+  PretrainingSettings settings = tiny(4);
+  settings.config.num_hidden_layers = 1;
+  const PretrainingPlan plan =
+      plan_pretraining(settings, text_to_plan(), two_chips(), {.estimates = 100, .margin = 1});
+  settings.replicas = 2;
+  double best = std::numeric_limits<double>::infinity();
+  uint64_t count = 0;
+  for (const uint32_t micro_batches : {1U, 2U})
+    for (const bool recompute : {false, true})
+      for (const bool shard : {false, true})
+        for (const bool offload : {false, true}) {
+          settings.micro_batches = micro_batches;
+          settings.recompute = recompute;
+          settings.shard_from = shard ? std::optional<uint64_t>(8192) : std::nullopt;
+          settings.offload_from = offload ? std::optional<uint64_t>(8192) : std::nullopt;
+          const BertTrainer trainer = BertTrainer::for_estimates(settings, text_to_plan(), two_chips());
+          ASSERT_EQ(trainer.step_cost().overflow, "");
+          best = std::min(best, trainer.step_cost().seconds);
+          ++count;
+        }
+  EXPECT_EQ(plan.considered, count);
+  ASSERT_TRUE(plan.chosen);
+  EXPECT_EQ(plan.estimated[*plan.chosen].estimated->seconds, best);
+}
+
+TEST(BertPlan, RanksDivisionsAsTheirEstimatesDo) {
+  const PretrainingPlan plan =
+      plan_pretraining(tiny(4), text_to_plan(), two_chips(), {.estimates = 16, .margin = 10});
+  size_t compared = 0;
+  for (const PretrainingDivision& a : plan.estimated)
+    for (const PretrainingDivision& b : plan.estimated)
+      if (1.25 * a.extrapolated->seconds < b.extrapolated->seconds) {
+        EXPECT_LT(a.estimated->seconds, b.estimated->seconds);
+        ++compared;
+      }
+  EXPECT_GT(compared, 0U);
+}
+
+bool saves_more_than_state(const PretrainingDivision& division) {
+  const PretrainingSettings& s = division.settings;
+  return s.shard_weights_from || s.offload_weights_from || s.offload_gradients_from ||
+         s.offload_activations_from;
+}
+
+/// Parameters, their gradients and the optimizer's state take more than smaller tiles have.
+TEST(BertPlan, SavesMoreMemoryWhereItLacks) {
   PretrainingSettings settings = tiny(2);
-  settings.offload_activations_from = 8192;
-  const PretrainingPlan plan = plan_pretraining(settings, text_to_plan(), two_chips(), {.estimates = 0});
-  ASSERT_FALSE(plan.frontier.empty());
-  for (const PretrainingDivision& division : plan.frontier)
-    EXPECT_EQ(division.settings.offload_activations_from.has_value(),
-              division.settings.pipeline != graph::PipelineKind::sequential);
+  settings.config.num_hidden_layers = 8;
+  const auto plan_on = [&](double bytes) {
+    return plan_pretraining(settings, text_to_plan(), two_chips().with("tile_bytes", bytes),
+                            {.estimates = 0});
+  };
+  const PretrainingPlan large = plan_on(8'000'000), small = plan_on(300'000);
+  EXPECT_TRUE(std::ranges::none_of(large.frontier, saves_more_than_state));
+  EXPECT_TRUE(std::ranges::any_of(small.frontier, saves_more_than_state));
+  for (const PretrainingDivision& division : small.frontier) {
+    const PretrainingSettings& s = division.settings;
+    EXPECT_TRUE(!s.offload_activations_from || s.pipeline != graph::PipelineKind::sequential);
+    EXPECT_TRUE(!s.offload_gradients_from || s.micro_batches > 1);
+    EXPECT_TRUE(!s.shard_weights_from || s.replicas > 1);
+    const PretrainingCost& cost = *division.extrapolated;
+    EXPECT_EQ(cost.fits, cost.fullest_tile_bytes <= 300'000);
+    EXPECT_EQ(cost.lacking_tile_bytes, cost.fits ? 0 : cost.fullest_tile_bytes - 300'000);
+    if (s.offload_from || s.offload_weights_from || s.offload_gradients_from) {
+      EXPECT_GT(cost.streaming_bytes, 0U);
+    }
+  }
+}
+
+/// What parameters and gradients elsewhere change is measured alone, and added.
+TEST(BertPlan, ExtrapolatesWhatTheGivenDivisionSaves) {
+  PretrainingSettings settings = tiny(4);
+  settings.replicas = settings.micro_batches = 2;
+  settings.shard_weights_from = settings.offload_gradients_from = 8192;
+  settings.offload_activations_from = 8192;  // of which a sequential pipeline has none in flight
   EXPECT_TRUE(
       says(error_of<UsageError>([&] { BertTrainer::for_estimates(settings, text_to_plan(), two_chips()); }),
            "a sequential pipeline has none in flight"));
+  const PretrainingPlan plan =
+      plan_pretraining(settings, text_to_plan(), two_chips(), {.estimates = 1, .compare = true});
+  const PretrainingDivision& given = plan.estimated[0];
+  EXPECT_FALSE(given.settings.offload_activations_from);
+  ASSERT_TRUE(given.extrapolated);
+  EXPECT_GT(given.extrapolated->streaming_bytes, 0U);
+  const double time = given.extrapolated->seconds / given.estimated->seconds,
+               bytes = static_cast<double>(given.extrapolated->fullest_tile_bytes) /
+                       static_cast<double>(given.estimated->fullest_tile_bytes);
+  EXPECT_GT(time, 0.5);
+  EXPECT_LT(time, 2);
+  EXPECT_GT(bytes, 0.5);
+  EXPECT_LT(bytes, 2);
+  ASSERT_TRUE(plan.chosen);
+  EXPECT_LE(plan.estimated[*plan.chosen].estimated->seconds, given.estimated->seconds);
+}
+
+TEST(BertPlan, EndsWithWhatItHasWhenStopped) {
+  PretrainingSettings settings = tiny(2);
+  settings.replicas = 2;
+  for (const size_t most : {size_t{0}, size_t{1}, size_t{2}}) {
+    size_t calls = 0;
+    const PretrainingPlan plan = plan_pretraining(
+        settings, text_to_plan(), two_chips(),
+        {.compare = true, .progress = [&](size_t, size_t, const std::string&) { return calls++ < most; }});
+    EXPECT_TRUE(plan.stopped);
+    EXPECT_EQ(calls, most + 1);
+    EXPECT_EQ(plan.estimated.size(), most == 0 ? 0U : 1U);
+    EXPECT_EQ(plan.chosen.has_value(), most > 0);
+    EXPECT_EQ(plan.frontier.empty(), most < 2);
+  }
 }
 
 /// Parameters and their gradients alone take more than both chips have.
@@ -121,11 +226,15 @@ TEST(BertPlan, SaysHowFarTheClosestIsFromFitting) {
   PretrainingSettings settings = tiny(2);
   settings.config = graph::BertConfig::named("mini");
   const PretrainingPlan plan =
-      plan_pretraining(settings, text_to_plan(), two_chips().with("tile_bytes", 600'000), {.estimates = 1});
+      plan_pretraining(settings, text_to_plan(),
+                       two_chips().with("tile_bytes", 600'000).with("streaming_bytes", 0), {.estimates = 1});
   ASSERT_FALSE(plan.chosen);
   ASSERT_EQ(plan.estimated.size(), 1U);
-  EXPECT_FALSE(plan.estimated[0].estimated->fits);
-  EXPECT_TRUE(says(plan.overflow, "in the closest the fullest tile lacks"));
+  const PretrainingCost& closest = *plan.estimated[0].estimated;
+  EXPECT_FALSE(closest.fits);
+  EXPECT_EQ(closest.lacking_tile_bytes, closest.fullest_tile_bytes - 600'000);
+  EXPECT_TRUE(says(plan.overflow, fmt::format("in the closest the fullest tile lacks {} bytes",
+                                              closest.lacking_tile_bytes)));
   for (const PretrainingDivision& division : plan.frontier) EXPECT_FALSE(division.extrapolated->fits);
 }
 
@@ -154,10 +263,10 @@ TEST(BertPlan, GoesOnWhereTheMachineCannotHaveTheGivenDivision) {
 TEST(BertPlan, ConsidersParametersThatTilesHaveNoRoomForIfTheyLieElsewhere) {
   PretrainingSettings settings = tiny(2);
   settings.config.num_hidden_layers = 30;
-  const Machine small = two_chips().with("tile_bytes", 150'000);
-  EXPECT_ERROR("there is no way to divide 30 layers",
-               plan_pretraining(settings, text_to_plan(), small, {.estimates = 0}));
-  settings.offload_weights_from = 8192;
+  const Machine small = two_chips().with("tile_bytes", 400'000);
+  EXPECT_ERROR(
+      "there is no way to divide 30 layers",
+      plan_pretraining(settings, text_to_plan(), small.with("streaming_bytes", 0), {.estimates = 0}));
   EXPECT_FALSE(plan_pretraining(settings, text_to_plan(), small, {.estimates = 0}).frontier.empty());
 }
 
@@ -187,7 +296,8 @@ TEST(BertPlan, RefusesWhatCannotBePlanned) {
   wrong.replicas = 3;
   EXPECT_TRUE(says(error(wrong, two_chips()), "cannot be divided among 3 replicas"));
   EXPECT_ERROR("there is no way to divide 2 layers",
-               plan_pretraining(tiny(2), text_to_plan(), two_chips().with("tile_bytes", 100)));
+               plan_pretraining(tiny(2), text_to_plan(),
+                                two_chips().with("tile_bytes", 100).with("streaming_bytes", 0)));
 }
 
 }  // namespace
