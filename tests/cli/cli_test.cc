@@ -119,7 +119,7 @@ TEST_F(CliTest, RunsTheThreeProductsOnTilesStaticDynamicAndDense) {
 }
 
 TEST_F(CliTest, PrintsPlanCandidatesAndProgram) {
-  const std::string spmm = "spmm --m 64 --k 64 --density 1/4 --block 4 --n 8 --mode static ";
+  const std::string spmm = "spmm --m 64 --k 64 --density 1/4 --block 4 --n 8 --mode static --threads 2 ";
   EXPECT_TRUE(says(run(spmm + "--print plan").out, "predicted"));
   EXPECT_TRUE(says(run(spmm + "--print candidates").out, "rejected: "));
   EXPECT_TRUE(says(run(spmm + "--print program").out, "execute multiply"));

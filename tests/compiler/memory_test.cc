@@ -1,5 +1,6 @@
 // Liveness, placement, and the account of memory.
 #include <gtest/gtest.h>
+#include <tessera/machine.h>
 
 #include <algorithm>
 #include <array>
@@ -427,7 +428,9 @@ TEST(Placement, ThreadsPlaceChipsAsOneThreadPlacesTiles) {
       steps.push_back(p.execute(ComputeSet{"set", Phase::compute, {std::move(group)}}));
     }
   p.set_main(p.sequence(std::move(steps)));
+  set_default_threads(2);
   const auto apart = compile(p, testing::toy_chips(2, 1)), together = compile(p, toy_machine(2));
+  set_default_threads(0);
   EXPECT_TRUE(on_tiles(*apart) == on_tiles(*together));
 }
 

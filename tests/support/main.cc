@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "support/number_of.h"
 #include "support/own_environment.h"
 
 namespace tessera::testing {
@@ -36,6 +37,9 @@ class OwnEnvironment {
     // Temporary files lie there too: other users, and other builds, have files of the same names.
     for (const char* variable : {"HOME", "TMPDIR", "TEST_TMPDIR"}) setenv(variable, folder.c_str(), 1);
     setenv("TESSERA_CACHE", (folder / "cache").c_str(), 1);
+    // As many tests as there are cores run at once: threads of each would wait for a core that another test
+    // has. Those of which threads are the question say how many.
+    if (!test::is_full()) setenv("TESSERA_THREADS", "1", 1);
     setenv(kFolder, folder.c_str(), 1);
   }
   ~OwnEnvironment() {
