@@ -18,6 +18,7 @@
 #include "graph/transforms/transforms.h"
 #include "lower/placement.h"
 #include "support/error_of.h"
+#include "support/number_of.h"
 
 namespace tessera::graph {
 namespace {
@@ -156,12 +157,14 @@ Steps steps_of(const Graph& graph, const Machine& machine) {
 Machine chips(uint32_t count) { return Machine::find("m2000").with("chips", count).with("tiles", 6); }
 
 TEST(Pipelines, GiveTheBitsOfASequentialOne) {
+  test::EveryNth some(5);
   for (const uint32_t stages : {1U, 2U, 4U})
     for (const Machine& machine : {Machine::host(2), chips(stages)}) {
       TrainingOptions options{.optimizer = Adam{}, .micro_batches = 4 * stages};
       const Steps expected = steps_of(network(stages, 1, options), machine);
       for (const PipelineKind kind : kKinds)
         for (const std::set<uint32_t>& recomputed : std::set<std::set<uint32_t>>{{}, {0}, {0, stages - 1}}) {
+          if (!some.takes()) continue;
           SCOPED_TRACE(fmt::format("{} stages, {}, {} recomputed, {}", stages, name_of(kind),
                                    recomputed.size(), machine.name()));
           options.pipeline = {kind, recomputed};
@@ -192,8 +195,10 @@ TEST(Pipelines, HandOnMeansOverReplicas) {
     return g;
   };
   const Steps expected = steps_of(trained({}), chips(4));
+  uint32_t number = 0;
   for (const PipelineKind kind : kKinds)
     for (const std::set<uint32_t>& recomputed : {std::set<uint32_t>{}, {0, 1}}) {
+      if (!test::takes_half(number++)) continue;
       SCOPED_TRACE(fmt::format("{}, {} recomputed", name_of(kind), recomputed.size()));
       const Graph graph = trained({kind, recomputed});
       const Steps found = steps_of(graph, chips(4));
@@ -449,8 +454,10 @@ TEST(Pipelines, KeepActivationsInStreamingMemory) {
 
 /// Passes bring weights to the tiles, of which two stages share one, and the sums of their gradients.
 TEST(Pipelines, TakeWeightsFromStreamingMemory) {
+  uint32_t number = 0;
   for (const PipelineKind kind : kKinds)
     for (const std::set<uint32_t>& recomputed : {std::set<uint32_t>{}, {0, 1}}) {
+      if (!test::takes_half(number++)) continue;
       SCOPED_TRACE(fmt::format("{}, {} recomputed", name_of(kind), recomputed.size()));
       TrainingOptions options{.optimizer = Adam{}, .micro_batches = 8, .pipeline = {kind, recomputed}};
       const Graph near = network(2, 2, options);

@@ -4,9 +4,9 @@
 #include <tessera/gradients.h>
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <cstring>
+#include <optional>
 
 #include "networks.h"
 #include "support/error_of.h"
@@ -85,9 +85,6 @@ std::vector<Optimizer> optimizers() {
           Lars{.momentum = 0.9, .weight_decay = 0.01, .trust_coefficient = 0.01}};
 }
 
-/// Of cases that are numbered by choices between two, those in which each two choices meet; all with --full.
-bool takes(uint32_t number) { return test::is_full() || std::popcount(number) % 2 == 0; }
-
 Arrays trained(const Graph& graph, const Machine& machine) {
   Session session(graph, machine);
   EXPECT_TRUE(session.fits());
@@ -107,7 +104,7 @@ TEST(UpdatesOfLayers, AreThoseOfCodeOfTheirOwn) {
   for (const Optimizer& optimizer : optimizers())
     for (Type type : {Type::f32, Type::f16})
       for (Rounding rounding : {Rounding::nearest, Rounding::stochastic}) {
-        if (!takes(number++)) continue;
+        if (!test::takes_half(number++)) continue;
         SCOPED_TRACE(fmt::format("{}, optimizer {}", name_of(type), optimizer.index()));
         TrainingOptions options{.optimizer = optimizer, .state = type, .rounding = rounding};
         options.groups = {{.names = {"*.bias"}, .lr_scale = 0.5, .weight_decay = 0, .trust_ratio = false}};
@@ -122,14 +119,19 @@ TEST(UpdatesOfLayers, AreThoseOfCodeOfTheirOwn) {
 
 TEST(UpdatesOfLayers, AreThoseOfCodeOfTheirOwnOnChips) {
   const Machine chips = Machine::find("m2000").with("chips", 2).with("tiles", 16);
-  for (const Optimizer& optimizer : optimizers()) {
-    const TrainingOptions staged{.optimizer = optimizer, .clip_norm = 0.5};
-    expect_same_bits(trained(network(4, staged, Type::f32, Code::shared, 2), chips),
-                     trained(network(4, staged, Type::f32, Code::own, 2), chips));
-    const TrainingOptions replicated{.optimizer = optimizer, .replicas = 2};
-    expect_same_bits(trained(network(4, replicated, Type::f32, Code::shared), chips),
-                     trained(network(4, replicated, Type::f32, Code::own), chips));
-  }
+  uint32_t number = 0;
+  for (const Optimizer& optimizer : optimizers())
+    for (const bool is_staged : {true, false}) {
+      if (!test::takes_half(number++)) continue;
+      TrainingOptions options{.optimizer = optimizer};
+      std::optional<uint32_t> stages;
+      if (is_staged)
+        options.clip_norm = 0.5, stages = 2;
+      else
+        options.replicas = 2;
+      expect_same_bits(trained(network(4, options, Type::f32, Code::shared, stages), chips),
+                       trained(network(4, options, Type::f32, Code::own, stages), chips));
+    }
 }
 
 /// Each replica has a part of an optimizer's state. Sums over two replicas have no order.
@@ -138,7 +140,7 @@ TEST(UpdatesInParts, AreThoseOfWholeParameters) {
   uint32_t number = 0;
   for (const Optimizer& optimizer : optimizers())
     for (Type type : {Type::f32, Type::f16}) {
-      if (!takes(number++)) continue;
+      if (!test::takes_half(number++)) continue;
       SCOPED_TRACE(fmt::format("{}, optimizer {}", name_of(type), optimizer.index()));
       const bool has_norms =
           std::holds_alternative<Lamb>(optimizer) || std::holds_alternative<Lars>(optimizer);
@@ -209,7 +211,7 @@ TEST(OffloadedState, IsUpdatedAsOnTiles) {
   const Machine bow = Machine::find("bow").with("tiles", 9);
   const Machine chips = Machine::find("m2000").with("chips", 2).with("tiles", 16);
   uint32_t number = 0;
-  test::EveryNth some(3);
+  test::EveryNth some(5);
   for (const Optimizer& optimizer : optimizers())
     for (Type type : {Type::f32, Type::f16}) {
       SCOPED_TRACE(fmt::format("{}, optimizer {}", name_of(type), optimizer.index()));
@@ -221,7 +223,7 @@ TEST(OffloadedState, IsUpdatedAsOnTiles) {
           options.offload_from = 30;  // not the biases'
           expect_same_bits(trained(network(3, options, Type::f32, code), bow), expected);
         }
-      if (!takes(number++)) continue;
+      if (!test::takes_half(number++)) continue;
       TrainingOptions options{.optimizer = optimizer, .replicas = 2, .shard_from = 30, .state = type};
       const Arrays expected = trained(network(3, options, type, Code::shared), chips);
       options.offload_from = 0;
@@ -310,6 +312,7 @@ TEST(OffloadedWeights, AreTrainedAsOnTiles) {
   const Machine bow = Machine::find("bow").with("tiles", 9);
   const Machine chips = Machine::find("m2000").with("chips", 2).with("tiles", 16);
   uint32_t number = 0;
+  test::EveryNth some(5);
   for (const Optimizer& optimizer : optimizers())
     for (Type type : {Type::f32, Type::f16}) {
       SCOPED_TRACE(fmt::format("{}, optimizer {}", name_of(type), optimizer.index()));
@@ -317,6 +320,7 @@ TEST(OffloadedWeights, AreTrainedAsOnTiles) {
       options.rounding = number % 2 == 0 ? Rounding::stochastic : Rounding::nearest;
       if (number % 4 == 0) options.clip_norm = 0.5;
       const auto expect_same = [&](Code code, const Machine& machine, uint64_t from) {
+        if (!some.takes()) return;
         TrainingOptions offloaded = options;
         offloaded.offload_weights_from = offloaded.offload_gradients_from = from;
         if (from == 0) offloaded.offload_from = from;
@@ -434,6 +438,7 @@ TEST(OffloadedWeights, AreThoseThatGroupsAndSizesName) {
 TEST(DividedWeights, AreTrainedAsWholeOnes) {
   const Machine chips = Machine::find("m2000").with("chips", 2).with("tiles", 16);
   uint32_t number = 0;
+  test::EveryNth some(5);
   for (const Optimizer& optimizer : optimizers())
     for (Type type : {Type::f32, Type::f16}) {
       SCOPED_TRACE(fmt::format("{}, optimizer {}", name_of(type), optimizer.index()));
@@ -442,6 +447,7 @@ TEST(DividedWeights, AreTrainedAsWholeOnes) {
       options.rounding = number % 2 == 0 ? Rounding::stochastic : Rounding::nearest;
       for (const std::optional<uint64_t> shard_from :
            {std::optional<uint64_t>(), std::optional<uint64_t>(30)}) {
+        if (!some.takes()) continue;
         options.shard_from = shard_from;
         const Arrays expected = trained(network(3, options, type, Code::shared), chips);
         TrainingOptions divided = options;
@@ -540,8 +546,10 @@ ptrdiff_t updates_with_code(const RunCost& cost) {
 
 TEST(UpdatesOfLayers, AddNoCodeForEachLayer) {
   const Machine bow = Machine::find("bow").with("tiles", 9);
+  uint32_t number = 0;
   for (const Optimizer& optimizer : optimizers())
     for (Type state : {Type::f32, Type::f16}) {
+      if (!test::takes_half(number++)) continue;
       SCOPED_TRACE(fmt::format("{}, optimizer {}", name_of(state), optimizer.index()));
       const TrainingOptions options{.optimizer = optimizer, .state = state};
       const auto cost = [&](uint32_t layers, Code code) {
@@ -560,17 +568,20 @@ TEST(UpdatesInParts, AddNoCodeForEachLayer) {
   for (const Optimizer& optimizer : optimizers()) {
     SCOPED_TRACE(fmt::format("optimizer {}", optimizer.index()));
     const TrainingOptions options{.optimizer = optimizer, .replicas = 2, .shard_from = 30};
-    const auto with_code = [&](uint32_t layers, const char* operation) {
-      const RunCost cost = Session(network(layers, options, Type::f16, Code::shared), chips).cost();
-      return std::ranges::count_if(cost.operations, [&](const OperationCost& each) {
+    const auto cost = [&](uint32_t layers) {
+      return Session(network(layers, options, Type::f16, Code::shared), chips).cost();
+    };
+    const RunCost few = cost(3), many = cost(7);
+    const auto with_code = [](const RunCost& of, const char* operation) {
+      return std::ranges::count_if(of.operations, [&](const OperationCost& each) {
         return each.seconds > 0 && each.operation.starts_with(operation);
       });
     };
     for (const char* operation : {"sgd", "adam", "sum_of_squares"}) {
       SCOPED_TRACE(operation);
       // One or two for each parameter of a layer.
-      EXPECT_LE(with_code(3, operation), 2 * 6);
-      EXPECT_EQ(with_code(7, operation), with_code(3, operation));
+      EXPECT_LE(with_code(few, operation), 2 * 6);
+      EXPECT_EQ(with_code(many, operation), with_code(few, operation));
     }
   }
 }
@@ -578,8 +589,10 @@ TEST(UpdatesInParts, AddNoCodeForEachLayer) {
 /// What rounds a new part by random numbers comes before the parts are gathered.
 TEST(UpdatesInParts, OfLayersAreThoseOfCodeOfTheirOwn) {
   const Machine chips = Machine::find("m2000").with("chips", 2).with("tiles", 16);
+  uint32_t number = 0;
   for (const Optimizer& optimizer : optimizers())
     for (const Rounding rounding : {Rounding::nearest, Rounding::stochastic}) {
+      if (!test::takes_half(number++)) continue;
       SCOPED_TRACE(fmt::format("optimizer {}", optimizer.index()));
       const TrainingOptions options{
           .optimizer = optimizer, .replicas = 2, .shard_from = 30, .state = Type::f16, .rounding = rounding};

@@ -1,6 +1,7 @@
 // Numbers that the environment may set, and how many of many cases a test takes.
 #pragma once
 
+#include <bit>
 #include <cstdint>
 #include <cstdlib>
 #include <string>
@@ -18,6 +19,9 @@ inline bool is_full() { return number_of("TESSERA_TEST_FULL", 0) != 0; }
 
 /// How many cases are drawn: few, or all of ./test --full.
 inline uint64_t number_of_cases(uint64_t few, uint64_t all) { return is_full() ? all : few; }
+
+/// Of cases that are numbered by choices between two, those in which each two choices meet; all with --full.
+inline bool takes_half(uint32_t number) { return is_full() || std::popcount(number) % 2 == 0; }
 
 /// Takes every nth case of nested loops, and each with ./test --full. If n has no divisor in common with the
 /// number of values of any loop, and there are enough cases, any two values of two loops meet.
