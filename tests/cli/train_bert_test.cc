@@ -54,7 +54,8 @@ TEST_F(TrainBertCliTest, JsonHasWhatWasTrained) {
   EXPECT_GT(r["predicted_seconds"], 0);
 }
 
-/// Two replicas, of which each has half of the optimizer's state of what is large enough.
+/// Two replicas, of which each has half of the optimizer's state of what is large enough. That losses are the
+/// same wherever values lie is a question of tests of graphs: the short run trains the division alone.
 TEST_F(TrainBertCliTest, TrainsReplicasOnChips) {
   const std::string machine =
       file("two.toml", "like = \"m2000\"\nchips = 2\ntiles = 16\ntile_bytes = 8000000");
@@ -63,12 +64,20 @@ TEST_F(TrainBertCliTest, TrainsReplicasOnChips) {
   const auto train_on_chips = [&](const std::string& more) {
     return results_of(run(fmt::format("train bert --json {} --machine {} {}", options, machine, more)))[0];
   };
+  const auto place_on_chips = [&](const std::string& more) {
+    return train_on_chips(test::is_full() ? more : more + " --estimate");
+  };
+  const auto expect_loss = [](const char* name, const json& r, const json& of, double within) {
+    if (!test::is_full()) return;
+    const auto loss = [&](const json& each) { return each["evaluations"][0][name].get<double>(); };
+    EXPECT_NEAR(loss(r), loss(of), within) << name;
+  };
   const json whole = train_on_chips(""), shards = train_on_chips("--shard");
   EXPECT_EQ(shards["settings"]["replicas"], 2);
   EXPECT_EQ(whole["settings"].count("overlap"), 0);
-  const json late = train_on_chips("--no-overlap");
+  const json late = place_on_chips("--no-overlap");
   EXPECT_EQ(late["settings"]["overlap"], false);
-  EXPECT_EQ(late["evaluations"][0]["held_out_loss"], whole["evaluations"][0]["held_out_loss"]);
+  expect_loss("held_out_loss", late, whole, 0);
   EXPECT_EQ(shards["settings"]["shard_from"], 8192);
   EXPECT_NEAR(shards["evaluations"][0]["held_out_loss"].get<double>(),
               whole["evaluations"][0]["held_out_loss"].get<double>(), 1e-4);
@@ -77,21 +86,20 @@ TEST_F(TrainBertCliTest, TrainsReplicasOnChips) {
   };
   EXPECT_LT(optimizer(shards), 0.6 * optimizer(whole));
   EXPECT_EQ(whole["phases"][0]["step"].count("streaming_bytes"), 0);
-  const json offloaded = train_on_chips("--shard --offload");
-  EXPECT_EQ(offloaded["evaluations"][0]["held_out_loss"], shards["evaluations"][0]["held_out_loss"]);
+  const json offloaded = place_on_chips("--shard --offload");
+  expect_loss("held_out_loss", offloaded, shards, 0);
   EXPECT_EQ(offloaded["settings"]["offload_from"], 8192);
   EXPECT_GT(offloaded["phases"][0]["step"]["streaming_bytes"], 0);
   EXPECT_LT(optimizer(offloaded), 0.6 * optimizer(shards));
-  const json far = train_on_chips("--offload-weights --offload-gradients --micro-batches 2"),
-             near = train_on_chips("--micro-batches 2");
-  const auto losses = [](const json& r, const char* name) { return r["evaluations"][0][name].get<double>(); };
-  EXPECT_EQ(losses(far, "loss"), losses(near, "loss"));
+  const json far = place_on_chips("--offload-weights --offload-gradients --micro-batches 2"),
+             near = place_on_chips("--micro-batches 2");
+  expect_loss("loss", far, near, 0);
   // Where that is computed is chosen by predicted times.
-  EXPECT_NEAR(losses(far, "held_out_loss"), losses(near, "held_out_loss"), 1e-4);
+  expect_loss("held_out_loss", far, near, 1e-4);
   EXPECT_EQ(far["settings"]["offload_weights_from"], 8192);
   EXPECT_EQ(far["settings"]["offload_gradients_from"], 8192);
-  const json placed = train_on_chips("--place '*.word_embeddings.weight=weights+state+shard,*.bias=none'");
-  EXPECT_NEAR(losses(placed, "held_out_loss"), losses(whole, "held_out_loss"), 1e-4);
+  const json placed = place_on_chips("--place '*.word_embeddings.weight=weights+state+shard,*.bias=none'");
+  expect_loss("held_out_loss", placed, whole, 1e-4);
   EXPECT_EQ(placed["settings"]["groups"][0]["offload_weights"], true);
   EXPECT_EQ(placed["settings"]["groups"][0]["offload_gradients"], false);
   EXPECT_EQ(placed["settings"]["groups"][1]["names"], json::array({"*.bias"}));
@@ -99,8 +107,8 @@ TEST_F(TrainBertCliTest, TrainsReplicasOnChips) {
     return r["phases"][0]["step"]["streaming_bytes"].get<uint64_t>();
   };
   EXPECT_GT(streaming(far), streaming(placed));
-  const json divided = train_on_chips("--shard-weights");
-  EXPECT_EQ(losses(divided, "loss"), losses(whole, "loss"));
+  const json divided = place_on_chips("--shard-weights");
+  expect_loss("loss", divided, whole, 0);
   EXPECT_EQ(divided["settings"]["shard_weights_from"], 8192);
   expect_refused(run(fmt::format("{} --shard-weights", small())), "parameters are divided among replicas");
   expect_refused(run(fmt::format("{} --offload-gradients", small())), "--micro-batches of more than one");
@@ -521,7 +529,9 @@ TEST_F(TrainBertCliTest, TilesTrainAsTheHost) {
 TEST_F(TrainBertCliTest, TilesTrainAsTheHostIn16Bits) {
   const std::string options =
       "--steps 2 --evaluate-every 1 --batch 1 --length 16 --dropout 0 --rounding nearest --numbers ";
+  test::EveryNth some(2);
   for (const char* numbers : {"mlperf-v1", "mlperf-slides"}) {
+    if (!some.takes()) continue;
     const json host = train(options + numbers);
     const json tiles = results_of(
         run(fmt::format("train bert --documents 60 --vocabulary 100 --seed 3 --machine '{}' --json {}{}",

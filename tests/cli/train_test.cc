@@ -397,7 +397,7 @@ TEST_F(TrainCliTest, BadInputIsRefusedWithOneMessage) {
 
 TEST_F(TrainCliTest, TrainsSpikingNetworks) {
   const std::string one_epoch =
-      "train --kind spiking --dataset randman --samples 60 --units 8 --steps 30 --batch 20 --threads 2";
+      "train --kind spiking --dataset randman --samples 60 --units 8 --steps 30 --batch 20 --threads 1";
   const std::string small = one_epoch + " --epochs 2";
   const std::string page = path("spikes.html"), checkpoint = path("spikes.safetensors");
   const Outcome o = run(fmt::format("{} --json --report '{}' --checkpoint '{}'", small, page, checkpoint));
