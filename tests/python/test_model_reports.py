@@ -206,6 +206,7 @@ LEFT_FORMS = {
 }
 
 
+@pytest.mark.every_nth(3)
 @pytest.mark.parametrize("tied", [False, True])
 @pytest.mark.parametrize("density", [0.1, 1.0])
 @pytest.mark.parametrize("form", LEFT_FORMS)

@@ -31,6 +31,7 @@ STRUCTURES = {
 }
 
 
+@pytest.mark.every_nth(3)
 @pytest.mark.parametrize("structure", STRUCTURES)
 @pytest.mark.parametrize("shape", [(32, 32), (50, 24), (24, 50), (17, 33)])
 @pytest.mark.parametrize("bias", [True, False])

@@ -58,6 +58,7 @@ SETTINGS = [
 ]
 
 
+@pytest.mark.every_nth(5)
 @pytest.mark.parametrize("kind", ["Leaky", "Synaptic", "RLeaky", "RSynaptic"])
 @pytest.mark.parametrize("settings", SETTINGS)
 @pytest.mark.parametrize("learns", [False, True])
