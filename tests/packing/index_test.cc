@@ -12,6 +12,7 @@
 #include "io/files.h"
 #include "packing/npy_text.h"
 #include "support/error_of.h"
+#include "support/number_of.h"
 
 namespace tessera::pack {
 namespace {
@@ -192,7 +193,7 @@ Plain read_folder(const std::string& folder) {
 
 TEST(PackFolder, HoldsTheIndexAndItsOrigin) {
   const test::TemporaryFolder folder;
-  for (uint64_t seed = 0; seed < 20; ++seed) {
+  for (uint64_t seed = 0; seed < test::number_of_cases(4, 20); ++seed) {
     SCOPED_TRACE(seed);
     const std::vector<uint32_t> values = random_lengths(seed, 100'000, 100);
     const Lengths lengths{std::span<const uint32_t>(values)};
