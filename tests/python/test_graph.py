@@ -668,14 +668,14 @@ def test_estimates(tmp_path):
 
 
 def test_what_does_not_fit():
-    graph = tg.Graph()
-    w = graph.parameter("w", (32768, 8192))
-    graph.output("y", tg.linear(graph.input("x", (4096, 8192)), w))
-    estimate = graph.estimate("bow")
+    graph, bow = tg.Graph(), tessera.Machine("bow", tiles=64)
+    w = graph.parameter("w", (5632, 2048))
+    graph.output("y", tg.linear(graph.input("x", (256, 2048)), w))
+    estimate = graph.estimate(bow)
     assert not estimate.fits and "bytes and has" in estimate.overflow and estimate.overflow in repr(estimate)
     assert "bytes and has" in estimate.page()
     with pytest.raises(ValueError, match="bytes and has"):
-        graph.session("bow")
+        graph.session(bow)
 
 
 def test_runs_release_the_gil(rng):
