@@ -101,6 +101,8 @@ constexpr NamedSample kronecker_forward_uses[] = {
     TESSERA_KRONECKER_USES(TESSERA_FORWARD, TESSERA_NO_FORWARD)};
 constexpr NamedSample kronecker_gradients_uses[] = {
     TESSERA_KRONECKER_USES(TESSERA_GRADIENTS, TESSERA_GRADIENTS)};
+#undef TESSERA_FORWARD
+#undef TESSERA_GRADIENTS
 
 }  // namespace
 

@@ -131,6 +131,8 @@ constexpr Setting kAllToAll = {.neuron = {.synaptic = true,
 #define TESSERA_GRADIENTS(name, setting) {name, gradients<setting>},
 constexpr NamedSample neurons_forward_uses[] = {TESSERA_NEURONS_SETTINGS(TESSERA_FORWARD)};
 constexpr NamedSample neurons_gradients_uses[] = {TESSERA_NEURONS_SETTINGS(TESSERA_GRADIENTS)};
+#undef TESSERA_FORWARD
+#undef TESSERA_GRADIENTS
 
 }  // namespace
 

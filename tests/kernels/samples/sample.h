@@ -151,10 +151,13 @@ struct CodeletSamples {
   std::span<const NamedSample> samples;
 };
 
-/// The samples of a family: NAME_uses of each codelet in its list.
+/// The samples of a family: NAME_uses of each codelet in its list. TESSERA_SAMPLE_NAMES is where these are,
+/// if files are joined (tessera_join).
+#define TESSERA_SAMPLE_NAMES
 #define TESSERA_SAMPLES_OF(codelet, ...) {codelet##_codelet, codelet##_uses},
 #define TESSERA_DEFINE_SAMPLES(family, CODELETS)                             \
   std::span<const CodeletSamples> family##_samples() {                       \
+    TESSERA_SAMPLE_NAMES                                                     \
     static constexpr CodeletSamples kAll[] = {CODELETS(TESSERA_SAMPLES_OF)}; \
     return kAll;                                                             \
   }

@@ -154,6 +154,8 @@ constexpr Setting kRecurrentFull = {
 #define TESSERA_GRADIENTS(name, setting) {name, gradients<setting>},
 constexpr NamedSample spiking_forward_uses[] = {TESSERA_SPIKING_SETTINGS(TESSERA_FORWARD)};
 constexpr NamedSample spiking_gradients_uses[] = {TESSERA_SPIKING_SETTINGS(TESSERA_GRADIENTS)};
+#undef TESSERA_FORWARD
+#undef TESSERA_GRADIENTS
 
 }  // namespace
 
