@@ -13,4 +13,11 @@ std::vector<bool> sources_of(const Graph& graph, ValueId value) {
   return sources;
 }
 
+std::vector<std::vector<uint32_t>> users_of_values(const Graph& graph) {
+  std::vector<std::vector<uint32_t>> users(graph.values().size());
+  for (uint32_t n = 0; n < graph.nodes().size(); ++n)
+    for (ValueId input : graph.nodes()[n].inputs) users[input].push_back(n);
+  return users;
+}
+
 }  // namespace tessera::graph

@@ -56,11 +56,7 @@ class ConversionCosts {
 class LayoutSearch {
  public:
   LayoutSearch(Lowering& lowering, ConversionCosts& costs)
-      : l_(lowering),
-        graph_(lowering.graph()),
-        costs_(costs),
-        users_(graph_.values().size()),
-        is_output_(graph_.values().size()) {
+      : l_(lowering), graph_(lowering.graph()), costs_(costs), is_output_(graph_.values().size()) {
     values_.resize(graph_.values().size());
     for (const auto& [name, id] : graph_.outputs()) is_output_[id] = true;
     for (ValueId id = 0; id < values_.size(); ++id) values_[id].weight = l_.form_of(id);
@@ -73,7 +69,6 @@ class LayoutSearch {
           all[n] = node(n).operation->layouts(l_, node(n));
     options_ = std::make_shared<const Options>(std::move(all));
     for (uint32_t n = 0; n < graph_.nodes().size(); ++n) {
-      for (ValueId input : node(n).inputs) users_[input].push_back(n);
       if (updates_whole(n)) updated_.insert(updated_parameter(graph_, node(n)));
       if (is_loop(node(n))) take_passes(n);
     }
@@ -178,7 +173,7 @@ class LayoutSearch {
     const auto want = [&](const ValueLayout& layout) {
       if (std::ranges::find(wanted, layout) == wanted.end()) wanted.push_back(layout);
     };
-    for (uint32_t user : users_[id])
+    for (uint32_t user : l_.users_of(id))
       for (size_t i = 0; i < node(user).inputs.size(); ++i)
         if (node(user).inputs[i] == id) want(choice(user).inputs[i]);
     if (is_output_[id])
@@ -209,7 +204,7 @@ class LayoutSearch {
     if (info.kind == Kind::result || info.belongs || l_.form_of(id) || updated_.contains(id)) return false;
     if (values_[id].passes > 0 || l_.is_part(id) || boundary_.contains(id)) return false;
     const ValueLayout before = values_[id];
-    const std::vector<uint32_t>& users = users_[id];
+    const std::vector<uint32_t>& users = l_.users_of(id);
     std::vector<size_t> chosen;
     for (uint32_t user : users) chosen.push_back(chosen_[user]);
     const double as_it_is = cost_around(id);
@@ -230,7 +225,7 @@ class LayoutSearch {
     std::vector<size_t> before, after;
     std::vector<ValueId> reached = {id};
     for (size_t r = 0; r < reached.size() && moved.size() < kMost; ++r)
-      for (uint32_t user : users_[reached[r]]) {
+      for (uint32_t user : l_.users_of(reached[r])) {
         const std::optional<size_t> option = option_taking(user, reached[r]);
         if (!option || std::ranges::find(moved, user) != moved.end()) continue;
         moved.push_back(user), before.push_back(chosen_[user]), after.push_back(*option);
@@ -258,7 +253,7 @@ class LayoutSearch {
     return {};
   }
 
-  double cost_around(ValueId id) const { return cost_of({users_[id].begin(), users_[id].end()}); }
+  double cost_around(ValueId id) const { return cost_of({l_.users_of(id).begin(), l_.users_of(id).end()}); }
 
   /// Cost of nodes and of the conversions of their inputs and outputs.
   double cost_of(const std::set<uint32_t>& users) const {
@@ -284,7 +279,6 @@ class LayoutSearch {
   const Graph& graph_;
   ConversionCosts& costs_;
   std::vector<ValueLayout> values_;
-  std::vector<std::vector<uint32_t>> users_;
   std::vector<bool> is_output_;
   std::set<ValueId> updated_;  ///< parameters
   using Options = std::vector<std::vector<LayoutChoice>>;

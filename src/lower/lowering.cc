@@ -12,6 +12,7 @@
 
 #include "base/integer_types.h"
 #include "base/record_pass.h"
+#include "graph/depends.h"
 #include "graph/substream.h"
 #include "kernels/common/element.h"
 #include "ops/map/cast.h"
@@ -150,11 +151,13 @@ Lowering::Lowering(const Graph& graph, const ops::Builder& builder, Stages stage
 void Lowering::prepare() {
   lowered_.operands.resize(graph_.values().size());
   lowered_.sets.resize(graph_.nodes().size());
-  stashed_.resize(graph_.values().size());
-  for (const Node& node : graph_.nodes())
-    for (ValueId input : node.inputs) stashed_[input] = stashed_[input] || node.backward;
-  for (const Assignment& assignment : graph_.assignments())
+  users_ = users_of_values(graph_);
+  outlasts_.resize(graph_.values().size());
+  for (const auto& [name, id] : graph_.outputs()) outlasts_[id] = true;
+  for (const Assignment& assignment : graph_.assignments()) {
+    outlasts_[assignment.value] = true;
     assigned_.emplace(assignment.value, assignment.state);
+  }
 }
 
 ops::Function Lowering::build_function(const std::string& name) {
@@ -292,14 +295,15 @@ Purpose Lowering::purpose_of(ValueId id) const {
   }
   if (lowered_.forms[id]) return Purpose::gradient;
   if (graph_.nodes()[*info.node].backward) return Purpose::activation;
-  return stashed_[id] ? Purpose::stash : Purpose::activation;
+  const auto is_backward = [&](uint32_t n) { return graph_.nodes()[n].backward; };
+  return std::ranges::any_of(users_[id], is_backward) ? Purpose::stash : Purpose::activation;
 }
 
 /// Where the first operation that needs a value in a certain place wants one that is no result, and an
 /// optimizer's state its parameter.
 std::vector<program::MappedBox> Lowering::wanted_mapping(ValueId id) const {
   const ValueId wanted = graph_.info(id).belongs.value_or(id);
-  for (size_t n = 0; n < graph_.nodes().size(); ++n) {
+  for (const uint32_t n : users_[wanted]) {
     const std::vector<ValueId>& inputs = graph_.nodes()[n].inputs;
     const auto& mappings = lowered_.layouts.nodes[n].mappings;
     for (size_t i = 0; i < mappings.size(); ++i)
@@ -466,13 +470,7 @@ bool Lowering::may_overwrite(size_t input) {
 }
 
 bool Lowering::is_read_after(ValueId id) const {
-  const auto is = [&](const auto& output) { return output.second == id; };
-  const auto sets = [&](const Assignment& assignment) { return assignment.value == id; };
-  if (std::ranges::any_of(graph_.outputs(), is) || std::ranges::any_of(graph_.assignments(), sets))
-    return true;
-  for (uint32_t n = 0; n < graph_.nodes().size(); ++n)
-    if (is_later(n, node_) && std::ranges::count(graph_.nodes()[n].inputs, id) != 0) return true;
-  return false;
+  return outlasts_[id] || std::ranges::any_of(users_[id], [&](uint32_t n) { return is_later(n, node_); });
 }
 
 Operand Lowering::temporary(const std::string& name, Type type, uint32_t rows, uint32_t cols) {
@@ -648,40 +646,16 @@ void Lowering::convert_type(const Operand& from, const Operand& to) {
   add(ops::CastProblem{builder().type_of(from), builder().type_of(to), to.rows(), to.cols()}, {from, to});
 }
 
-bool Lowering::is_used(ValueId id) const {
-  const auto takes = [&](const Node& node) {
-    return std::ranges::find(node.inputs, id) != node.inputs.end();
-  };
-  const auto is = [&](const auto& output) { return output.second == id; };
-  const auto sets = [&](const Assignment& assignment) { return assignment.value == id; };
-  return std::ranges::any_of(graph_.nodes(), takes) || std::ranges::any_of(graph_.outputs(), is) ||
-         std::ranges::any_of(graph_.assignments(), sets);
-}
-
 const Node* Lowering::sole_user(size_t output) const {
   const ValueId id = graph_.nodes()[node_].outputs.at(output);
-  for (const auto& [name, value] : graph_.outputs())
-    if (value == id) return nullptr;
-  for (const Assignment& assignment : graph_.assignments())
-    if (assignment.value == id) return nullptr;
-  const Node* user = nullptr;
-  for (const Node& node : graph_.nodes()) {
-    const auto uses = std::ranges::count(node.inputs, id);
-    if (uses == 0) continue;
-    if (uses > 1 || user != nullptr) return nullptr;
-    user = &node;
-  }
-  if (user != nullptr && !are_of_one_pass(node_, index_of(*user))) return nullptr;
-  return user;
+  const std::vector<uint32_t>& users = users_[id];
+  if (outlasts_[id] || users.size() != 1 || !are_of_one_pass(node_, users[0])) return nullptr;
+  return &graph_.nodes()[users[0]];
 }
 
 bool Lowering::is_read_later(ValueId id, const Node& update) const {
-  const auto is_result = [&](const auto& output) { return output.second == id; };
-  const auto is_assigned = [&](const Assignment& assignment) { return assignment.value == id; };
-  if (std::ranges::any_of(graph_.outputs(), is_result) ||
-      std::ranges::any_of(graph_.assignments(), is_assigned))
-    return true;
-  for (size_t n = 0; n < graph_.nodes().size(); ++n) {
+  if (outlasts_[id]) return true;
+  for (const uint32_t n : users_[id]) {
     const Node& node = graph_.nodes()[n];
     const auto read = node.inputs.begin() + static_cast<std::ptrdiff_t>(inputs_read(node));
     if (&node == &update || std::ranges::count(node.inputs.begin(), read, id) == 0) continue;

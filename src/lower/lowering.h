@@ -242,8 +242,10 @@ class Lowering {
   ops::Operand as_type(const ops::Operand& operand, Type type);
   /// Converts an operand's elements into another operand, unless they are the same.
   void convert_type(const ops::Operand& from, const ops::Operand& to);
+  /// The nodes that take a value, in their order: each once for every input as which it does.
+  const std::vector<uint32_t>& users_of(ValueId id) const { return users_[id]; }
   /// Whether anything uses a value.
-  bool is_used(ValueId id) const;
+  bool is_used(ValueId id) const { return outlasts_[id] || !users_[id].empty(); }
   /// The later node that is the only user of an output of the current node; null: there is none.
   const Node* sole_user(size_t output) const;
   /// Whether a value, or a value aliased with it, is read after the node being lowered by other nodes than
@@ -418,7 +420,7 @@ class Lowering {
   }
   uint32_t index_of(const Node& node) const { return static_cast<uint32_t>(&node - graph_.nodes().data()); }
   const LayoutChoice& choice() const { return lowered_.layouts.nodes.at(node_); }
-  /// Allocates the entries of values and nodes, and finds the values that the backward pass takes.
+  /// Allocates the entries of values and nodes, and finds what uses values.
   void prepare();
   program::Purpose purpose_of(ValueId id) const;
   std::vector<program::MappedBox> wanted_mapping(ValueId id) const;
@@ -446,7 +448,8 @@ class Lowering {
   std::map<ValueId, std::any> side_results_;
   std::optional<std::vector<bool>> nan_padding_;  ///< padding_may_be_nan() of the forms, once asked for
   std::vector<bool> skipped_;
-  std::vector<bool> stashed_;  ///< by value: whether the backward pass takes it
+  std::vector<std::vector<uint32_t>> users_;  ///< by value: see users_of()
+  std::vector<bool> outlasts_;                ///< by value: whether it is an output or assigned to state
   std::vector<program::StepId> steps_;
   size_t first_step_ = 0;            ///< of the node being lowered
   std::vector<bool> early_nodes_;    ///< while all nodes are being lowered

@@ -22,9 +22,7 @@ std::vector<bool> Lowering::early_nodes() const {
   const std::vector<Node>& nodes = graph_.nodes();
   std::vector<bool> early(nodes.size());
   if (replicas_ == 1 || is_function_ || is_body_) return early;
-  std::vector<bool> by_early(graph_.values().size()), by_others(graph_.values().size());
-  for (const auto& [name, id] : graph_.outputs()) by_others[id] = true;
-  for (const Assignment& assignment : graph_.assignments()) by_others[assignment.value] = true;
+  std::vector<bool> by_early(graph_.values().size()), by_others = outlasts_;
   for (size_t n = nodes.size(); n-- > 0;) {
     const Node& node = nodes[n];
     early[n] = may_overlap(node) ||
@@ -74,16 +72,12 @@ std::vector<std::vector<size_t>> Lowering::by_completion(
 /// lowered.
 bool Lowering::ends_apart(const LoopForm& form) const {
   if (form.count == 1 || form.reversed) return false;
-  const std::vector<Node>& nodes = graph_.nodes();
+  const auto may_begin_early = [&](uint32_t n) { return n < early_nodes_.size() && early_nodes_[n]; };
   std::vector<program::VariableId> sums;
   for (size_t i = 0; i < form.outputs.size(); ++i) {
-    if (form.outputs[i] != LoopOutput::summed) continue;
-    const ValueId id = nodes[node_].outputs[i];
-    for (size_t n = node_ + 1; n < early_nodes_.size(); ++n)
-      if (early_nodes_[n] && std::ranges::count(nodes[n].inputs, id) != 0) {
-        sums.push_back(operand_of(id).variable);
-        break;
-      }
+    const ValueId id = graph_.nodes()[node_].outputs[i];
+    if (form.outputs[i] == LoopOutput::summed && std::ranges::any_of(users_[id], may_begin_early))
+      sums.push_back(operand_of(id).variable);
   }
   const ops::Builder& builder = builders_.front();
   return !sums.empty() && ops::hides_well(builder.program(), builder.whole_machine(), sums);

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "graph/depends.h"
 #include "graph/initial.h"
 #include "graph/operation.h"
 #include "graph/substream.h"
@@ -22,11 +23,9 @@ class UpdateSearch {
  public:
   explicit UpdateSearch(const Graph& graph)
       : graph_(graph),
-        users_(graph.values().size()),
+        users_(users_of_values(graph)),
         is_between_(graph.nodes().size()),
         owners_(graph.nodes().size()) {
-    for (uint32_t n = 0; n < graph.nodes().size(); ++n)
-      for (ValueId input : graph.nodes()[n].inputs) users_[input].push_back(n);
     for (const Assignment& assignment : graph.assignments())
       states_[assignment.value].push_back(assignment.state);
     for (const auto& [name, id] : graph.outputs()) outputs_.insert(id);
