@@ -1,4 +1,5 @@
 // Pre-training of BERT: its settings, and the trainer of `tessera train bert`.
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
@@ -99,6 +100,13 @@ void bind_settings(nb::module_& m) {
       .def_rw("recompute", &Settings::recompute)
       .def_rw("replicas", &Settings::replicas)
       .def_rw("overlap", &Settings::overlap)
+      .def_rw("shard_from", &Settings::shard_from)
+      .def_rw("shard_weights_from", &Settings::shard_weights_from)
+      .def_rw("offload_from", &Settings::offload_from)
+      .def_rw("offload_weights_from", &Settings::offload_weights_from)
+      .def_rw("offload_gradients_from", &Settings::offload_gradients_from)
+      .def_rw("offload_activations_from", &Settings::offload_activations_from)
+      .def_rw("clip_norm", &Settings::clip_norm)
       .def_rw("evaluate_every", &Settings::evaluate_every)
       .def_rw("momentum", &Settings::momentum)
       .def_rw("bias_correction", &Settings::bias_correction)
@@ -126,8 +134,6 @@ void bind_settings(nb::module_& m) {
           },
           "warmup"_a, "power"_a, "end"_a)
       .def(
-          "set_clip_norm", [](Settings& s, double norm) { s.clip_norm = norm; }, "norm"_a)
-      .def(
           "set_rounding",
           [](Settings& s, bool is_stochastic) {
             s.rounding = is_stochastic ? graph::Rounding::stochastic : graph::Rounding::nearest;
@@ -137,23 +143,7 @@ void bind_settings(nb::module_& m) {
           "set_partials", [](Settings& s, const std::string& dtype) { s.partials = type_named(dtype); },
           "dtype"_a)
       .def(
-          "set_sums", [](Settings& s, const std::string& dtype) { s.sums = type_named(dtype); }, "dtype"_a)
-      .def(
-          "shard", [](Settings& s, uint64_t from) { s.shard_from = from; }, "least_elements"_a)
-      .def(
-          "shard_weights", [](Settings& s, uint64_t from) { s.shard_weights_from = from; },
-          "least_elements"_a)
-      .def(
-          "offload", [](Settings& s, uint64_t from) { s.offload_from = from; }, "least_elements"_a)
-      .def(
-          "offload_weights", [](Settings& s, uint64_t from) { s.offload_weights_from = from; },
-          "least_elements"_a)
-      .def(
-          "offload_gradients", [](Settings& s, uint64_t from) { s.offload_gradients_from = from; },
-          "least_elements"_a)
-      .def(
-          "offload_activations", [](Settings& s, uint64_t from) { s.offload_activations_from = from; },
-          "least_elements"_a);
+          "set_sums", [](Settings& s, const std::string& dtype) { s.sums = type_named(dtype); }, "dtype"_a);
 }
 
 void bind_evaluation(nb::module_& m) {

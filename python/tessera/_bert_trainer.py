@@ -147,24 +147,23 @@ class BertTrainer:
         settings.set_betas(*betas)
         settings.set_lr_schedule(_tessera.whole_number("warmup", warmup), lr_power, lr_end)
         if clip_norm is not None:
-            settings.set_clip_norm(clip_norm)
+            settings.clip_norm = clip_norm
         if rounding is not None:
             settings.set_rounding(is_stochastic("BertTrainer", rounding))
         if partial_dtype is not None:
             settings.set_partials(value_type(partial_dtype))
         if sum_dtype is not None:
             settings.set_sums(value_type(sum_dtype))
-        for option, given, divide in (
-            ("shard", shard, settings.shard),
-            ("shard_weights", shard_weights, settings.shard_weights),
-            ("offload", offload, settings.offload),
-            ("offload_weights", offload_weights, settings.offload_weights),
-            ("offload_gradients", offload_gradients, settings.offload_gradients),
-            ("offload_activations", offload_activations, settings.offload_activations),
+        for option, given in (
+            ("shard", shard),
+            ("shard_weights", shard_weights),
+            ("offload", offload),
+            ("offload_weights", offload_weights),
+            ("offload_gradients", offload_gradients),
+            ("offload_activations", offload_activations),
         ):
-            least_of = least_elements(option, given)
-            if least_of is not None:
-                divide(least_of)
+            if (least_of := least_elements(option, given)) is not None:
+                setattr(settings, f"{option}_from", least_of)
         threads = checked_threads(threads)
         self.machine = machine_for(machine, threads)
         train, held_out = _split(text, validation, seed)
