@@ -4,7 +4,6 @@
 #include <tessera/error.h>
 #include <tessera/recordings.h>
 
-#include <algorithm>
 #include <memory>
 #include <string>
 #include <utility>

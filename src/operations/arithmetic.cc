@@ -4,7 +4,6 @@
 #include <tessera/error.h>
 
 #include <bit>
-#include <cmath>
 #include <limits>
 
 #include "operations/constants.h"

@@ -7,7 +7,6 @@
 #include <limits>
 #include <map>
 #include <numeric>
-#include <optional>
 
 #include "base/ceil_divide.h"
 #include "base/memo.h"

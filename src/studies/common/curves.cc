@@ -1,7 +1,7 @@
 #include "studies/common/curves.h"
 
-#include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "studies/common/charts.h"
 
