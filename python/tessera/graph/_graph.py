@@ -313,11 +313,17 @@ class Graph:
                 raise ValueError(f"parts is {parts}; a session that shares parameters chooses its own: leave it out")
             if host_io:
                 raise ValueError("a session that shares parameters has the other's host_io: leave it out")
+            chosen = share.machine
             made = _tessera.Session(native, share._native, compiled)
-            return Session(native, made, share.machine, _kept_inputs(self), self._truths, repr(self), share)
-        chosen = machine_for(machine, threads)
-        made = _tessera.Session(native, chosen, threads, seed, on_chips, parts, bool(host_io), compiled)
-        return Session(native, made, chosen, _kept_inputs(self), self._truths, repr(self))
+        else:
+            chosen = machine_for(machine, threads)
+            made = _tessera.Session(native, chosen, threads, seed, on_chips, parts, bool(host_io), compiled)
+        session = Session(native, made, chosen, _kept_inputs(self), self._truths, repr(self), share)
+        self._prepare(session)
+        return session
+
+    def _prepare(self, session: Session) -> None:
+        """Set what a session of this kind of graph begins with."""
 
     def estimate(
         self,
@@ -482,30 +488,8 @@ class TrainingStep(Graph):
         self.schedule = schedule
         self._origin = graph
 
-    def session(
-        self,
-        machine: Machine | str = "host",
-        *,
-        threads: int = 0,
-        seed: int = 0,
-        on_chips: int = 0,
-        parts: int = 0,
-        host_io: bool = False,
-        share: Session | None = None,
-        executable: str | os.PathLike[str] | None = None,
-    ) -> Session:
-        session = super().session(
-            machine,
-            threads=threads,
-            seed=seed,
-            on_chips=on_chips,
-            parts=parts,
-            host_io=host_io,
-            share=share,
-            executable=executable,
-        )
+    def _prepare(self, session: Session) -> None:
         session.lr, session.schedule = self.lr, self.schedule
-        return session
 
     def _add_loss(self, loss: str | Value, output: str | None, keep: tuple[str, ...]) -> None:
         if isinstance(loss, Value):
