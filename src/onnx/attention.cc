@@ -224,11 +224,11 @@ AttentionInSteps in_steps(Call& call, Value q, Value k, Value v, const Attention
   const Value capped = cap > 0 ? tanh(divided(raw, cap)) * cap : raw;
   Value biased = capped, probabilities = capped;
   if (of.bias) {
-    const Value bias = *of.bias, none = number_like(bias, 0);
+    const Value bias = *of.bias, zero = number_like(bias, 0);
     biased = capped + bias;
     // The probabilities of queries to which all keys are hidden are 0.
     const Value hidden = equal(max(bias, {-1}, true), number_like(bias, kHidden));
-    probabilities = where(hidden, none, softmax(capped + where(hidden, none, bias)));
+    probabilities = where(hidden, zero, softmax(capped + where(hidden, zero, bias)));
   } else {
     probabilities = softmax(capped);
   }

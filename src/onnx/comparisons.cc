@@ -65,8 +65,8 @@ void note_hidden(Call& call, Value condition, Value y) {
       continue;
     if (number > kAbsorbs && !is_in_each_row(call[0], y.shape().back(), kept == 1)) continue;
     Scores with = found->second;
-    const Value none = number_like(y, 0), low = number_like(y, number);
-    with.bias = known(kept == 1 ? where(condition, none, low) : where(condition, low, none), scores.type);
+    const Value zero = number_like(y, 0), low = number_like(y, number);
+    with.bias = known(kept == 1 ? where(condition, zero, low) : where(condition, low, zero), scores.type);
     call.context.scores.insert({y.id, with});
   }
 }

@@ -26,7 +26,7 @@ Results unary(Call& call) {
 }
 
 Value same(Value x) { return x; }
-Value larger_than_none(Value x) { return maximum(x, number_like(x, 0)); }
+Value larger_than_zero(Value x) { return maximum(x, number_like(x, 0)); }
 Value sign_values(Value x) { return greater_than(x, 0) - less_than(x, 0); }
 Value ceil(Value x) { return -floor(-x); }
 Value tangent(Value x) { return sin(x) / cos(x); }
@@ -45,8 +45,8 @@ Value cosh(Value x) {
 
 /// log(1 + x), also where 1 + x is rounded (Kahan's way).
 Value log_after_one(Value x) {
-  const Value sum = x + 1.0, rest = sum + -1.0, logs = log(sum), none = equal(rest, number_like(rest, 0));
-  const Value near = where(none, x, logs * (x / where(none, sum, rest)));
+  const Value sum = x + 1.0, rest = sum + -1.0, logs = log(sum), is_zero = equal(rest, number_like(rest, 0));
+  const Value near = where(is_zero, x, logs * (x / where(is_zero, sum, rest)));
   return where(less_than(abs(x), 1), near, logs);
 }
 
@@ -159,8 +159,8 @@ Results modulo_values(Call& call) {
   const Value rest = a - whole_quotient(a, b) * b;
   if (of_dividend) return of(call, rest);
   // The result has the sign of the divisor.
-  const Value none = number_like(a, 0);
-  return of(call, rest + b * (not_equal(rest, none) * not_equal(less(rest, none), less(b, none))));
+  const Value zero = number_like(a, 0);
+  return of(call, rest + b * (not_equal(rest, zero) * not_equal(less(rest, zero), less(b, zero))));
 }
 
 Results power_values(Call& call) {
@@ -256,9 +256,9 @@ Results thresholded_relu(Call& call) {
 }
 
 Results shrink(Call& call) {
-  const Value x = call.value(0), none = number_like(x, 0);
+  const Value x = call.value(0), zero = number_like(x, 0);
   const double lambda = call.number("lambd", 0.5), bias = call.number("bias", 0);
-  const Value low = where(less_than(x, -lambda), x + bias, none);
+  const Value low = where(less_than(x, -lambda), x + bias, zero);
   return of(call, where(greater_than(x, lambda), x + -bias, low));
 }
 
@@ -342,7 +342,7 @@ constexpr Operator kElementwiseOperators[] = {{"Abs", unary<magnitude>},
                                               {"PRelu", prelu},
                                               {"Pow", power_values},
                                               {"Reciprocal", unary<graph::reciprocal>},
-                                              {"Relu", unary<graph::relu, larger_than_none>},
+                                              {"Relu", unary<graph::relu, larger_than_zero>},
                                               {"Round", unary<graph::round, same>},
                                               {"Selu", selu},
                                               {"Shrink", shrink},

@@ -60,8 +60,8 @@ Results slice_value(Call& call) {
 /// Indices that may be counted from the end, as those from the start.
 Value from_start(Value ids, uint32_t size) {
   if (ids.type().type == Type::u32) return ids;
-  const Value beyond = number_like(ids, size), none = number_like(ids, 0);
-  return where(less(ids, none), ids + beyond, ids);
+  const Value beyond = number_like(ids, size), zero = number_like(ids, 0);
+  return where(less(ids, zero), ids + beyond, ids);
 }
 
 Dims gathered_dims(const Dims& from, size_t axis, const Dims& ids) {

@@ -75,9 +75,9 @@ Value whole_quotient(Value a, Value b) {
   Value quotient = about(a);
   quotient = quotient + about(a - quotient * b);  // which FP32 rounds, where it is large
   // FP32 may round up to the next whole number: then the rest has the other sign than a.
-  const Value rest = a - quotient * b, none = number_like(a, 0);
-  const Value over = not_equal(rest, none) * not_equal(less(rest, none), less(a, none));
-  const Value sign = number_like(a, 1) - number_like(a, 2) * not_equal(less(a, none), less(b, none));
+  const Value rest = a - quotient * b, zero = number_like(a, 0);
+  const Value over = not_equal(rest, zero) * not_equal(less(rest, zero), less(a, zero));
+  const Value sign = number_like(a, 1) - number_like(a, 2) * not_equal(less(a, zero), less(b, zero));
   return quotient - over * sign;
 }
 

@@ -83,22 +83,22 @@ Value floor_divide(Value a, Value b) {
 
 Value pow(Value x, Value exponent) {
   if (are_narrow(x, exponent)) return in_f32(pow, x, exponent);
-  const Value none = is(x, 0), one = number(x, 1);
-  const Value size = exp(log(where(none, one, abs(x))) * exponent);
+  const Value is_zero = is(x, 0), one = number(x, 1);
+  const Value size = exp(log(where(is_zero, one, abs(x))) * exponent);
   const double infinity = std::numeric_limits<double>::infinity();
-  const Value of_none = where(below(exponent, 0), number(x, infinity),
+  const Value of_zero = where(below(exponent, 0), number(x, infinity),
                               where(equal(exponent, exponent), number(x, 0), exponent));
   // From 2^24 on all numbers are even.
   const Value floored = floor(exponent), is_odd = floored - floor(floored * 0.5) * 2.0,
               sign = where(below(abs(exponent), 0x1p24), is_odd * -2.0 + 1.0, one);
   const Value of_negative =
       where(equal(floored, exponent), size * sign, number(x, std::numeric_limits<double>::quiet_NaN()));
-  const Value y = where(none, of_none, where(below(x, 0), of_negative, size));
+  const Value y = where(is_zero, of_zero, where(below(x, 0), of_negative, size));
   // Constants only where y is none of these: they have no gradients. That of 0 to the power of 1 is 1.
   const auto not_finite = [](Value of) { return not_equal(of - of, number(of, 0)); };
-  const Value is_one = is(exponent, 0) * (none + not_finite(x)) + is(x, 1) * not_finite(exponent) +
+  const Value is_one = is(exponent, 0) * (is_zero + not_finite(x)) + is(x, 1) * not_finite(exponent) +
                        is(x, -1) * is(abs(exponent), infinity);
-  return where(is_one, one, where(is(exponent, 1) * none, x, y));
+  return where(is_one, one, where(is(exponent, 1) * is_zero, x, y));
 }
 
 Value scatter(Value x, Value ids, Value values) {
