@@ -262,18 +262,14 @@ Results shrink(Call& call) {
   return of(call, where(greater_than(x, lambda), x + -bias, low));
 }
 
-Results swish(Call& call) {
+Value swish_of(const Call& call) {
   const Value x = call.value(0);
   const double alpha = call.number("alpha", 1);
-  return of(call, alpha == 1 ? silu(x) : x * sigmoid(x * alpha));
+  return alpha == 1 ? silu(x) : x * sigmoid(x * alpha);
 }
 
-/// swish(a) · b.
-Results gated_swish(Call& call) {
-  const Value x = call.value(0);
-  const double alpha = call.number("alpha", 1);
-  return of(call, (alpha == 1 ? silu(x) : x * sigmoid(x * alpha)) * call.value(1));
-}
+Results swish(Call& call) { return of(call, swish_of(call)); }
+Results gated_swish(Call& call) { return of(call, swish_of(call) * call.value(1)); }
 
 Results identity(Call& call) { return {call[0]}; }
 
