@@ -101,16 +101,15 @@ void lower_batched(Lowering& l, const Node& node) {
 }
 
 std::vector<Case> batched_cases() {
-  const auto dense = [](Type type, Shape shape) { return TensorType{type, std::move(shape), {}, {}}; };
   const auto flags = [](int64_t a, int64_t b) { return Attributes{{"transpose_a", a}, {"transpose_b", b}}; };
-  return {{{dense(Type::f32, {7, 9}), dense(Type::f32, {9, 5})}},
-          {{dense(Type::f32, {2, 3, 7, 9}), dense(Type::f32, {2, 3, 9, 5})}},
-          {{dense(Type::f32, {4, 6, 10}), dense(Type::f32, {10, 7})}},
-          {{dense(Type::f32, {4, 6, 10}), dense(Type::f32, {4, 7, 10})}, flags(0, 1)},
-          {{dense(Type::f32, {4, 10, 6}), dense(Type::f32, {4, 10, 7})}, flags(1, 0)},
-          {{dense(Type::f32, {3, 10, 6}), dense(Type::f32, {3, 7, 10})}, flags(1, 1)},
-          {{dense(Type::f16, {5, 33, 40}), dense(Type::f16, {5, 40, 21})}},
-          {{dense(Type::bf16, {3, 5, 12}), dense(Type::bf16, {3, 9, 12})}, flags(0, 1)}};
+  return {{{dense_type(Type::f32, {7, 9}), dense_type(Type::f32, {9, 5})}},
+          {{dense_type(Type::f32, {2, 3, 7, 9}), dense_type(Type::f32, {2, 3, 9, 5})}},
+          {{dense_type(Type::f32, {4, 6, 10}), dense_type(Type::f32, {10, 7})}},
+          {{dense_type(Type::f32, {4, 6, 10}), dense_type(Type::f32, {4, 7, 10})}, flags(0, 1)},
+          {{dense_type(Type::f32, {4, 10, 6}), dense_type(Type::f32, {4, 10, 7})}, flags(1, 0)},
+          {{dense_type(Type::f32, {3, 10, 6}), dense_type(Type::f32, {3, 7, 10})}, flags(1, 1)},
+          {{dense_type(Type::f16, {5, 33, 40}), dense_type(Type::f16, {5, 40, 21})}},
+          {{dense_type(Type::bf16, {3, 5, 12}), dense_type(Type::bf16, {3, 9, 12})}, flags(0, 1)}};
 }
 
 /// Both are divided, or the second is one matrix for all.
