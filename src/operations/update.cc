@@ -148,20 +148,26 @@ std::vector<Array> adam_reference(const Evaluation& e) {
   return {weight, first, second};
 }
 
+Case adam_case(Type type, int64_t bias_correction) {
+  const TensorType weight = dense_type(type, {7, 19}), moment = dense_type(Type::f32, {7, 19});
+  // Second moments are not negative.
+  return {.inputs = {weight, dense_type(Type::f32, {}), weight, dense_type(Type::u32, {}), moment, moment},
+          .attributes = {{"beta1", 0.9},
+                         {"beta2", 0.99},
+                         {"epsilon", 1e-3},
+                         {"decay", 0.1},
+                         {"bias_correction", bias_correction}},
+          .low = 0.1,
+          .below = 1000,
+          .differentiable = false};
+}
+
 std::vector<Case> adam_cases() {
-  const TensorType w{Type::f32, {7, 19}, {}, {}}, scalar{Type::f32, {}, {}, {}}, step{Type::u32, {}, {}, {}};
-  Attributes attributes = {{"beta1", 0.9}, {"beta2", 0.99}, {"epsilon", 1e-3}, {"decay", 0.1}};
   std::vector<Case> cases;
   for (int64_t decoupled : {0, 1})
     for (int64_t bias_correction : {1, 0}) {
-      attributes["decoupled"] = decoupled;
-      attributes["bias_correction"] = bias_correction;
-      // Second moments are not negative.
-      cases.push_back({.inputs = {w, scalar, w, step, w, w},
-                       .attributes = attributes,
-                       .low = 0.1,
-                       .below = 1000,
-                       .differentiable = false});
+      cases.push_back(adam_case(Type::f32, bias_correction));
+      cases.back().attributes["decoupled"] = decoupled;
     }
   return cases;
 }
@@ -186,19 +192,9 @@ std::vector<Array> direction_reference(const Evaluation& e) {
 }
 
 std::vector<Case> direction_cases() {
-  const TensorType w{Type::f32, {7, 19}, {}, {}}, half{Type::f16, {7, 19}, {}, {}},
-      scalar{Type::f32, {}, {}, {}}, step{Type::u32, {}, {}, {}};
-  Attributes attributes = {{"beta1", 0.9}, {"beta2", 0.99}, {"epsilon", 1e-3}, {"decay", 0.1}};
   std::vector<Case> cases;
-  for (const TensorType& weight : {w, half})
-    for (int64_t bias_correction : {1, 0}) {
-      attributes["bias_correction"] = bias_correction;
-      cases.push_back({.inputs = {weight, scalar, weight, step, w, w},
-                       .attributes = attributes,
-                       .low = 0.1,
-                       .below = 1000,
-                       .differentiable = false});
-    }
+  for (Type type : {Type::f32, Type::f16})
+    for (int64_t bias_correction : {1, 0}) cases.push_back(adam_case(type, bias_correction));
   return cases;
 }
 
