@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -49,8 +50,11 @@ struct Run {
   std::map<std::string, std::vector<double>> outputs;
 };
 
-std::map<std::string, std::string> saved_files(const RunFlags& options) {
-  std::map<std::string, std::string> files;
+/// Files of outputs, by name.
+using SavedFiles = std::map<std::string, std::string>;
+
+SavedFiles saved_files(const RunFlags& options) {
+  SavedFiles files;
   for (const std::string& text : options.saved) {
     const size_t at = text.rfind('=');
     if (at == std::string::npos || at == 0 || at + 1 == text.size())
@@ -71,7 +75,7 @@ std::map<std::string, std::string> saved_files(const RunFlags& options) {
   return files;
 }
 
-void require_outputs(const onnx::ImportedModel& model, const std::map<std::string, std::string>& files) {
+void require_outputs(const onnx::ImportedModel& model, const SavedFiles& files) {
   for (const auto& [name, file] : files) {
     if (std::ranges::find(model.outputs, name, &onnx::ValueType::name) != model.outputs.end()) continue;
     std::vector<std::string> names;
@@ -86,9 +90,9 @@ double seconds_of(ModelArrays& arrays, graph::Session& session) {
   return session.last_seconds() > 0 ? session.last_seconds() : passed;
 }
 
-Run run_model(const RunFlags& options, const Machine& machine) {
+Run run_model(const RunFlags& options, const SavedFiles& files, const Machine& machine) {
   Run run{import(options.model, options.common.threads), {}, 0, 0, {}};
-  require_outputs(run.model, saved_files(options));
+  require_outputs(run.model, files);
   graph::Session session(run.model.graph, machine,
                          {.threads = options.common.threads, .host_io = options.host_io});
   run.cost = session.cost();
@@ -204,8 +208,8 @@ ordered_json json_of(const Run& run, const RunFlags& options, const Machine& mac
   return json;
 }
 
-void write_files(const Run& run, const RunFlags& options, const Machine& machine) {
-  for (const auto& [name, file] : saved_files(options)) {
+void write_files(const Run& run, const RunFlags& options, const SavedFiles& files, const Machine& machine) {
+  for (const auto& [name, file] : files) {
     const auto output = std::ranges::find(run.model.outputs, name, &onnx::ValueType::name);
     std::vector<uint64_t> shape;
     for (const onnx::Dimension& dimension : output->shape) shape.push_back(*dimension.size);
@@ -221,16 +225,16 @@ int run(const RunFlags& options) {
     check_extension("--report", options.report, {".html", ".htm"});
     io::require_writable(options.report);
   }
-  saved_files(options);
+  const SavedFiles files = saved_files(options);
   const Machine machine = Machine::find(options.machine, options.common.threads);
   if (options.host_io && machine.is_host())
     throw UsageError("--host-io is for a modelled --machine; add that, or leave it out");
-  const Run result = run_model(options, machine);
+  const Run result = run_model(options, files, machine);
   if (options.common.json)
     fmt::print("{}\n", json_text(json_of(result, options, machine)));
   else
     print(result, options, machine);
-  return write_or_complain([&] { write_files(result, options, machine); }) ? 0 : 1;
+  return write_or_complain([&] { write_files(result, options, files, machine); }) ? 0 : 1;
 }
 
 }  // namespace
