@@ -40,14 +40,12 @@ io::NpyArray read_file(const std::string& path) {
   return io::read_npy_array(io::Source::open(path), kMostValues);
 }
 
-bool is_float(const std::string& type) { return type.find("float") != std::string::npos; }
-
 std::vector<double> random_values(const onnx::ValueType& type, uint64_t count, uint64_t seed,
                                   uint32_t number) {
   const base::RandomStream random(seed, 0, number);
   std::vector<float> values(count);
   random.fill_normal(values);
-  if (!is_float(type.type))
+  if (!is_float(type))
     for (float& value : values) value = value > 0 ? 1 : 0;
   return {values.begin(), values.end()};
 }
@@ -79,6 +77,14 @@ std::vector<double> values_of(const std::string& file, const onnx::ValueType& ty
 }
 
 }  // namespace
+
+bool is_float(const onnx::ValueType& value) { return value.type.find("float") != std::string::npos; }
+
+std::string names_of(const std::vector<onnx::ValueType>& values) {
+  std::vector<std::string> names;
+  for (const onnx::ValueType& each : values) names.push_back(each.name);
+  return fmt::format("{}", fmt::join(names, ", "));
+}
 
 void add_shape_option(CLI::App& command, std::vector<std::string>& shapes) {
   command.add_option(
@@ -138,12 +144,9 @@ ModelArrays::ModelArrays(const graph::Session& session, const onnx::ImportedMode
     for (size_t i = 0; i < values.size(); ++i)
       kernels::store_number(tensor.type, array.bytes.data() + i * size_of(tensor.type), values[i]);
   }
-  if (!files.empty()) {
-    std::vector<std::string> names;
-    for (const onnx::ValueType& each : model.inputs) names.push_back(each.name);
+  if (!files.empty())
     throw UsageError(fmt::format("--input: the model has no input '{}'; its inputs are {}",
-                                 files.begin()->first, fmt::join(names, ", ")));
-  }
+                                 files.begin()->first, names_of(model.inputs)));
   for (Array& array : arrays_) addresses_.push_back(array.bytes.data());
 }
 

@@ -25,6 +25,10 @@ struct ModelRequest {
   uint64_t seed = 0;
 };
 
+bool is_float(const onnx::ValueType& value);
+/// For messages.
+std::string names_of(const std::vector<onnx::ValueType>& values);
+
 /// Adds --shape.
 void add_shape_option(CLI::App& command, std::vector<std::string>& shapes);
 /// The shapes that --shape gives.

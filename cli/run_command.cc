@@ -1,5 +1,4 @@
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 #include <tessera/error.h>
 #include <tessera/machine.h>
 #include <tessera/onnx.h>
@@ -78,10 +77,8 @@ SavedFiles saved_files(const RunFlags& options) {
 void require_outputs(const onnx::ImportedModel& model, const SavedFiles& files) {
   for (const auto& [name, file] : files) {
     if (std::ranges::find(model.outputs, name, &onnx::ValueType::name) != model.outputs.end()) continue;
-    std::vector<std::string> names;
-    for (const onnx::ValueType& each : model.outputs) names.push_back(each.name);
     throw UsageError(fmt::format("--save: the model has no output '{}'; its outputs are {}", name,
-                                 fmt::join(names, ", ")));
+                                 names_of(model.outputs)));
   }
 }
 
@@ -213,7 +210,7 @@ void write_files(const Run& run, const RunFlags& options, const SavedFiles& file
     const auto output = std::ranges::find(run.model.outputs, name, &onnx::ValueType::name);
     std::vector<uint64_t> shape;
     for (const onnx::Dimension& dimension : output->shape) shape.push_back(*dimension.size);
-    io::write_npy_array(file, shape, run.outputs.at(name), output->type.find("float") == std::string::npos);
+    io::write_npy_array(file, shape, run.outputs.at(name), !is_float(*output));
   }
   if (!options.report.empty())
     io::write_text(options.report, report::network_page(run.model.graph, run.cost, options.model.path,
