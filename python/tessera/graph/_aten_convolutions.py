@@ -6,10 +6,9 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-
 from tessera.graph import _values as ops
 from tessera.graph._aten import Call, Constant, handles, value_of
-from tessera.graph._aten_vision import channels_first, channels_last, sizes_of_each
+from tessera.graph._aten_vision import Images, sizes_of_each
 from tessera.graph._convolution import convolution, transposed_convolution
 from tessera.graph._kernels import matrix_of, transposed_matrix_of
 from tessera.graph._parameters import Groups, Parameter
@@ -51,12 +50,6 @@ def _padding(padding: Any, kernel: Sequence[int], dilation: Sequence[int]) -> li
     return [*(total // 2 for total in totals), *(total - total // 2 for total in totals)]
 
 
-def _images(x: Value, dimensions: int) -> tuple[Value, bool]:
-    if len(x.shape) == dimensions + 1:
-        return ops.reshape(x, (1, *x.shape)), True
-    return x, False
-
-
 def _convolve(
     call: Call,
     x: Any,
@@ -73,14 +66,14 @@ def _convolve(
     kernel = shape[2:]
     if len(kernel) not in (1, 2):
         raise ValueError(f"convolutions over {len(kernel)} dimensions are not possible, only over 1 or 2")
-    image, is_single = _images(value_of(x), len(kernel))
+    images = Images(value_of(x), len(kernel))
     transposed = output_padding is not None
-    positions = call.shape[1:] if is_single else call.shape[2:]
-    pixels = image.shape[2:] if transposed else positions
+    samples, *sizes, _ = images.last.shape
+    pixels = sizes if transposed else call.shape[-len(kernel) :]
     far = sizes_of_each(dilation, len(kernel), 1)
     y = (transposed_convolution if transposed else convolution)(
-        channels_last(image),
-        _matrix(call, weight, transposed, groups, image.shape[0] * math.prod(pixels)),
+        images.last,
+        _matrix(call, weight, transposed, groups, samples * math.prod(pixels)),
         value_of(bias),
         kernel=list(kernel),
         stride=sizes_of_each(stride, len(kernel), 1),
@@ -89,8 +82,7 @@ def _convolve(
         groups=groups,
         **({"output_padding": sizes_of_each(output_padding, len(kernel), 0)} if transposed else {}),
     )
-    y = channels_first(call.named(y))
-    return ops.reshape(y, y.shape[1:]) if is_single else y
+    return images.first(call.named(y))
 
 
 @handles("conv1d.default", "conv2d.default", "conv1d.padding", "conv2d.padding", lazy=True)

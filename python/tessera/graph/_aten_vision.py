@@ -29,7 +29,7 @@ def channels_first(x: Value) -> Value:
     return ops.permute(x, (0, count - 1, *range(1, count - 1)))
 
 
-class _Images:
+class Images:
     """Values as images, which may lack the dimension of samples."""
 
     def __init__(self, x: Value, dimensions: int) -> None:
@@ -58,7 +58,7 @@ def _max_pool(
     call: Call, x: Value, window: Any, stride: Any = (), padding: Any = 0, dilation: Any = 1, ceil: bool = False
 ) -> Value:
     count = 1 if "1d" in call.operator else 2
-    images = _Images(x, count)
+    images = Images(x, count)
     sizes = sizes_of_each(window, count, 1)
     y = vision.max_pool(
         images.last,
@@ -88,7 +88,7 @@ def _average_pool(
     divisor: int | None = None,
 ) -> Value:
     count = 1 if "1d" in call.operator else 2
-    images = _Images(x, count)
+    images = Images(x, count)
     sizes = sizes_of_each(window, count, 1)
     y = vision.average_pool(
         images.last,
@@ -104,13 +104,13 @@ def _average_pool(
 
 @handles("adaptive_avg_pool1d.default", "adaptive_avg_pool2d.default", "_adaptive_avg_pool2d.default")
 def _adaptive_average_pool(call: Call, x: Value, sizes: Any) -> Value:
-    images = _Images(x, len(sizes))
+    images = Images(x, len(sizes))
     return images.first(vision.adaptive_average_pool(images.last, list(sizes)))
 
 
 @handles("adaptive_max_pool1d.default", "adaptive_max_pool2d.default")
 def _adaptive_max_pool(call: Call, x: Value, sizes: Any) -> list[Value | None]:
-    images = _Images(x, len(sizes))
+    images = Images(x, len(sizes))
     return [images.first(vision.adaptive_max_pool(images.last, list(sizes))), None]
 
 
