@@ -174,6 +174,10 @@ class _DropGrow(_Schedule):
         if not 0 < fraction <= 1:
             raise ValueError(f"fraction is {fraction}; it must be above 0 and at most 1")
         self.fraction = fraction
+        self._ask_for_gradients()
+
+    def _ask_for_gradients(self) -> None:
+        """Have the next backward pass compute what `_grown` takes besides patterns."""
 
     def _choose(self, number: int, layer: SparseLinear) -> Tensor:
         fraction = self.fraction
@@ -223,21 +227,6 @@ class RigL(_DropGrow):
     The step before patterns change, the backward pass also computes this gradient, exactly, from all its batches, and
     all ranks add theirs up. It takes the time of a dense layer's, once in `every` steps.
     """
-
-    def __init__(
-        self,
-        model: nn.Module,
-        optimizer: torch.optim.Optimizer,
-        *,
-        fraction: float = 0.3,
-        every: int = 100,
-        until: int | None = None,
-        process_group: ProcessGroup | None = None,
-    ) -> None:
-        super().__init__(
-            model, optimizer, fraction=fraction, every=every, until=until, process_group=process_group
-        )
-        self._ask_for_gradients()
 
     def step(self) -> bool:
         changed = super().step()
