@@ -32,9 +32,9 @@ class Value:
     """A value of a graph: an input, a parameter, or what an operation computes.
 
     Values combine by `+`, `-`, `*` and `/`, with each other and with numbers. As in PyTorch, the smaller of two is
-    broadcast. Comparisons by `<`, `<=`, `>` and `>=`
-    are 1 where they hold, else 0, in the type of the values; `==` says whether two are the same value of a graph:
-    the comparison is `equal`. Values of u32 and i32 can be added, subtracted, multiplied and compared, modulo 2^32.
+    broadcast. Comparisons by `<`, `<=`, `>` and `>=` are 1 where they hold, else 0, in the type of the values; `==` says
+    whether two are the same value of a graph: the comparison is `equal`. Values of u32 and i32 can be added, subtracted,
+    multiplied and compared, modulo 2^32.
     """
 
     __slots__ = ("graph", "id")
@@ -688,8 +688,8 @@ def _indices(ids: Value) -> Value:
 def embedding(ids: Value, weight: Value, *, padding: int | None = None) -> Value:
     """weight[ids] of integer ids [...] and a dense weight [rows, features], which may be that of `linear` as well.
 
-    The row `padding`, which may be counted from the end, has a gradient of 0. As of all indices that a run is given or computes, an
-    id that is below 0 or beyond the rows is an error of the run.
+    The row `padding`, which may be counted from the end, has a gradient of 0. As of all indices that a run is given or
+    computes, an id that is below 0 or beyond the rows is an error of the run.
     """
     graph_of("embedding", ids, weight)
     ids = _indices(ids)
