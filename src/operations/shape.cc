@@ -214,19 +214,10 @@ Types infer_slice(const Signature& s) {
 
 /// Zeros around the gradient.
 Gradients slice_gradient(const Differentiation& d) {
-  const int64_t dimension = d.node.integer("dimension");
-  const TensorType& in = d.input(0).type();
-  std::vector<Value> parts;
-  const auto zeros = [&](int64_t count) {
-    if (count == 0) return;
-    TensorType type = in;
-    type.shape[dimension] = static_cast<uint32_t>(count);
-    parts.push_back(d.graph.constant("", type.shape, std::vector<float>(type.elements()), type.type));
-  };
-  zeros(d.node.integer("begin"));
-  parts.push_back(*d.dy[0]);
-  zeros(in.shape[dimension] - d.node.integer("end"));
-  return {parts.size() == 1 ? parts[0] : concatenate(parts, static_cast<uint32_t>(dimension))};
+  const auto dimension = static_cast<uint32_t>(d.node.integer("dimension")),
+             begin = static_cast<uint32_t>(d.node.integer("begin")),
+             end = static_cast<uint32_t>(d.node.integer("end"));
+  return {pad(*d.dy[0], dimension, begin, d.input(0).shape()[dimension] - end)};
 }
 
 /// Calls visit(position in the whole, position in the part) for each element of a part of an axis.
