@@ -6,11 +6,13 @@
 #include <tuple>
 #include <utility>
 
+#include "base/ceil_divide.h"
 #include "ops/split.h"
 
 namespace tessera::ops {
 namespace {
 
+using base::ceil_divide;
 using program::Box;
 using program::MappedBox;
 using Mapping = std::vector<MappedBox>;
@@ -28,17 +30,6 @@ std::vector<Box> common_with_middle(const Mapping& mapping, const Mapping& other
     }
   }
   return common;
-}
-
-/// The transfers of a tile that sends or of one that receives, whichever has more of them. What several tiles
-/// receive is sent once.
-uint64_t most_transfers(const Mapping& from, const Mapping& to) {
-  std::vector<Box> sent = common_with_middle(from, to);
-  std::ranges::sort(sent, {},
-                    [](const Box& box) { return std::tuple(box.row, box.col, box.rows, box.cols); });
-  const auto repeated = std::ranges::unique(sent);
-  sent.erase(repeated.begin(), repeated.end());
-  return std::max(sent.size(), common_with_middle(to, from).size());
 }
 
 /// Blocks on a few tiles, far apart and other ones for each operand, as all their exchange code lies there.
@@ -77,6 +68,39 @@ Mapping blocks_on_tiles(const Operand& operand, uint32_t tiles) {
     for (uint32_t j = 0; j < across; ++j)
       blocks.push_back({{row[i], row[i + 1] - row[i], col[j], col[j + 1] - col[j]}, i * across + j});
   return blocks;
+}
+
+Mapping boxes_of_parts(const PartedMatrix& parts, const Mapping& mapping) {
+  std::vector<uint32_t> begin;  // of each part in a slice
+  for (uint32_t i = 0; i < parts.row_parts(); ++i)
+    for (uint32_t j = 0; j < parts.col_parts(); ++j) begin.push_back(parts.begin(i, j));
+  Mapping boxes;
+  const auto add = [&](uint32_t slice, uint32_t position, const MappedBox& mapped) {
+    const uint32_t i = position / parts.col_parts(), j = position % parts.col_parts();
+    const Box stored = intersection(parts.part(slice, i, j), mapped.box);
+    if (stored.empty()) return;
+    const uint32_t before = stored.col - begin[position], cols = parts.cols_of(j);
+    const uint32_t first = ceil_divide(before, cols), end = ceil_divide(before + stored.cols, cols);
+    const Box whole = parts.in_matrix(slice, i, j);
+    const Box box = intersection({whole.row + first, end - first, whole.col, whole.cols}, whole);
+    if (!box.empty()) boxes.push_back({box, mapped.tile});
+  };
+  for (const MappedBox& mapped : mapping)
+    for (uint32_t slice = mapped.box.row; slice < mapped.box.row_end(); ++slice) {
+      const auto after = std::ranges::upper_bound(begin, mapped.box.col);
+      for (auto part = after - 1; part != begin.end() && *part < mapped.box.col_end(); ++part)
+        add(slice, static_cast<uint32_t>(part - begin.begin()), mapped);
+    }
+  return boxes;
+}
+
+uint64_t most_transfers(const Mapping& from, const Mapping& to) {
+  std::vector<Box> sent = common_with_middle(from, to);
+  std::ranges::sort(sent, {},
+                    [](const Box& box) { return std::tuple(box.row, box.col, box.rows, box.cols); });
+  const auto repeated = std::ranges::unique(sent);
+  sent.erase(repeated.begin(), repeated.end());
+  return std::max(sent.size(), common_with_middle(to, from).size());
 }
 
 std::optional<Operand> blocks_between(const Builder& builder, const Operand& operand, const Mapping& from,

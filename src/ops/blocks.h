@@ -7,6 +7,7 @@
 
 #include "ops/builder.h"
 #include "ops/operand.h"
+#include "ops/parted_matrix.h"
 #include "program/program.h"
 
 namespace tessera::ops {
@@ -17,6 +18,16 @@ inline constexpr uint64_t kMostTransfers = 512;
 
 /// A mapping of an operand in nearly square blocks, one per tile, on at most so many tiles.
 std::vector<program::MappedBox> blocks_on_tiles(const Operand& operand, uint32_t tiles);
+
+/// A mapping of a matrix that is stored in parts, mapped so: each row of a part is on the tile that has its
+/// first element there, in boxes of consecutive rows.
+std::vector<program::MappedBox> boxes_of_parts(const PartedMatrix& parts,
+                                               const std::vector<program::MappedBox>& mapping);
+
+/// The transfers of a tile in the middle that sends or of one that receives, whichever has more of them,
+/// between two mappings of an operand. What several tiles receive is sent once.
+uint64_t most_transfers(const std::vector<program::MappedBox>& from,
+                        const std::vector<program::MappedBox>& to);
 
 /// A temporary in blocks, if what lies on tiles as `from` says is brought to where `to` says by far fewer
 /// transfers in two exchanges, by way of it, than in one: between whole rows and whole columns each tile

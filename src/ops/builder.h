@@ -143,11 +143,15 @@ class Builder {
   }
 
  private:
-  /// An operand as the matrix that its layout stores, row by row: the operand itself, or a temporary.
-  Operand plain(const Operand& operand, const OperandLayout& layout) const;
+  /// An operand as the matrix that its layout stores, row by row: the operand itself, or a temporary with
+  /// this mapping.
+  Operand plain(const Operand& operand, const OperandLayout& layout,
+                std::vector<program::MappedBox> mapping) const;
   /// Whether a call can pass an operand by its address.
   bool lies_as(const Operand& operand, const Operand& argument) const;
   void transpose(const Operand& from, const Operand& to, std::vector<program::StepId>& steps) const;
+  /// Each box of the result on its tile.
+  void transpose_boxes(const Operand& from, const Operand& to, std::vector<program::StepId>& steps) const;
   /// Whether a transposing copy to an operand that lies row by row would bring single elements from many
   /// tiles, each by a transfer of its own.
   bool scatters(const Operand& to) const;

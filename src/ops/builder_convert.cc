@@ -20,6 +20,13 @@ using program::BoxSeries;
 using program::MappedBox;
 using program::Role;
 
+/// The copies the other way.
+program::CopyGroup reversed(program::CopyGroup group) {
+  std::swap(group.from, group.to);
+  std::swap(group.source, group.target);
+  return group;
+}
+
 // Panels are converted by way of the transpose with all their rows, of which each panel has a few columns.
 
 OperandLayout transpose_of(const PanelLayout& panels) {
@@ -66,11 +73,32 @@ Operand to_panels(const Builder& builder, const Operand& operand, const OperandL
     builder.convert(operand, has, rows, transpose_of(wants), steps);
   const Operand panels = builder.temporary(builder.variable_name(operand) + ".panels", type, wants.rows(),
                                            wants.cols(), {}, builder.purpose_of(operand));
-  program::CopyGroup group = panels_to_columns(wants, panels, columns);
-  std::swap(group.from, group.to);
-  std::swap(group.source, group.target);
-  steps.push_back(builder.copy({"columns to panels", {std::move(group)}}));
+  steps.push_back(builder.copy({"columns to panels", {reversed(panels_to_columns(wants, panels, columns))}}));
   return panels;
+}
+
+std::vector<MappedBox> transposed(std::vector<MappedBox> mapping) {
+  for (MappedBox& mapped : mapping) mapped.box = program::transpose(mapped.box);
+  return mapping;
+}
+
+/// Where an operand in parts lies, in boxes of its matrix, if the transpose, which is mapped so, comes to
+/// these or from these by no more transfers than by way of whole rows; otherwise none.
+std::vector<MappedBox> boxes_to_transpose(const Builder& builder, const Operand& parted,
+                                          const OperandLayout& layout,
+                                          const std::vector<MappedBox>& transpose) {
+  if (builder.is_host() || !layout.parts || !builder.holds(parted)) return {};
+  std::vector<MappedBox> boxes = boxes_of_parts(*layout.parts, builder.mapping_of(parted));
+  if (boxes.empty()) return {};
+  const uint32_t rows = layout.parts->rows(), cols = layout.parts->cols(), tiles = builder.machine().tiles;
+  const std::vector<MappedBox> other = transposed(transpose),
+                               in_rows = program::map_linearly(rows, cols, tiles),
+                               in_blocks = blocks_on_tiles({parted.variable, {0, rows, 0, cols}}, tiles);
+  const uint64_t by_blocks = most_transfers(other, in_blocks) + most_transfers(in_blocks, in_rows);
+  const uint64_t by_rows =
+      std::min(most_transfers(other, in_rows), by_blocks) + most_transfers(in_rows, boxes);
+  if (most_transfers(other, boxes) > by_rows) boxes.clear();
+  return boxes;
 }
 
 }  // namespace
@@ -96,18 +124,32 @@ void Builder::convert(const Operand& from, const OperandLayout& has, const Opera
   if (!has.blocks.empty() || !wants.blocks.empty())
     throw UsageError(
         "packed values cannot be converted to their transpose: plan for the layout that they have");
-  const Operand source = plain(from, has);
-  const Operand target = plain(to, wants);
+  const std::vector<MappedBox> here =
+      wants.parts ? std::vector<MappedBox>() : boxes_to_transpose(*this, from, has, mapping_of(to));
+  const Operand source = plain(from, has, here);
   if (source != from) steps.push_back(copy(conversion(from, has, source, has.row_by_row())));
-  transpose(source, target, steps);
-  if (target != to) steps.push_back(copy(conversion(target, wants.row_by_row(), to, wants)));
+  if (!here.empty()) {
+    const Operand boxes = like(to, variable_name(to) + ".boxes", transposed(here), purpose_of(to));
+    transpose_boxes(source, boxes, steps);
+    return send(boxes, to, steps);
+  }
+  const std::vector<MappedBox> there = boxes_to_transpose(*this, to, wants, mapping_of(source));
+  const Operand target = plain(to, wants, there);
+  there.empty() ? transpose(source, target, steps) : transpose_boxes(source, target, steps);
+  if (target == to) return;
+  if (there.empty()) return steps.push_back(copy(conversion(target, wants.row_by_row(), to, wants)));
+  // In the order of the parts, what goes from a box to a part comes together, as one transfer.
+  program::CopySet copies = conversion(to, wants, target, wants.row_by_row());
+  for (program::CopyGroup& group : copies.groups) group = reversed(std::move(group));
+  steps.push_back(copy(std::move(copies)));
 }
 
-Operand Builder::plain(const Operand& operand, const OperandLayout& layout) const {
+Operand Builder::plain(const Operand& operand, const OperandLayout& layout,
+                       std::vector<MappedBox> mapping) const {
   if (!layout.parts) return operand;
   const OperandLayout rows = layout.row_by_row();
-  return temporary(variable_name(operand) + ".rows", type_of(operand), rows.rows, rows.cols, {},
-                   purpose_of(operand));
+  return temporary(variable_name(operand) + ".rows", type_of(operand), rows.rows, rows.cols,
+                   std::move(mapping), purpose_of(operand));
 }
 
 void Builder::transpose(const Operand& from, const Operand& to, std::vector<program::StepId>& steps) const {
@@ -123,13 +165,14 @@ void Builder::transpose(const Operand& from, const Operand& to, std::vector<prog
     transpose(from, blocks, steps);
     return send(blocks, to, steps);
   }
+  transpose_boxes(from, to, steps);
+}
+
+void Builder::transpose_boxes(const Operand& from, const Operand& to,
+                              std::vector<program::StepId>& steps) const {
   std::vector<MappedBox> owners = is_host() ? slices_of_threads(to) : mapping_of(to);
   std::ranges::stable_sort(owners, {}, &MappedBox::tile);
-  std::vector<program::Box> read;
-  for (const MappedBox& owned : owners) {
-    const program::Box& box = owned.box;
-    read.push_back({box.col, box.cols, box.row, box.rows});
-  }
+  std::vector<Box> read = boxes_of(transposed(owners));
   steps.push_back(execute({"transpose", program::Phase::rearrange,
                            groups_of_owners(owners, kernels::transpose_codelet,
                                             {{from, std::move(read)}, {to, boxes_of(owners)}}, {})}));

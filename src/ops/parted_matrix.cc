@@ -15,6 +15,12 @@ PartedMatrix::PartedMatrix(uint32_t rows, uint32_t cols, uint32_t row_slices, ui
       row_begin_(split_evenly((rows + row_slices - 1) / row_slices, row_parts, row_grain)),
       col_begin_(split_evenly((cols + col_slices - 1) / col_slices, col_parts, col_grain)) {}
 
+program::Box PartedMatrix::in_matrix(uint32_t slice, uint32_t i, uint32_t j) const {
+  const uint32_t row = std::min(first_row(slice, i), rows_);
+  const uint32_t col = std::min(slice % col_slices_ * col_begin_.back() + col_begin_[j], cols_);
+  return {row, std::min(rows_of(i), rows_ - row), col, std::min(cols_of(j), cols_ - col)};
+}
+
 std::vector<PartedMatrix::Run> PartedMatrix::runs() const {
   std::vector<Run> runs;
   for (uint32_t slice = 0; slice < slices(); ++slice) {

@@ -44,6 +44,9 @@ class PartedMatrix {
     return slice / col_slices_ * row_begin_.back() + row_begin_[i];
   }
 
+  /// Rows and columns of the matrix in part (i, j) of a slice, without padding.
+  program::Box in_matrix(uint32_t slice, uint32_t i, uint32_t j) const;
+
   /// Elements that are consecutive in a row of the matrix and in storage.
   struct Run {
     uint64_t first = 0;   ///< position in the row-major matrix

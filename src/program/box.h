@@ -30,6 +30,9 @@ inline Box intersection(const Box& a, const Box& b) {
   return {row, static_cast<uint32_t>(row_end - row), col, static_cast<uint32_t>(col_end - col)};
 }
 
+/// The same elements of the transposed variable.
+inline Box transpose(const Box& box) { return {box.col, box.cols, box.row, box.rows}; }
+
 inline bool overlap(const Box& a, const Box& b) { return !intersection(a, b).empty(); }
 
 inline bool contains(const Box& outer, const Box& inner) {

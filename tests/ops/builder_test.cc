@@ -295,6 +295,32 @@ TEST(Blocks, OfListsForAllLieOnFewTiles) {
   EXPECT_FALSE(blocks_between(builder, from, one_each, one_each));
 }
 
+/// Each row of a part is where its first element is, also if slices are padded.
+TEST(Blocks, OfPartsHaveWholeRowsOfThem) {
+  constexpr uint32_t kTiles = 5;
+  for (const PartedMatrix& parts :
+       {PartedMatrix(kRows, kCols, 1, 1, 3, 2, 2, 4), PartedMatrix(kRows, kCols, 2, 3, 2, 4, 3, 1),
+        PartedMatrix(2, 7, 1, 1, 1, 1, 1, 1)}) {
+    const std::vector<program::MappedBox> mapping =
+        program::map_linearly(parts.slices(), parts.slice_elements(), kTiles);
+    std::vector<uint32_t> tiles(uint64_t{parts.rows()} * parts.cols(), kTiles);
+    for (const auto& [box, tile] : boxes_of_parts(parts, mapping))
+      for (uint32_t i = 0; i < box.elements(); ++i) {
+        uint32_t& found = tiles.at((box.row + i / box.cols) * parts.cols() + box.col + i % box.cols);
+        EXPECT_EQ(std::exchange(found, tile), kTiles);
+      }
+    for (const PartedMatrix::Run& row : parts.runs()) {
+      const auto slice = static_cast<uint32_t>(row.stored / parts.slice_elements()),
+                 place = static_cast<uint32_t>(row.stored % parts.slice_elements());
+      const auto first = std::ranges::find_if(mapping, [&](const auto& mapped) {
+        return contains(mapped.box, {slice, 1, place, 1});
+      });
+      ASSERT_NE(first, mapping.end());
+      for (uint64_t i = row.first; i < row.first + row.count; ++i) EXPECT_EQ(tiles[i], first->tile);
+    }
+  }
+}
+
 /// So many boxes need not be listed to see that each tile takes few transfers.
 TEST(Blocks, AreLookedForOnlyAmongManyBoxes) {
   const machine::Machine m = machine::find("gc200");
@@ -314,6 +340,31 @@ TEST(Blocks, AreLookedForOnlyAmongManyBoxes) {
   EXPECT_TRUE(may(kMostTransfers / 2 + 2, 2, 2));
   EXPECT_TRUE(may(2, kMostTransfers / 2 + 1, 1));
   EXPECT_TRUE(may(4, kMostTransfers / 2, 1, true));  // which may all lie on one tile
+}
+
+/// A tile takes 16 pieces of rows, and gives as many; by way of whole rows of the transpose it would take an
+/// element from each of the others.
+TEST(Conversion, TransposesBoxByBoxWhatLiesInParts) {
+  constexpr uint32_t kSide = 64, kTaken = 16;
+  const machine::Machine m = testing::toy_machine(kSide, 1 << 20);
+  std::vector<program::MappedBox> four_rows_each;
+  for (uint32_t tile = 0; tile < kSide; ++tile) four_rows_each.push_back({{0, 1, tile * kSide, kSide}, tile});
+  OperandLayout in_parts = parted_layout(PartedMatrix(kSide, kSide, 1, 1, 2, 1, 4, 1), four_rows_each);
+  in_parts.transposed = true;
+  const OperandLayout in_rows = matrix_layout(kSide, kSide, program::map_rows_to_tiles(kSide, kSide));
+  for (const bool to_parts : {true, false}) {
+    const OperandLayout &has = to_parts ? in_rows : in_parts, &wants = to_parts ? in_parts : in_rows;
+    program::Program program;
+    const Builder builder(program, m);
+    const Operand from = builder.add("from", Role::input, Type::f32, has);
+    const Operand to = builder.add("to", Role::output, Type::f32, wants);
+    std::vector<StepId> steps;
+    builder.convert(from, has, to, wants, steps);
+    program.set_main(builder.sequence(steps));
+    constexpr uint32_t kOnTheTile = 1;
+    EXPECT_LE(most_exchange_code(program, m), (2 * kTaken + kOnTheTile) * program::kExchangeCodeBytes);
+    expect_as_interpreted(program, from, m);
+  }
 }
 
 /// What lies one after the other on both tiles takes one transfer.

@@ -41,5 +41,11 @@ TEST(PartedMatrix, PartsLieSideBySideInWholeGrains) {
   EXPECT_EQ(next, 50U * 21U);
 }
 
+TEST(PartedMatrix, PartsOfPaddedSlicesEndWithTheMatrix) {
+  const PartedMatrix layout(13, 22, 2, 3, 2, 4, 3, 1);  // slices of 7 × 8 elements
+  EXPECT_EQ(layout.in_matrix(0, 1, 2), (program::Box{4, 3, 5, 3}));
+  EXPECT_EQ(layout.in_matrix(5, 1, 2), (program::Box{11, 2, 21, 1}));
+}
+
 }  // namespace
 }  // namespace tessera::ops

@@ -28,8 +28,6 @@ using program::Phase;
 using program::PhaseTimes;
 using program::StepId;
 
-Box transpose(const Box& box) { return {box.col, box.cols, box.row, box.rows}; }
-
 std::vector<MapPartition> candidate_partitions(uint32_t rows, uint32_t cols, uint32_t tiles) {
   std::vector<MapPartition> partitions;
   const auto add = [&](uint32_t row_parts, uint32_t col_parts) {
