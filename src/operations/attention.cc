@@ -8,7 +8,9 @@
 #include <cmath>
 #include <initializer_list>
 #include <limits>
+#include <optional>
 #include <utility>
+#include <vector>
 
 #include "base/integer_types.h"
 #include "graph/transforms/function_gradients.h"
@@ -340,10 +342,43 @@ ops::AttentionProblem attention_problem_of(Lowering& l, const Node& node) {
   return p;
 }
 
-/// Queries, keys, values and the result lie as rows or transposed, each by itself.
+/// The time in which a value in parts is transposed where these lie.
+double seconds_of_transposing(const Lowering& l, const TensorType& type, const ValueLayout& parts) {
+  const std::pair key(type.type, l.operand_layout(type, parts));
+  return seconds_alone(l.builder().machine(), key, [&](const ops::Builder& builder) {
+    const ops::Operand value = builder.add("value", program::Role::input, key.first, key.second);
+    std::vector<program::StepId> steps;
+    builder.transposed_in_boxes(value, key.second, steps);
+    return builder.sequence(std::move(steps));
+  });
+}
+
+/// Choices, and the same ones with these inputs, if they have one type, in the parts in which products have
+/// them.
+std::vector<LayoutChoice> with_parts(Lowering& l, const Node& node, std::vector<LayoutChoice> choices,
+                                     const std::vector<size_t>& inputs) {
+  const TensorType& type = l.graph().type(node.inputs[inputs.front()]);
+  for (const size_t i : inputs)
+    if (!(l.graph().type(node.inputs[i]) == type)) return choices;
+  const size_t others = choices.size();
+  for (const ValueLayout& parts : l.parted(type)) {
+    if (!parts.parts->transposed) continue;
+    const double seconds = static_cast<double>(inputs.size()) * seconds_of_transposing(l, type, parts);
+    for (size_t other = 0; other < others; ++other) {
+      LayoutChoice choice = choices[other];
+      for (const size_t i : inputs) choice.inputs[i] = parts;
+      choice.seconds += seconds;
+      choices.push_back(std::move(choice));
+    }
+  }
+  return choices;
+}
+
+/// Queries, keys, values and the result lie as rows or transposed, each by itself; on tiles the result lies
+/// as rows, and what it is of as rows or in parts.
 std::vector<LayoutChoice> attention_layouts(Lowering& l, const Node& node) {
   const LayoutChoice rows = row_layouts(l, node).front();
-  if (!l.on_host()) return {rows};
+  if (!l.on_host()) return with_parts(l, node, {rows}, {0, 1, 2});
   const auto of = [&](ValueId id, bool transposed) {
     return transposed && l.graph().type(id).elements() != 1 ? kTransposed : kRows;
   };
@@ -356,11 +391,36 @@ std::vector<LayoutChoice> attention_layouts(Lowering& l, const Node& node) {
   return choices;
 }
 
+/// On tiles the result and its gradient, which the same product takes and gives, may lie in other parts than
+/// queries, keys and values.
+std::vector<LayoutChoice> attention_gradient_layouts(Lowering& l, const Node& node) {
+  std::vector<LayoutChoice> choices = row_layouts(l, node);
+  if (l.on_host()) return choices;
+  const size_t end = node.inputs.size();
+  choices = with_parts(l, node, std::move(choices), {0, 1, 2});
+  return with_parts(l, node, std::move(choices), {end - 3, end - 1});
+}
+
+/// An input that is taken in parts, as rows in the boxes in which these lie.
+ops::Operand from_parts(Lowering& l, const Node& node, size_t i) {
+  const ValueId id = node.inputs[i];
+  if (l.layout_of(id) == kRows) return l.operand_of(id);
+  const ops::Operand parts = l.input(i);
+  std::vector<program::StepId> steps;
+  const std::optional<ops::Operand> rows =
+      l.builder().transposed_in_boxes(parts, *l.input_layout(i).parts, steps);
+  for (const program::StepId step : steps) l.run(step);
+  return rows ? *rows : l.in_layout(id, kRows);
+}
+
 std::vector<ops::Operand> input_operands(Lowering& l, const Node& node) {
   const Inputs inputs(node);
   std::vector<ops::Operand> operands;
-  for (size_t i = 0; i < node.inputs.size(); ++i)
-    operands.push_back(inputs.has_dropout && i == inputs.step() ? l.with_substream(l.input(i)) : l.input(i));
+  for (size_t i = 0; i < node.inputs.size(); ++i) {
+    const bool is_step = inputs.has_dropout && i == inputs.step();
+    const ops::Operand operand = l.input_layout(i).parts ? from_parts(l, node, i) : l.input(i);
+    operands.push_back(is_step ? l.with_substream(operand) : operand);
+  }
   return operands;
 }
 
@@ -601,7 +661,7 @@ constexpr Operation kAttention[] = {{.name = "attention",
                                      .least_inputs = 6,
                                      .most_inputs = 10,
                                      .infer = infer_attention_gradient,
-                                     .layouts = row_layouts,
+                                     .layouts = attention_gradient_layouts,
                                      .lower = lower_attention_gradient,
                                      .cases = attention_gradient_cases,
                                      .traits = {.has_substreams = drops, .kind = OperationKind::attention},

@@ -2,7 +2,9 @@
 #include <tessera/error.h>
 
 #include <algorithm>
+#include <optional>
 #include <utility>
+#include <vector>
 
 #include "kernels/map/gather/codelet.h"
 #include "ops/blocks.h"
@@ -82,13 +84,20 @@ std::vector<MappedBox> transposed(std::vector<MappedBox> mapping) {
   return mapping;
 }
 
-/// Where an operand in parts lies, in boxes of its matrix, if the transpose, which is mapped so, comes to
-/// these or from these by no more transfers than by way of whole rows; otherwise none.
+/// Where an operand in parts lies, in boxes of its matrix. None on a host, without parts, or if some lie on
+/// other tiles.
+std::vector<MappedBox> boxes_where_parted(const Builder& builder, const Operand& operand,
+                                          const OperandLayout& layout) {
+  if (builder.is_host() || !layout.parts || !builder.holds(operand)) return {};
+  return boxes_of_parts(*layout.parts, builder.mapping_of(operand));
+}
+
+/// The same, if the transpose, which is mapped so, comes to these boxes or from these by no more transfers
+/// than by way of whole rows; otherwise none.
 std::vector<MappedBox> boxes_to_transpose(const Builder& builder, const Operand& parted,
                                           const OperandLayout& layout,
                                           const std::vector<MappedBox>& transpose) {
-  if (builder.is_host() || !layout.parts || !builder.holds(parted)) return {};
-  std::vector<MappedBox> boxes = boxes_of_parts(*layout.parts, builder.mapping_of(parted));
+  std::vector<MappedBox> boxes = boxes_where_parted(builder, parted, layout);
   if (boxes.empty()) return {};
   const uint32_t rows = layout.parts->rows(), cols = layout.parts->cols(), tiles = builder.machine().tiles;
   const std::vector<MappedBox> other = transposed(transpose),
@@ -124,24 +133,34 @@ void Builder::convert(const Operand& from, const OperandLayout& has, const Opera
   if (!has.blocks.empty() || !wants.blocks.empty())
     throw UsageError(
         "packed values cannot be converted to their transpose: plan for the layout that they have");
-  const std::vector<MappedBox> here =
-      wants.parts ? std::vector<MappedBox>() : boxes_to_transpose(*this, from, has, mapping_of(to));
-  const Operand source = plain(from, has, here);
+  if (!wants.parts && !boxes_to_transpose(*this, from, has, mapping_of(to)).empty())
+    return send(transposed_in_boxes(from, has, steps).value(), to, steps);
+  const Operand source = plain(from, has, {});
   if (source != from) steps.push_back(copy(conversion(from, has, source, has.row_by_row())));
-  if (!here.empty()) {
-    const Operand boxes = like(to, variable_name(to) + ".boxes", transposed(here), purpose_of(to));
-    transpose_boxes(source, boxes, steps);
-    return send(boxes, to, steps);
+  const std::vector<MappedBox> boxes = boxes_to_transpose(*this, to, wants, mapping_of(source));
+  const Operand target = plain(to, wants, boxes);
+  if (boxes.empty()) {
+    transpose(source, target, steps);
+    if (target != to) steps.push_back(copy(conversion(target, wants.row_by_row(), to, wants)));
+    return;
   }
-  const std::vector<MappedBox> there = boxes_to_transpose(*this, to, wants, mapping_of(source));
-  const Operand target = plain(to, wants, there);
-  there.empty() ? transpose(source, target, steps) : transpose_boxes(source, target, steps);
-  if (target == to) return;
-  if (there.empty()) return steps.push_back(copy(conversion(target, wants.row_by_row(), to, wants)));
+  transpose_boxes(source, target, steps);
   // In the order of the parts, what goes from a box to a part comes together, as one transfer.
   program::CopySet copies = conversion(to, wants, target, wants.row_by_row());
   for (program::CopyGroup& group : copies.groups) group = reversed(std::move(group));
   steps.push_back(copy(std::move(copies)));
+}
+
+std::optional<Operand> Builder::transposed_in_boxes(const Operand& operand, const OperandLayout& has,
+                                                    std::vector<program::StepId>& steps) const {
+  const std::vector<MappedBox> boxes = boxes_where_parted(*this, operand, has);
+  if (boxes.empty()) return {};
+  const Operand matrix = plain(operand, has, boxes);
+  steps.push_back(copy(conversion(operand, has, matrix, has.row_by_row())));
+  const Operand result = temporary(variable_name(operand) + ".transposed", type_of(operand), matrix.cols(),
+                                   matrix.rows(), transposed(boxes), purpose_of(operand));
+  transpose_boxes(matrix, result, steps);
+  return result;
 }
 
 Operand Builder::plain(const Operand& operand, const OperandLayout& layout,

@@ -66,6 +66,22 @@ TEST(Attention, HasGradientsBetweenSparseProducts) {
   expect_near(session.run(narrowed(attending.inputs)), expected, 1e-5);
 }
 
+/// Queries, keys and values are transposed in the parts in which products give them. What is left to convert
+/// are the input, the result of attention, and the output.
+TEST(Attention, TakesThePartsOfProductsOnTiles) {
+  const Machine machine = Machine::find("gc200").with("tiles", 16);
+  Attending attending(0);
+  Graph& graph = attending.graph;
+  EXPECT_LE(converted(Session(graph, machine)).size(), 3U);
+  const Value y = graph.value(graph.outputs().at("y")), x = graph.value(graph.inputs()[0]);
+  const std::vector<Value> of = {x};
+  graph.output("dx", *gradients(sum(square(y)), of)[0]);
+  WideArrays state = widened(initial_state(graph));
+  const WideArrays expected = evaluate(graph, attending.inputs, state);
+  Session session(graph, machine);
+  expect_near(session.run(narrowed(attending.inputs)), expected, 1e-4);
+}
+
 TEST(Attention, LeavesOutKeysAfterTheLengths) {
   Graph g;
   const Value q = g.input("q", {3, 5, 8}), k = g.input("k", {3, 7, 8}), v = g.input("v", {3, 7, 8}),
