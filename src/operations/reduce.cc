@@ -6,7 +6,9 @@
 
 #include <cmath>
 #include <limits>
+#include <optional>
 #include <utility>
+#include <vector>
 
 #include "base/integer_types.h"
 #include "lower/lowering.h"
@@ -112,18 +114,30 @@ Gradients reduce_gradient(const Differentiation& d) {
   return {most * expanded(cast(cast(dy, Type::f32) / count, x.type().type))};
 }
 
-/// Over the rows or the columns of a value in a layout.
+/// Over the rows or the columns of a value in a layout; of parts, of the matrix that they store.
 ops::AxisReduceProblem reduce_problem_of(const Node& node, Reduction op, const TensorType& in,
                                          const TensorType& out, const ValueLayout& layout, float scale) {
-  const ops::OperandLayout matrix = matrix_layout(in, layout.transposed);
-  return {op,      matrix.rows, matrix.cols, (over_of(node) == Over::rows) == !layout.transposed,
+  const bool transposed = bound_layout(layout).transposed;
+  const ops::OperandLayout matrix = matrix_layout(in, transposed);
+  return {op,      matrix.rows, matrix.cols, (over_of(node) == Over::rows) == !transposed,
           in.type, out.type,    scale};
+}
+
+/// A value as the matrix that is reduced: of parts, that in the boxes in which they lie.
+ops::Operand matrix_of(Lowering& l, const Node& node) {
+  const ops::Operand in = l.input(0);
+  const ValueLayout& layout = l.input_layout(0);
+  if (!layout.parts) return in;
+  std::vector<program::StepId> steps;
+  const std::optional<ops::Operand> matrix = l.builder().in_boxes(in, *layout.parts, steps);
+  for (const program::StepId step : steps) l.run(step);
+  return matrix ? *matrix : l.in_layout(node.inputs[0], bound_layout(layout));
 }
 
 template <Reduction op>
 void lower_reduce(Lowering& l, const Node& node) {
   const Over over = over_of(node);
-  const ops::Operand in = l.input(0), out = l.output(0);
+  const ops::Operand in = matrix_of(l, node), out = l.output(0);
   const Type type = l.builder().type_of(in), to = l.builder().type_of(out);
   const auto scale = static_cast<float>(scale_of<op>(node));
   if (over != Over::all)
@@ -133,7 +147,7 @@ void lower_reduce(Lowering& l, const Node& node) {
   l.add_sharing_code({op, in.rows(), in.cols(), type, to, scale}, in, out);
 }
 
-/// What a reduction takes on tiles where operands are spread over all of them.
+/// What a reduction takes on tiles where operands are spread over all of them, or lie in parts.
 double seconds_of(Lowering& l, const Node& node, const LayoutChoice& choice) {
   const TensorType &in = l.graph().type(node.inputs[0]), &out = l.graph().type(node.outputs[0]);
   const ops::AxisReduceProblem problem =
@@ -141,9 +155,12 @@ double seconds_of(Lowering& l, const Node& node, const LayoutChoice& choice) {
   const std::pair layouts(l.operand_layout(in, choice.inputs[0]), l.operand_layout(out, choice.outputs[0]));
   const std::pair key(operation_of(problem), layouts);
   return seconds_alone(l.builder().machine(), key, [&](const ops::Builder& builder) {
-    return ops::add(builder, problem,
-                    {builder.add("in", program::Role::input, in.type, layouts.first),
-                     builder.add("out", program::Role::output, out.type, layouts.second)});
+    const ops::Operand given = builder.add("in", program::Role::input, in.type, layouts.first);
+    std::vector<program::StepId> steps;
+    const ops::Operand matrix = builder.in_boxes(given, layouts.first, steps).value_or(given);
+    steps.push_back(ops::add(builder, problem,
+                             {matrix, builder.add("out", program::Role::output, out.type, layouts.second)}));
+    return builder.in_order(std::move(steps));
   });
 }
 
@@ -156,8 +173,13 @@ std::vector<LayoutChoice> reduce_layouts(Lowering& l, const Node& node) {
       return {{{ValueLayout{.weight = form}}, {kRows}}};
   const ValueLayout& out = over_of(node) == Over::all ? kRows : kTransposed;
   std::vector<LayoutChoice> choices = {{{kRows}, {kRows}}, {{kTransposed}, {out}}};
-  if (!l.on_host() && over_of(node) != Over::all)
-    for (LayoutChoice& choice : choices) choice.seconds = seconds_of(l, node, choice);
+  if (l.on_host() || over_of(node) == Over::all) return choices;
+  // Along a row of the transpose, of which parts have pieces of some length.
+  const TensorType& type = l.graph().type(node.inputs[0]);
+  if (over_of(node) == Over::rows && type.elements() > 1 && !l.form_of(node.inputs[0]))
+    for (const ValueLayout& parts : l.parted(type))
+      if (parts.parts->transposed) choices.push_back({{parts}, {out}});
+  for (LayoutChoice& choice : choices) choice.seconds = seconds_of(l, node, choice);
   return choices;
 }
 

@@ -151,15 +151,22 @@ void Builder::convert(const Operand& from, const OperandLayout& has, const Opera
   steps.push_back(copy(std::move(copies)));
 }
 
+std::optional<Operand> Builder::in_boxes(const Operand& operand, const OperandLayout& has,
+                                         std::vector<program::StepId>& steps) const {
+  std::vector<MappedBox> boxes = boxes_where_parted(*this, operand, has);
+  if (boxes.empty()) return {};
+  const Operand matrix = plain(operand, has, std::move(boxes));
+  steps.push_back(copy(conversion(operand, has, matrix, has.row_by_row())));
+  return matrix;
+}
+
 std::optional<Operand> Builder::transposed_in_boxes(const Operand& operand, const OperandLayout& has,
                                                     std::vector<program::StepId>& steps) const {
-  const std::vector<MappedBox> boxes = boxes_where_parted(*this, operand, has);
-  if (boxes.empty()) return {};
-  const Operand matrix = plain(operand, has, boxes);
-  steps.push_back(copy(conversion(operand, has, matrix, has.row_by_row())));
-  const Operand result = temporary(variable_name(operand) + ".transposed", type_of(operand), matrix.cols(),
-                                   matrix.rows(), transposed(boxes), purpose_of(operand));
-  transpose_boxes(matrix, result, steps);
+  const std::optional<Operand> matrix = in_boxes(operand, has, steps);
+  if (!matrix) return {};
+  const Operand result = temporary(variable_name(operand) + ".transposed", type_of(operand), matrix->cols(),
+                                   matrix->rows(), transposed(mapping_of(*matrix)), purpose_of(operand));
+  transpose_boxes(*matrix, result, steps);
   return result;
 }
 

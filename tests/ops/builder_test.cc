@@ -342,15 +342,42 @@ TEST(Blocks, AreLookedForOnlyAmongManyBoxes) {
   EXPECT_TRUE(may(4, kMostTransfers / 2, 1, true));  // which may all lie on one tile
 }
 
+/// The transpose of a square matrix in parts of half its rows and a quarter of its columns, on as many tiles
+/// as it has rows.
+OperandLayout transpose_in_parts(uint32_t side) {
+  std::vector<program::MappedBox> mapping;
+  for (uint32_t tile = 0; tile < side; ++tile) mapping.push_back({{0, 1, tile * side, side}, tile});
+  OperandLayout layout = parted_layout(PartedMatrix(side, side, 1, 1, 2, 1, 4, 1), std::move(mapping));
+  layout.transposed = true;
+  return layout;
+}
+
+/// A tile has four rows of a part.
+TEST(Conversion, OfPartsToBoxesMovesNothingToOtherTiles) {
+  constexpr uint32_t kSide = 64;
+  const machine::Machine m = testing::toy_machine(kSide, 1 << 20);
+  const OperandLayout in_parts = transpose_in_parts(kSide);
+  program::Program program;
+  const Builder builder(program, m);
+  const Operand from = builder.add("from", Role::input, Type::f32, in_parts);
+  std::vector<StepId> steps;
+  const std::optional<Operand> boxes = builder.in_boxes(from, in_parts, steps);
+  ASSERT_TRUE(boxes);
+  const Operand to =
+      builder.add("to", Role::output, Type::f32, matrix_layout(kSide, kSide, builder.mapping_of(*boxes)));
+  builder.send(*boxes, to, steps);
+  program.set_main(builder.sequence(steps));
+  EXPECT_LE(most_exchange_code(program, m), 2 * program::kExchangeCodeBytes);
+  expect_as_interpreted(program, from, m);
+  EXPECT_FALSE(builder.in_boxes(to, matrix_layout(kSide, kSide, {}), steps));
+}
+
 /// A tile takes 16 pieces of rows, and gives as many; by way of whole rows of the transpose it would take an
 /// element from each of the others.
 TEST(Conversion, TransposesBoxByBoxWhatLiesInParts) {
   constexpr uint32_t kSide = 64, kTaken = 16;
   const machine::Machine m = testing::toy_machine(kSide, 1 << 20);
-  std::vector<program::MappedBox> four_rows_each;
-  for (uint32_t tile = 0; tile < kSide; ++tile) four_rows_each.push_back({{0, 1, tile * kSide, kSide}, tile});
-  OperandLayout in_parts = parted_layout(PartedMatrix(kSide, kSide, 1, 1, 2, 1, 4, 1), four_rows_each);
-  in_parts.transposed = true;
+  const OperandLayout in_parts = transpose_in_parts(kSide);
   const OperandLayout in_rows = matrix_layout(kSide, kSide, program::map_rows_to_tiles(kSide, kSide));
   for (const bool to_parts : {true, false}) {
     const OperandLayout &has = to_parts ? in_rows : in_parts, &wants = to_parts ? in_parts : in_rows;
