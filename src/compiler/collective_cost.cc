@@ -4,6 +4,7 @@
 #include <map>
 #include <set>
 #include <utility>
+#include <vector>
 
 #include "compiler/chip_clocks.h"
 #include "machine/model/links.h"
@@ -177,6 +178,17 @@ class CollectiveCount {
   CollectiveCost cost_;
 };
 
+/// The rounds that need code of their own. In those of a ring every replica does the same with another chunk,
+/// which depends on the replica, and so is known only when they run: those that add are a loop, and those
+/// that pass on another one.
+std::vector<program::Round> rounds_with_code(const Collective& collective, uint32_t replicas) {
+  std::vector<program::Round> rounds = program::rounds_of(collective, replicas);
+  if (collective.algorithm != program::CollectiveAlgorithm::ring) return rounds;
+  const auto repeated = std::ranges::unique(rounds, {}, &program::Round::adds);
+  rounds.erase(repeated.begin(), repeated.end());
+  return rounds;
+}
+
 }  // namespace
 
 CollectiveCost cost_of(const program::Program& program, const Collective& collective,
@@ -186,7 +198,7 @@ CollectiveCost cost_of(const program::Program& program, const Collective& collec
 
 void count_code(const program::Program& program, const Collective& collective,
                 std::vector<TileMemory>& memory) {
-  const std::vector<program::Round> rounds = program::rounds_of(collective, program.replicas());
+  const std::vector<program::Round> rounds = rounds_with_code(collective, program.replicas());
   const uint32_t group = program::group_size(collective, program.replicas());
   for (const auto& [tile, lines] : lines_by_tile(program, collective)) {
     TileMemory& of_tile = memory.at(tile);

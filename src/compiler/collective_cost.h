@@ -12,7 +12,8 @@ namespace tessera::compiler {
 CollectiveCost cost_of(const program::Program& program, const program::Collective& collective,
                        const machine::Machine& part);
 
-/// Adds the exchange code of a tile for each message that it sends or receives, and the vertices that add.
+/// Adds the exchange code of a tile for each message that it sends or receives, and the vertices that add;
+/// those of a ring's rounds that do the same, once.
 void count_code(const program::Program& program, const program::Collective& collective,
                 std::vector<TileMemory>& memory);
 
