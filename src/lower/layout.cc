@@ -33,6 +33,13 @@ std::vector<program::MappedBox> in_parts(uint32_t rows, uint32_t cols, uint32_t 
   return program::map_linearly(rows, cols, static_cast<uint32_t>(std::min<uint64_t>(tiles, most)));
 }
 
+/// A mapping of whole rows, if there are almost as many as tiles: divided linearly, most would lie on one
+/// tile each all the same, and what is taken row by row would have to be exchanged. Otherwise none.
+std::vector<program::MappedBox> whole_rows(uint32_t rows, uint32_t cols, uint32_t tiles) {
+  const bool are_almost_as_many = rows < tiles && 2 * uint64_t{tiles} <= 3 * uint64_t{rows};
+  return are_almost_as_many ? program::map_rows_to_tiles(rows, cols) : std::vector<program::MappedBox>();
+}
+
 }  // namespace
 
 double seconds_alone(const machine::Machine& machine,
@@ -53,8 +60,10 @@ ops::OperandLayout Lowering::operand_layout(const TensorType& type, const ValueL
   if (layout.passes > 0)
     return {.rows = layout.passes, .cols = static_cast<uint32_t>(type.elements() / layout.passes)};
   ops::OperandLayout matrix = matrix_layout(type, layout.transposed);
-  if (!on_host() && (matrix.rows == 1 || is_integer(type.type)))
-    matrix.mapping = in_parts(matrix.rows, matrix.cols, builders_.front().machine().tiles);
+  if (on_host()) return matrix;
+  const uint32_t tiles = builders_.front().machine().tiles;
+  matrix.mapping = matrix.rows == 1 || is_integer(type.type) ? in_parts(matrix.rows, matrix.cols, tiles)
+                                                             : whole_rows(matrix.rows, matrix.cols, tiles);
   return matrix;
 }
 

@@ -79,6 +79,15 @@ TEST(Reductions, OfOperandsOfProductsAreThoseInFloat64) {
   }
 }
 
+/// Rows lie whole where there are almost as many as tiles, on the tiles of their means.
+TEST(Reductions, OfRowsOnAFewMoreTilesExchangeNothing) {
+  Graph g;
+  const Value x = g.input("x", {80, 64});
+  g.output("y", x - mean(x, {1}, true));
+  const RunCost cost = Session(g, Machine::find("gc200").with("tiles", 100)).cost();
+  EXPECT_EQ(cost.cycles.contains("exchange") ? cost.cycles.at("exchange") : 0.0, 0.0);
+}
+
 /// What is no number, or infinite, reaches the result from wherever it lies.
 TEST(Reductions, OverAllKeepWhatIsNoNumber) {
   constexpr uint32_t kRows = 31, kCols = 7;
