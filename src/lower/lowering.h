@@ -297,6 +297,7 @@ class Lowering {
   void place_carried(ValueId inside, const ops::Operand& given, Lowering& body);
   program::CopyGroup place_part(ValueId inside, const ops::Operand& given, const ops::Builder& builder,
                                 Lowering& body);
+  void gather_list(ValueId inside, const ops::Builder& builder, program::CopySet& copies);
   void end_passes(const LoopForm& form, Lowering& body, SequentialPasses& passes);
   void run_passes(const LoopForm& form, Lowering& body, size_t first_giving, size_t end_of_giving);
   bool ends_apart(const LoopForm& form) const;

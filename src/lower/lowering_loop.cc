@@ -1,8 +1,10 @@
 // Loops in a program: a repetition of their bodies' steps.
 #include <algorithm>
+#include <cstdint>
 #include <memory>
 #include <utility>
 
+#include "base/integer_types.h"
 #include "graph/substream.h"
 #include "lower/lowering.h"
 #include "lower/pipeline.h"
@@ -140,16 +142,18 @@ void Lowering::begin_passes(const Node& node, const LoopForm& form, Lowering& bo
     body.run(builder.copy({"index", {std::move(group)}}));
   }
   if (number) begin_draws(*number, body);
-  program::CopySet parts{"pass", {}};
+  program::CopySet parts{"pass", {}}, lists{"lists of a pass", {}};
   for (size_t i = 0; i < form.inputs.size(); ++i) {
     const ValueId inside = form.body_inputs[i];
     const Operand given = given_to(body, node, form, i);
     body.lowered_.operands[inside] = given;
     if (form.inputs[i] == LoopInput::carried) place_carried(inside, given, body);
-    if (form.inputs[i] == LoopInput::indexed)
-      parts.groups.push_back(place_part(inside, given, body.builder_of(inside), body));
+    if (form.inputs[i] != LoopInput::indexed) continue;
+    parts.groups.push_back(place_part(inside, given, body.builder_of(inside), body));
+    body.gather_list(inside, body.builder_of(inside), lists);
   }
-  if (!parts.groups.empty()) body.run(builder.copy(std::move(parts)));
+  builder.copy(std::move(parts), body.steps_);
+  builder.copy(std::move(lists), body.steps_);
   body.place_values();  // constants
 }
 
@@ -198,6 +202,22 @@ program::CopyGroup Lowering::place_part(ValueId inside, const Operand& given, co
   program::CopyGroup group = copy_of(first_rows(whole, type.rows()), part);
   group.source_offset = program::RuntimeRow{body.pass_->variable, type.rows()};
   return group;
+}
+
+/// Moves integers of a pass, of which many tiles have a few each, to few tiles, where such values lie outside
+/// loops: what takes all of them, as lists of rows are taken, would have a transfer for each piece.
+void Lowering::gather_list(ValueId inside, const ops::Builder& builder, program::CopySet& copies) {
+  constexpr uint64_t kManyPieces = 256;
+  const ValueInfo& info = graph_.info(inside);
+  if (on_host() || !is_integer(info.type.type)) return;
+  const Operand part = operand_of(inside);
+  const ops::OperandLayout layout = operand_layout(info.type, kRows);
+  const uint64_t pieces = part.rows() * uint64_t{builder.mapping_of(part).size()};
+  if (pieces < kManyPieces || pieces < 2 * uint64_t{layout.mapping.size()}) return;
+  const Operand list =
+      builder.add(info.name + ".list", Role::temporary, info.type.type, layout, purpose_of(inside));
+  copies.groups.push_back(copy_of(part, list));
+  lowered_.operands[inside] = list;
 }
 
 /// At the end of each pass, and after them: what they give.

@@ -198,7 +198,7 @@ void PipelineLowering::begin_micro_batches(LoweredPass& pass) {
 /// The rows of a micro-batch of the inputs that a pass takes.
 void PipelineLowering::take_rows(const LoweredPass& pass) {
   const ops::Builder& builder = this->builder(pass);
-  program::CopySet set{"micro-batch", {}};
+  program::CopySet set{"micro-batch", {}}, lists{"lists of micro-batch", {}};
   for (size_t i = 0; i < form_.inputs.size(); ++i) {
     const ValueId inside = form_.body_inputs[i];
     const auto takes = [&](uint32_t n) {
@@ -217,8 +217,10 @@ void PipelineLowering::take_rows(const LoweredPass& pass) {
     }
     body_.lowered_.operands[inside] = builder.whole(known->second.to);
     set.groups.push_back(moved_by(known->second, *pass.present));
+    body_.gather_list(inside, builder, lists);
   }
-  if (!set.groups.empty()) body_.run(builder.copy(std::move(set)));
+  builder.copy(std::move(set), body_.steps_);
+  builder.copy(std::move(lists), body_.steps_);
 }
 
 Operand PipelineLowering::like(ValueId id, uint32_t place, Role role, bool streaming) {

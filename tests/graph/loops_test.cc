@@ -86,6 +86,29 @@ TEST(Loops, GiveRowsOfEachPassWhateverTheirDimensions) {
   }
 }
 
+/// Those of a pass of which many tiles have a few each come to few tiles first.
+TEST(Loops, TakeLongListsOfIds) {
+  const auto looped = [](uint32_t rows, uint32_t ids, bool gives_last) {
+    constexpr uint32_t kPasses = 3;
+    auto body = std::make_shared<Graph>();
+    const Value list = body->input("ids", {rows, ids}, Type::u32);
+    const Value taken = embedding(list, body->input("table", {5, 8}));
+    body->output("total", sum(taken * taken));
+    if (gives_last) body->output("last", taken);
+    Graph g;
+    const Value all = g.input("ids", {kPasses * rows, ids}, Type::u32);
+    const Value table = g.parameter("table", {5, 8}, Initial::normal(1));
+    const std::vector<Value> results =
+        g.loop(body, {all, table}, {.count = kPasses, .indexed = {"ids"}, .summed = {"total"}});
+    for (size_t i = 0; i < results.size(); ++i) g.output(fmt::format("y{}", i), results[i]);
+    return g;
+  };
+  expect_like_float64(looped(32, 16, true));
+  constexpr uint32_t kIds = 512, kBytesOfTransfer = 36;
+  const RunCost cost = estimate(looped(2, kIds, false), Machine::find("gc200"));
+  for (const auto& tile : cost.tiles) EXPECT_LT(tile.at("other"), kIds * kBytesOfTransfer);
+}
+
 /// A sum of 1 and of numbers that FP16 loses beside it.
 TEST(Loops, SumValuesOf16BitsInFP32WhereTheyAreToldTo) {
   constexpr uint32_t kPasses = 64, kElements = 4 * 8;

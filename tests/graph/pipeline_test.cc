@@ -211,6 +211,40 @@ TEST(Pipelines, HandOnMeansOverReplicas) {
     }
 }
 
+/// So many that they are gathered on few tiles, of each stage that takes them.
+TEST(Pipelines, TakeIdsOfMicroBatches) {
+  constexpr uint32_t kRows = 32, kIds = 16, kWidth = 8, kTable = 5;
+  auto body = std::make_shared<Graph>();
+  const Value x = body->input("x", {kRows, kIds, kWidth}), w = body->input("w", {kWidth, kWidth}),
+              ids = body->input("ids", {kRows, kIds}, Type::u32),
+              table = body->input("table", {kTable, kWidth});
+  body->output("y", tanh(linear(x, w)) + embedding(ids, table));
+  const Machine machine = Machine::find("m2000").with("chips", 2).with("tiles", 24);
+  for (const PipelineKind kind : kKinds) {
+    SCOPED_TRACE(name_of(kind));
+    Graph g;
+    const Value all = g.input("ids", {kRows, kIds}, Type::u32);
+    const auto parameter = [&](const std::string& name, uint32_t rows) {
+      return g.parameter(name, {rows, kWidth}, Initial::normal(0.5));
+    };
+    Value h = embedding(all, parameter("first", kTable));
+    for (const uint32_t stage : {0U, 1U})
+      h = g.call(body,
+                 {h, parameter(fmt::format("w{}", stage), kWidth), all,
+                  parameter(fmt::format("table{}", stage), kTable)},
+                 {.stage = stage})[0];
+    const Value loss = mean(square(h));
+    g.output("loss", loss);
+    add_training(loss, {.micro_batches = 4, .pipeline = {kind}});
+    Session session(g, machine, {.seed = 5});
+    expect_steps_like_float64(g, session, 2, [&](uint32_t) {
+      WideArrays inputs = random_inputs(g);
+      inputs["lr"] = {0.05};
+      return inputs;
+    });
+  }
+}
+
 TEST(Pipelines, ShareChipsAmongStages) {
   // The first and the last stage hold the same table.
   const TrainingOptions options{.micro_batches = 6,
