@@ -46,6 +46,11 @@ Operand bring_weight(const ops::Builder& builder, const Operand& operand, const 
   return builder.bring(operand, has, wants, steps);
 }
 
+/// On tiles, a row of words that all of them take lies on one, from which it comes in one piece.
+std::vector<program::MappedBox> on_one_tile(const ops::Builder& builder, uint32_t words) {
+  return builder.is_host() ? std::vector<program::MappedBox>() : program::map_to_tile(1, words, 0);
+}
+
 /// The elements row by row, in a matrix of other sizes, one of which is a multiple of the other's.
 Operand in_rows(const ops::Builder& builder, const Operand& operand, const OperandLayout& wants,
                 std::vector<program::StepId>& steps) {
@@ -163,7 +168,8 @@ void Lowering::prepare() {
 ops::Function Lowering::build_function(const std::string& name) {
   if (has_substreams(graph_))
     own_substream_ = builders_.front().argument(
-        "substream", Type::u32, matrix_layout({Type::u32, {1, substream_words_}, {}, {}}, false),
+        "substream", Type::u32,
+        {.rows = 1, .cols = substream_words_, .mapping = on_one_tile(builders_.front(), substream_words_)},
         Purpose::metadata);
   const program::StepId body = build_steps();
   std::vector<ops::FunctionOperand> operands;
@@ -477,6 +483,10 @@ Operand Lowering::temporary(const std::string& name, Type type, uint32_t rows, u
   return builder().temporary(name_beside_result(name), type, rows, cols);
 }
 
+Operand Lowering::row_of_words(const std::string& name, uint32_t words) {
+  return builder().temporary(name_beside_result(name), Type::u32, 1, words, on_one_tile(builder(), words));
+}
+
 Operand Lowering::temporary_like(const std::string& name, Type type, const Operand& like) {
   program::Program& program = builders_.front().program();
   const program::Variable& of = program.variable(like.variable);
@@ -500,7 +510,7 @@ Operand Lowering::constant_words(const std::string& name, std::vector<uint32_t> 
   return builder().constant(
       name_beside_result(name), Type::u32, rows, cols,
       {shared, reinterpret_cast<const std::byte*>(shared->data())},
-      rows > 1 ? columns_on_tiles(builder(), rows, cols) : std::vector<program::MappedBox>());
+      rows > 1 ? columns_on_tiles(builder(), rows, cols) : on_one_tile(builder(), cols));
 }
 
 void Lowering::copy_substream(program::CopySet& set, const Operand& to, std::optional<uint32_t> call) {
@@ -526,15 +536,18 @@ void Lowering::copy_substream(program::CopySet& set, const Operand& to, std::opt
 
 Operand Lowering::with_substream(const Operand& step) {
   if (substream_words_ == 0) return step;
-  const Operand row = temporary("step", Type::u32, 1, 1 + substream_words_);
+  if (row_of_step_ && row_of_step_->first == step && builder().holds(row_of_step_->second))
+    return row_of_step_->second;
+  const Operand row = row_of_words("step", 1 + substream_words_);
   program::CopySet set{"step", {copy_of(step, {row.variable, {0, 1, 0, 1}})}};
   copy_substream(set, {row.variable, {0, 1, 1, row.cols() - 1}});
   run(builder().copy(std::move(set)));
+  row_of_step_.emplace(step, row);
   return row;
 }
 
 Operand Lowering::substream_of_call(uint32_t call) {
-  const Operand row = temporary("substream", Type::u32, 1, substream_words_);
+  const Operand row = row_of_words("substream", substream_words_);
   program::CopySet set{"substream", {}};
   copy_substream(set, row, call);
   run(builder().copy(std::move(set)));

@@ -196,15 +196,18 @@ class Lowering {
   /// Calls `lower` for the node that each_from() visits, with what it takes from homes on the tiles.
   void lower_joined(const std::function<void()>& lower);
   ops::Operand temporary(const std::string& name, Type type, uint32_t rows, uint32_t cols);
+  /// A row of u32, which many tiles may take: of a machine of tiles, on one, from which it comes in one
+  /// piece.
+  ops::Operand row_of_words(const std::string& name, uint32_t words);
   std::string name_beside_result(std::string_view name) const;
   /// Where another operand, a whole variable, lies, box for box.
   ops::Operand temporary_like(const std::string& name, Type type, const ops::Operand& like);
   /// On tiles, whole columns on each, so that rows can be chosen at run time.
   static std::vector<program::MappedBox> columns_on_tiles(const ops::Builder& builder, uint32_t rows,
                                                           uint32_t cols);
-  /// Number of words of sub-streams; a row of a step and the current sub-stream, as codelets take it; a copy
-  /// of the sub-stream, of the current call or of `call` inside it, into a row; and a new row with the
-  /// sub-stream of a call.
+  /// Number of words of sub-streams; a row of a step and the current sub-stream, as codelets take it, the
+  /// same for all that take this step; a copy of the sub-stream, of the current call or of `call` inside it,
+  /// into a row; and a new row with the sub-stream of a call.
   uint32_t substream_words() const { return substream_words_; }
   ops::Operand with_substream(const ops::Operand& step);
   void copy_substream(program::CopySet& set, const ops::Operand& to, std::optional<uint32_t> call = {});
@@ -445,6 +448,7 @@ class Lowering {
   std::set<ValueId> bound_;
   Lowered lowered_;
   std::map<ValueId, std::vector<std::pair<ValueLayout, ops::Operand>>> converted_;
+  std::optional<std::pair<ops::Operand, ops::Operand>> row_of_step_;  ///< a step, and its row for codelets
   std::vector<ValueLayout> parted_;
   std::map<ValueId, std::any> side_results_;
   std::optional<std::vector<bool>> nan_padding_;  ///< padding_may_be_nan() of the forms, once asked for

@@ -162,7 +162,7 @@ void Lowering::begin_draws(uint32_t number, Lowering& body) {
   body.micro_batch_ = number == 0 ? body.pass_ : micro_batch_;
   if (number == 0) return;
   const Operand of_loop = substream_of_call(number);
-  const Operand row = temporary("passes", Type::u32, 1, substream_words_);
+  const Operand row = row_of_words("passes", substream_words_);
   const program::Box before{0, 1, 0, kCallWord};
   program::CopySet set{"substream", {copy_of(of_loop.part(before), row.part(before))}};
   const uint32_t around = substream_words_ - kCallWord - 1;

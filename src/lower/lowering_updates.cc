@@ -105,6 +105,7 @@ const Lowering::UpdateFunction* Lowering::function_of(const SharedUpdate& update
 Lowering::UpdateFunction Lowering::build_function(const SharedUpdate& update) {
   const auto outside = std::exchange(steps_, {});
   const auto converted = std::exchange(converted_, {});
+  const auto row_of_step = std::exchange(row_of_step_, {});
   std::vector<Operand> taken;
   std::vector<ops::FunctionOperand> operands;
   for (ValueId id : update.of.taken) {
@@ -126,6 +127,7 @@ Lowering::UpdateFunction Lowering::build_function(const SharedUpdate& update) {
   result.function =
       builder().function(fmt::format("update{}", update_functions_.size()), std::move(operands), body);
   converted_ = converted;
+  row_of_step_ = row_of_step;
   given_by_function_.clear();
   for (size_t i = 0; i < taken.size(); ++i) lowered_.operands[update.of.taken[i]] = taken[i];
   for (uint32_t node : update.of.nodes)

@@ -146,6 +146,7 @@ void PipelineLowering::place_given() {
 void PipelineLowering::lower(LoweredPass& pass) {
   const ops::Builder& builder = this->builder(pass);
   body_.converted_.clear();
+  body_.row_of_step_.reset();
   body_.given_by_function_ = {pass.gives.begin(), pass.gives.end()};
   std::vector<ops::FunctionOperand> operands;
   around_.add_as(around_.node_, [&] {
@@ -175,6 +176,7 @@ void PipelineLowering::lower(LoweredPass& pass) {
         builder.function(name_of(pass.part), std::move(operands), builder.sequence(std::move(body_.steps_)));
     body_.steps_.clear();
     body_.converted_.clear();
+    body_.row_of_step_.reset();
     for (const size_t output : pass.outputs) give(output, builder);
     count(pass);
     pass.finish =

@@ -68,6 +68,20 @@ TEST(Substreams, DifferBetweenCalls) {
   EXPECT_EQ(masks.size(), found.size());
 }
 
+/// Operations that take the same step share what they draw by, and others do not.
+TEST(Substreams, AreTakenWithTheStepOfEachOperation) {
+  const auto function = std::make_shared<Graph>();
+  const Value x = function->input("x", {kRows, kCols}), one = function->input("one", {}, Type::u32),
+              other = function->input("other", {}, Type::u32);
+  for (const Value& step : {one, one, other, one})
+    function->output(fmt::format("y{}", function->outputs().size()), dropout(x, 0.5, step, 7));
+  Graph g;
+  const Value in = g.input("x", {kRows, kCols}), first = g.input("first", {}, Type::u32),
+              second = g.input("second", {}, Type::u32);
+  for (int call = 0; call < 2; ++call) add_outputs(g, g.call(function, {in, first, second}));
+  run_everywhere(g, {{"x", Array(kRows * kCols, 1)}, {"first", {3}}, {"second", {4}}});
+}
+
 TEST(Substreams, AreThoseOfTheNumberOfACall) {
   const auto function = dropping();
   Graph g;
