@@ -429,11 +429,15 @@ Operand Lowering::output_beside(size_t i, const Operand& operand) {
 }
 
 Operand Lowering::result_beside(ValueId id, const Operand& operand) {
+  return result_beside(id, operand, builder());
+}
+
+Operand Lowering::result_beside(ValueId id, const Operand& operand, const ops::Builder& builder) {
   if (lowered_.operands[id]) return operand_of(id);
   const OperandLayout wanted = operand_layout(graph_.type(id), layout_of(id));
   const bool is_beside = !on_host() && !layout_of(id).weight && wanted.rows == operand.rows() &&
-                         wanted.cols == operand.cols() && builder().holds(operand);
-  place(id, is_beside ? builder().mapping_of(operand) : std::vector<program::MappedBox>());
+                         wanted.cols == operand.cols() && builder.holds(operand);
+  place(id, is_beside ? builder.mapping_of(operand) : std::vector<program::MappedBox>());
   return operand_of(id);
 }
 

@@ -293,6 +293,8 @@ class Lowering {
   void place_values();
   /// A row of words for each replica, all of equal length.
   ops::Operand by_replica(const std::string& name, std::vector<uint32_t> words);
+  /// On the tiles of an operand of this builder.
+  ops::Operand result_beside(ValueId id, const ops::Operand& operand, const ops::Builder& builder);
   // Lowering of loops.
   ValueLayout layout_of_result(const LoopForm& form, size_t output) const;
   void begin_passes(const Node& node, const LoopForm& form, Lowering& body);

@@ -236,7 +236,10 @@ void Lowering::end_passes(const LoopForm& form, Lowering& body, SequentialPasses
     const Operand own = body.in_layout(inside, body.layout_of_result(form, i), builder);
     switch (form.outputs[i]) {
       case LoopOutput::last: aliased.emplace_back(i, body.kept_of_pass(form, inside, own)); break;
-      case LoopOutput::summed: add_to_sum(output(i), own, form.scale, builder, body); break;
+      case LoopOutput::summed:
+        add_to_sum(result_beside(graph_.nodes()[node_].outputs[i], own, builder), own, form.scale, builder,
+                   body);
+        break;
       case LoopOutput::stacked:
         if (const auto stack = stack_pass(stacked_output(i, own, form.count, builder), own, builder, body))
           sent.emplace_back(*stack, output(i));

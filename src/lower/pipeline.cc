@@ -281,7 +281,8 @@ void PipelineLowering::give(size_t output, const ops::Builder& builder) {
   switch (form_.outputs[output]) {
     case LoopOutput::last: builder.send(own, around_.output(output), body_.steps_); break;
     case LoopOutput::summed:
-      around_.add_to_sum(around_.output(output), own, form_.scale, builder, body_);
+      around_.add_to_sum(around_.result_beside(node_.outputs[output], own, builder), own, form_.scale,
+                         builder, body_);
       break;
     case LoopOutput::stacked:
       if (const auto stack = around_.stack_pass(around_.stacked_output(output, own, form_.count, builder),

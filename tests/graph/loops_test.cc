@@ -109,6 +109,21 @@ TEST(Loops, TakeLongListsOfIds) {
   for (const auto& tile : cost.tiles) EXPECT_LT(tile.at("other"), kIds * kBytesOfTransfer);
 }
 
+/// Where passes have what is summed, here whole columns, they exchange nothing to add it.
+TEST(Loops, SumWhereValuesLie) {
+  const auto syncs = [](uint32_t passes) {
+    auto body = std::make_shared<Graph>();
+    body->output("sum", body->input("x", {64, 96}) * 2);
+    Graph g;
+    const Value sums = g.loop(body, {g.input("x", {64 * passes, 96})},
+                              {.count = passes, .indexed = {"x"}, .summed = {"sum"}})[0];
+    g.output("y", relu(sums));
+    const RunCost cost = estimate(g, Machine::find("gc200").with("tiles", 200));
+    return cost.cycles.contains("sync") ? cost.cycles.at("sync") : 0;
+  };
+  EXPECT_EQ(syncs(2), syncs(7));
+}
+
 /// A sum of 1 and of numbers that FP16 loses beside it.
 TEST(Loops, SumValuesOf16BitsInFP32WhereTheyAreToldTo) {
   constexpr uint32_t kPasses = 64, kElements = 4 * 8;
