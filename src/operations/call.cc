@@ -76,9 +76,11 @@ Gradients call_gradient(const Differentiation& d) {
   };
   const Call how = {.number = number_of_call(forward), .stage = stage_of(forward)};
   const std::vector<Value> operands = values(forward.inputs);
-  const std::vector<Value> results = forward.integer("recompute", 0) != 0
-                                         ? d.graph.call(function.forward, operands, how)
-                                         : values(forward.outputs);
+  // Again by the very function of the forward pass, so that its code exists once.
+  Node again = forward;
+  again.attributes.erase("recompute");
+  const std::vector<Value> results =
+      forward.integer("recompute", 0) != 0 ? d.graph.apply(again, operands) : values(forward.outputs);
   std::vector<Value> inputs;
   for (const FunctionGradient::Taken& taken : function.taken)
     inputs.push_back((taken.is_output ? results : operands)[taken.position]);

@@ -299,6 +299,15 @@ Graph equal_stages(uint32_t stages, uint32_t micro_batches, const Pipeline& pipe
   return g;
 }
 
+TEST(Pipelines, RecomputeCallsByTheFunctionOfTheForwardPass) {
+  const Graph g = equal_stages(2, 1, {}, true);
+  std::vector<std::shared_ptr<const Graph>> called;
+  for (const Node& node : g.nodes())
+    if (node.body) called.push_back(node.body);
+  EXPECT_EQ(called.size(), 3U * 2);  // forward, again, and backward
+  EXPECT_EQ(std::set(called.begin(), called.end()).size(), 2U);
+}
+
 /// Cycles of the chip that works longest, without waiting for others and for its own tiles.
 double busiest(const RunCost& cost) {
   double most = 0;
