@@ -538,15 +538,18 @@ void Lowering::copy_substream(program::CopySet& set, const Operand& to, std::opt
                           : constant_words("calls", std::vector<uint32_t>(around)));
 }
 
-Operand Lowering::with_substream(const Operand& step) {
+Operand Lowering::with_substream(size_t i) {
+  const Operand step = input(i);
   if (substream_words_ == 0) return step;
-  if (row_of_step_ && row_of_step_->first == step && builder().holds(row_of_step_->second))
+  // By value: one that becomes the contents of state may lie where those before it lay.
+  const ValueId id = graph_.nodes()[node_].inputs.at(i);
+  if (row_of_step_ && row_of_step_->first == id && builder().holds(row_of_step_->second))
     return row_of_step_->second;
   const Operand row = row_of_words("step", 1 + substream_words_);
   program::CopySet set{"step", {copy_of(step, {row.variable, {0, 1, 0, 1}})}};
   copy_substream(set, {row.variable, {0, 1, 1, row.cols() - 1}});
   run(builder().copy(std::move(set)));
-  row_of_step_.emplace(step, row);
+  row_of_step_.emplace(id, row);
   return row;
 }
 

@@ -205,11 +205,11 @@ class Lowering {
   /// On tiles, whole columns on each, so that rows can be chosen at run time.
   static std::vector<program::MappedBox> columns_on_tiles(const ops::Builder& builder, uint32_t rows,
                                                           uint32_t cols);
-  /// Number of words of sub-streams; a row of a step and the current sub-stream, as codelets take it, the
-  /// same for all that take this step; a copy of the sub-stream, of the current call or of `call` inside it,
-  /// into a row; and a new row with the sub-stream of a call.
+  /// Number of words of sub-streams; a row of a step, which is this input, and the current sub-stream, as
+  /// codelets take it, the same for all that take this step; a copy of the sub-stream, of the current call or
+  /// of `call` inside it, into a row; and a new row with the sub-stream of a call.
   uint32_t substream_words() const { return substream_words_; }
-  ops::Operand with_substream(const ops::Operand& step);
+  ops::Operand with_substream(size_t i);
   void copy_substream(program::CopySet& set, const ops::Operand& to, std::optional<uint32_t> call = {});
   ops::Operand substream_of_call(uint32_t call);
   /// A constant of rows of words.
@@ -450,7 +450,7 @@ class Lowering {
   std::set<ValueId> bound_;
   Lowered lowered_;
   std::map<ValueId, std::vector<std::pair<ValueLayout, ops::Operand>>> converted_;
-  std::optional<std::pair<ops::Operand, ops::Operand>> row_of_step_;  ///< a step, and its row for codelets
+  std::optional<std::pair<ValueId, ops::Operand>> row_of_step_;  ///< a step, and its row for codelets
   std::vector<ValueLayout> parted_;
   std::map<ValueId, std::any> side_results_;
   std::optional<std::vector<bool>> nan_padding_;  ///< padding_may_be_nan() of the forms, once asked for

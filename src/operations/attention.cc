@@ -417,9 +417,10 @@ std::vector<ops::Operand> input_operands(Lowering& l, const Node& node) {
   const Inputs inputs(node);
   std::vector<ops::Operand> operands;
   for (size_t i = 0; i < node.inputs.size(); ++i) {
-    const bool is_step = inputs.has_dropout && i == inputs.step();
-    const ops::Operand operand = l.input_layout(i).parts ? from_parts(l, node, i) : l.input(i);
-    operands.push_back(is_step ? l.with_substream(operand) : operand);
+    if (inputs.has_dropout && i == inputs.step())
+      operands.push_back(l.with_substream(i));
+    else
+      operands.push_back(l.input_layout(i).parts ? from_parts(l, node, i) : l.input(i));
   }
   return operands;
 }

@@ -76,7 +76,7 @@ std::vector<Array> cast_reference(const Evaluation& e) {
 }
 
 void lower_stochastic(Lowering& l, const Node& node) {
-  const ops::Operand step = is_shared(node) ? l.input(1) : l.with_substream(l.input(1));
+  const ops::Operand step = is_shared(node) ? l.input(1) : l.with_substream(1);
   const auto round = [&](const ops::Operand& in, const ops::Operand& out,
                          const kernels::ElementOrder& order) {
     l.add(ops::StochasticCastProblem{.from = l.builder().type_of(in),

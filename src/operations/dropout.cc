@@ -45,7 +45,7 @@ void lower_dropout(Lowering& l, const Node& node) {
                             .operation = stream_of(node),
                             .transposed = l.input_layout(0).transposed,
                             .substream_words = l.substream_words()},
-        {in, l.with_substream(l.input(1)), out});
+        {in, l.with_substream(1), out});
 }
 
 std::vector<LayoutChoice> dropout_layouts(Lowering&, const Node&) {

@@ -82,6 +82,18 @@ TEST(Substreams, AreTakenWithTheStepOfEachOperation) {
   run_everywhere(g, {{"x", Array(kRows * kCols, 1)}, {"first", {3}}, {"second", {4}}});
 }
 
+/// One that is set lies where the one before it lay.
+TEST(Substreams, AreTakenWithAStepThatIsSetBetweenOperations) {
+  Graph g;
+  const Value x = g.input("x", {kRows, kCols}), step = g.state("step", {Type::u32, {}, {}, {}});
+  add_outputs(g, g.call(dropping(), {x, step}));
+  add_outputs(g, {dropout(x, 0.5, step, 7)});
+  const Value next = cast(cast(step, Type::f32) + 1, Type::u32);
+  g.assign(step, next);
+  add_outputs(g, {dropout(x, 0.5, next, 7)});
+  expect_like_float64(g, {{"x", Array(kRows * kCols, 1)}});
+}
+
 TEST(Substreams, AreThoseOfTheNumberOfACall) {
   const auto function = dropping();
   Graph g;
