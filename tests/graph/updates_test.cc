@@ -438,7 +438,7 @@ TEST(OffloadedWeights, AreThoseThatGroupsAndSizesName) {
 TEST(DividedWeights, AreTrainedAsWholeOnes) {
   const Machine chips = Machine::find("m2000").with("chips", 2).with("tiles", 16);
   uint32_t number = 0;
-  test::EveryNth some(5);
+  test::EveryNth some(3);  // every fifth has no LAMB
   for (const Optimizer& optimizer : optimizers())
     for (Type type : {Type::f32, Type::f16}) {
       SCOPED_TRACE(fmt::format("{}, optimizer {}", name_of(type), optimizer.index()));
@@ -446,7 +446,7 @@ TEST(DividedWeights, AreTrainedAsWholeOnes) {
           .optimizer = optimizer, .micro_batches = 1 + number++ % 3, .replicas = 2, .state = type};
       options.rounding = number % 2 == 0 ? Rounding::stochastic : Rounding::nearest;
       for (const std::optional<uint64_t> shard_from :
-           {std::optional<uint64_t>(), std::optional<uint64_t>(30)}) {
+           {std::optional<uint64_t>(30), std::optional<uint64_t>()}) {
         if (!some.takes()) continue;
         options.shard_from = shard_from;
         const Arrays expected = trained(network(3, options, type, Code::shared), chips);
