@@ -42,6 +42,7 @@ std::vector<graph::ParameterGroup> parse_places(const std::string& text) {
   const std::map<std::string, std::optional<bool> ParameterGroup::*> settings = {
       {"gradients", &ParameterGroup::offload_gradients},
       {"shard", &ParameterGroup::shard},
+      {"shard-gradients", &ParameterGroup::shard_gradients},
       {"shard-weights", &ParameterGroup::shard_weights},
       {"state", &ParameterGroup::offload},
       {"weights", &ParameterGroup::offload_weights}};
@@ -60,8 +61,8 @@ std::vector<graph::ParameterGroup> parse_places(const std::string& text) {
       const auto found = settings.find(what);
       if (found == settings.end())
         throw UsageError(
-            fmt::format("--place takes gradients, shard, shard-weights, state and weights, with + between "
-                        "them, or none; '{}' is none of them",
+            fmt::format("--place takes gradients, shard, shard-gradients, shard-weights, state and weights, "
+                        "with + between them, or none; '{}' is none of them",
                         what));
       group.*found->second = true;
     }
@@ -162,6 +163,10 @@ void add_text_options(CLI::App& command, BertRequest& r) {
       "--shard-weights", [&r] { r.settings.shard_weights_from = kLarge; },
       "Divide these parameters themselves, and gather each for each operation or layer that takes it");
   command.add_flag_callback(
+      "--shard-gradients", [&r] { r.settings.shard_gradients_from = kLarge; },
+      "Divide the sums of their gradients over micro-batches, and the optimizer's state as with --shard; "
+      "each micro-batch's gradients are summed over the replicas");
+  command.add_flag_callback(
       "--offload", [&r] { r.settings.offload_from = kLarge; },
       fmt::format(
           "Keep the optimizer's state of parameters of at least {:L} elements in the streaming memory "
@@ -176,8 +181,8 @@ void add_text_options(CLI::App& command, BertRequest& r) {
       "Keep the sums of their gradients over micro-batches there too");
   add(command, "--place", r.settings.groups, parse_places,
       "What of some parameters lies there or is divided among the replicas, whatever its size: names, in "
-      "which * stands for any characters, with state, weights, gradients, shard and shard-weights, or none, "
-      "such as embeddings.*=weights+state,*.bias=none");
+      "which * stands for any characters, with state, weights, gradients, shard, shard-weights and "
+      "shard-gradients, or none, such as embeddings.*=weights+state,*.bias=none");
   command.add_flag_callback(
       "--offload-activations", [&r] { r.settings.offload_activations_from = kLarge; },
       fmt::format("Keep there also what stages have computed for later passes of micro-batches in flight, "
@@ -205,16 +210,25 @@ void check_distinct(const BertRequest& r) {
                                      written, file, written));
 }
 
-/// Throws UsageError for sums over micro-batches beside the chips, if there is one micro-batch.
+/// Throws UsageError for sums over micro-batches that are beside the chips or divided, if there is one
+/// micro-batch.
 void check_sums(const BertRequest& r) {
-  const bool any = r.settings.offload_gradients_from ||
-                   std::ranges::any_of(r.settings.groups, [](const graph::ParameterGroup& group) {
-                     return group.offload_gradients.value_or(false);
-                   });
-  if (any && r.settings.micro_batches == 1 && !r.plan)
-    throw UsageError(
-        "--offload-gradients, as gradients of --place, is for --micro-batches of more than one; add that, "
-        "or leave it out");
+  if (r.settings.micro_batches > 1 || r.plan) return;
+  const auto check = [&](bool is_asked_for, std::optional<bool> graph::ParameterGroup::*of_group,
+                         const char* option, const char* placed) {
+    const bool is_placed = std::ranges::any_of(r.settings.groups, [&](const graph::ParameterGroup& group) {
+      return (group.*of_group).value_or(false);
+    });
+    if (is_asked_for || is_placed)
+      throw UsageError(
+          fmt::format("{}, as {} of --place, is for --micro-batches of more than one; add that, or leave it "
+                      "out",
+                      option, placed));
+  };
+  check(r.settings.offload_gradients_from.has_value(), &graph::ParameterGroup::offload_gradients,
+        "--offload-gradients", "gradients");
+  check(r.settings.shard_gradients_from.has_value(), &graph::ParameterGroup::shard_gradients,
+        "--shard-gradients", "shard-gradients");
 }
 
 uint32_t item(const std::vector<uint32_t>& items, size_t phase) {

@@ -26,7 +26,7 @@ struct ParameterGroup {
   std::optional<bool> trust_ratio = {};     ///< for LAMB and LARS, otherwise true
   /// Where they lie, whatever TrainingOptions says of their sizes: `shard` instead of shard_from, and
   /// likewise those of the other options of such names.
-  std::optional<bool> shard = {}, shard_weights = {};
+  std::optional<bool> shard = {}, shard_weights = {}, shard_gradients = {};
   std::optional<bool> offload = {}, offload_weights = {}, offload_gradients = {};
 };
 
@@ -56,6 +56,12 @@ struct TrainingOptions {
   /// those of the others for each operation or call that takes it, for each micro-batch (Graph::shard); none:
   /// each keeps all, as a single replica must.
   std::optional<uint64_t> shard_weights_from = {};
+  /// Of the sums over micro-batches of the gradients of parameters of at least so many elements, each replica
+  /// keeps its part: each micro-batch's are summed over the replicas, for which each gets its part, and added
+  /// to it. This includes shard_from, as updates of whole state take whole gradients. Sums over replicas come
+  /// before those over micro-batches, so results may have other last bits; with one micro-batch there are
+  /// none of these.
+  std::optional<uint64_t> shard_gradients_from = {};
   /// The optimizer's state of every parameter of at least so many elements lies in streaming memory
   /// (Graph::offload): it is read and written once in a step. none: all of it lies on the tiles.
   std::optional<uint64_t> offload_from = {};

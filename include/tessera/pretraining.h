@@ -122,6 +122,9 @@ struct PretrainingSettings : LearningSettings {
   /// Parameters of at least so many elements are themselves divided among the replicas; see
   /// graph::TrainingOptions::shard_weights_from.
   std::optional<uint64_t> shard_weights_from = {};
+  /// Of the sums of their gradients over micro-batches each replica keeps its part; see
+  /// graph::TrainingOptions::shard_gradients_from.
+  std::optional<uint64_t> shard_gradients_from = {};
   /// Parameters of at least so many elements have their optimizer's state in streaming memory; see
   /// graph::TrainingOptions::offload_from.
   std::optional<uint64_t> offload_from = {};

@@ -102,6 +102,7 @@ void bind_settings(nb::module_& m) {
       .def_rw("overlap", &Settings::overlap)
       .def_rw("shard_from", &Settings::shard_from)
       .def_rw("shard_weights_from", &Settings::shard_weights_from)
+      .def_rw("shard_gradients_from", &Settings::shard_gradients_from)
       .def_rw("offload_from", &Settings::offload_from)
       .def_rw("offload_weights_from", &Settings::offload_weights_from)
       .def_rw("offload_gradients_from", &Settings::offload_gradients_from)

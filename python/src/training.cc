@@ -74,8 +74,8 @@ void bind_optimizers(nb::module_& m) {
           [](ParameterGroup* made, const std::vector<ValueId>& ids, std::vector<std::string> names,
              std::optional<double> lr_scale, std::optional<double> weight_decay,
              std::optional<bool> trust_ratio, std::optional<bool> shard, std::optional<bool> shard_weights,
-             std::optional<bool> offload, std::optional<bool> offload_weights,
-             std::optional<bool> offload_gradients) {
+             std::optional<bool> shard_gradients, std::optional<bool> offload,
+             std::optional<bool> offload_weights, std::optional<bool> offload_gradients) {
             std::vector<graph::Value> parameters;  // of the graph that is trained
             for (const ValueId id : ids) parameters.push_back({nullptr, id});
             new (made) ParameterGroup{.parameters = std::move(parameters),
@@ -85,13 +85,14 @@ void bind_optimizers(nb::module_& m) {
                                       .trust_ratio = trust_ratio,
                                       .shard = shard,
                                       .shard_weights = shard_weights,
+                                      .shard_gradients = shard_gradients,
                                       .offload = offload,
                                       .offload_weights = offload_weights,
                                       .offload_gradients = offload_gradients};
           },
           "ids"_a, "names"_a, "lr_scale"_a.none(), "weight_decay"_a.none(), "trust_ratio"_a.none(),
-          "shard"_a.none(), "shard_weights"_a.none(), "offload"_a.none(), "offload_weights"_a.none(),
-          "offload_gradients"_a.none());
+          "shard"_a.none(), "shard_weights"_a.none(), "shard_gradients"_a.none(), "offload"_a.none(),
+          "offload_weights"_a.none(), "offload_gradients"_a.none());
 }
 
 void bind_schedules(nb::module_& m) {
@@ -164,10 +165,11 @@ void bind_training(nb::module_& m, nb::class_<Graph>& graph) {
       [](Graph& g, ValueId loss, const graph::Optimizer& optimizer, std::optional<double> clip_norm,
          uint32_t micro_batches, const std::string& pipeline, std::set<uint32_t> recomputed,
          uint32_t replicas, bool overlap, std::optional<uint64_t> shard_from,
-         std::optional<uint64_t> shard_weights_from, std::optional<uint64_t> offload_from,
-         std::optional<uint64_t> offload_weights_from, std::optional<uint64_t> offload_gradients_from,
-         std::optional<uint64_t> offload_activations_from, const std::vector<ValueId>& frozen,
-         std::vector<ParameterGroup> groups, const TrainingNumbers& numbers) {
+         std::optional<uint64_t> shard_weights_from, std::optional<uint64_t> shard_gradients_from,
+         std::optional<uint64_t> offload_from, std::optional<uint64_t> offload_weights_from,
+         std::optional<uint64_t> offload_gradients_from, std::optional<uint64_t> offload_activations_from,
+         const std::vector<ValueId>& frozen, std::vector<ParameterGroup> groups,
+         const TrainingNumbers& numbers) {
         const auto& [partials, sums, state, is_stochastic, seed, scale] = numbers;
         graph::TrainingOptions options{
             .optimizer = optimizer,
@@ -179,6 +181,7 @@ void bind_training(nb::module_& m, nb::class_<Graph>& graph) {
             .overlap = overlap,
             .shard_from = shard_from,
             .shard_weights_from = shard_weights_from,
+            .shard_gradients_from = shard_gradients_from,
             .offload_from = offload_from,
             .offload_weights_from = offload_weights_from,
             .offload_gradients_from = offload_gradients_from,
@@ -195,8 +198,9 @@ void bind_training(nb::module_& m, nb::class_<Graph>& graph) {
       },
       "loss"_a, "optimizer"_a, "clip_norm"_a.none(), "micro_batches"_a, "pipeline"_a, "recomputed"_a,
       "replicas"_a, "overlap"_a, "shard_from"_a.none(), "shard_weights_from"_a.none(),
-      "offload_from"_a.none(), "offload_weights_from"_a.none(), "offload_gradients_from"_a.none(),
-      "offload_activations_from"_a.none(), "frozen"_a, "groups"_a, "numbers"_a);
+      "shard_gradients_from"_a.none(), "offload_from"_a.none(), "offload_weights_from"_a.none(),
+      "offload_gradients_from"_a.none(), "offload_activations_from"_a.none(), "frozen"_a, "groups"_a,
+      "numbers"_a);
 }
 
 }  // namespace tessera::python

@@ -280,7 +280,7 @@ std::vector<Value> Graph::add(Node node, const std::vector<Value>& inputs) {
   std::vector<Value> outputs;
   for (TensorType& type : types_of_results(operation, {operation.name, types, node, this})) {
     ValueInfo result{.kind = Kind::result, .type = std::move(type), .node = index};
-    if (result.type.sharded) result.belongs = whole_of_results(*this, node);
+    if (result.type.sharded) result.belongs = whole_of_result(*this, node, outputs.size());
     node.outputs.push_back(add(std::move(result)));
     outputs.push_back(value(node.outputs.back()));
   }

@@ -4,6 +4,8 @@
 #include <tessera/error.h>
 
 #include <algorithm>
+#include <iterator>
+#include <vector>
 
 #include "base/integer_types.h"
 #include "program/collective.h"
@@ -56,10 +58,20 @@ Types types_of_results(const Operation& operation, const Signature& signature) {
   return results;
 }
 
-ValueId whole_of_results(const Graph& graph, const Node& node) {
+ValueId whole_of_result(const Graph& graph, const Node& node, size_t output) {
+  if (node.body)
+    if (const auto input = input_of_parts(*node.body, output)) return node.inputs.at(*input);
   for (ValueId input : node.inputs)
     if (graph.type(input).sharded) return graph.info(input).belongs.value();
   return node.inputs.back();
+}
+
+std::optional<size_t> input_of_parts(const Graph& body, size_t output) {
+  const ValueId id = std::next(body.outputs().begin(), static_cast<std::ptrdiff_t>(output))->second;
+  const std::vector<ValueId> inputs = body.inputs();
+  for (size_t i = 0; i < inputs.size(); ++i)
+    if (inputs[i] == body.info(id).belongs) return i;
+  return {};
 }
 
 Array assembled(std::span<const Array* const> of_replicas) {

@@ -1,6 +1,8 @@
 // Values of which each replica has a part, and the types of operations on them.
 #pragma once
 
+#include <cstddef>
+#include <optional>
 #include <span>
 
 #include "graph/operation.h"
@@ -18,8 +20,11 @@ bool may_be_divided(const TensorType& type);
 /// that cannot, and for other operands than sharded ones of one shape and scalars.
 Types types_of_results(const Operation& operation, const Signature& signature);
 
-/// The value as whose elements the results of a node lie that are sharded.
-ValueId whole_of_results(const Graph& graph, const Node& node);
+/// The value as whose elements a result of a node lies that is sharded.
+ValueId whole_of_result(const Graph& graph, const Node& node, size_t output);
+/// For a sharded output of a loop's body: the position of the body's input as whose elements it lies; none:
+/// it lies as another value does.
+std::optional<size_t> input_of_parts(const Graph& body, size_t output);
 
 /// The reference's elements of a sharded value: each replica's array has all of them, but only a part counts.
 Array assembled(std::span<const Array* const> of_replicas);

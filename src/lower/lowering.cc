@@ -299,7 +299,9 @@ Purpose Lowering::purpose_of(ValueId id) const {
     case Kind::input: return Purpose::activation;
     case Kind::result: break;
   }
-  if (lowered_.forms[id]) return Purpose::gradient;
+  // Parts have no form of their own.
+  const bool is_sum_in_parts = is_shard(id) && is_loop(graph_.nodes()[*info.node]);
+  if (lowered_.forms[is_sum_in_parts ? *info.belongs : id]) return Purpose::gradient;
   if (graph_.nodes()[*info.node].backward) return Purpose::activation;
   const auto is_backward = [&](uint32_t n) { return graph_.nodes()[n].backward; };
   return std::ranges::any_of(users_[id], is_backward) ? Purpose::stash : Purpose::activation;
@@ -334,7 +336,7 @@ void Lowering::place_part(ValueId id) {
   const ValueInfo& info = graph_.info(id);
   Role role = info.kind == Kind::state ? Role::state : Role::temporary;
   if (given_by_function_.contains(id)) role = Role::argument;
-  set_placed(id, add_part(id, operand_of(info.belongs.value()), role));
+  set_placed(id, add_part(id, whole_of_parts(info.belongs.value()), role));
 }
 
 void Lowering::place(ValueId id, std::vector<program::MappedBox> mapping) {

@@ -17,7 +17,6 @@
 
 #include "graph/loop.h"
 #include "graph/operation.h"
-#include "graph/shards.h"
 #include "graph/stages.h"
 #include "lower/layout.h"
 #include "lower/parameter_updates.h"
@@ -140,7 +139,10 @@ class Lowering {
   bool is_part(ValueId id) const { return parts_of_passes_.contains(id); }
   /// Whether replicas have parts of a value. They lie beside the boxes of the value as whose elements they
   /// lie, in one row, whatever that value's layout.
-  bool is_shard(ValueId id) const { return graph::is_shard(graph_, id); }
+  bool is_shard(ValueId id) const { return replicas_ > 1 && graph_.type(id).sharded; }
+  /// The operand beside whose boxes parts of a value lie; and a value as it lies there.
+  const ops::Operand& whole_of_parts(ValueId id) const;
+  ops::Operand brought_to_parts(ValueId id, ValueId whole);
   /// An output on the tiles of an operand of the same shape, as for elementwise results.
   ops::Operand output_beside(size_t i, const ops::Operand& operand);
   /// The result of a node that is lowered together with the current one, on the tiles of an operand.
@@ -324,6 +326,11 @@ class Lowering {
     ops::Operand whole;  ///< lies as the value does on the tiles; if it is not in parts, `kept`
     bool in_parts = false;
   };
+  /// Where a value lies outside a loop.
+  struct Outside {
+    ops::Operand operand;
+    ops::OperandLayout layout;
+  };
   /// Such a value, while operations take it on the tiles.
   struct FetchedValue {
     ValueId id = 0;
@@ -361,6 +368,8 @@ class Lowering {
   /// Calls `before` with each node before it is lowered, unless it is null.
   void lower_all(const std::function<void(uint32_t)>& before = {});
   std::vector<bool> early_nodes() const;
+  /// Notes the steps of the node being lowered if they may come early.
+  void note_early();
   void begin_early();
   void lower(uint32_t node);
   // Lowering of updates on tiles, which share code.
@@ -481,6 +490,7 @@ class Lowering {
   std::list<SharedReduction> shared_reductions_;
   std::map<ValueId, Home> homes_;             ///< of values in streaming memory, and of parameters in parts
   std::set<ValueId> stored_;                  ///< of these: state that has its new contents
+  std::map<ValueId, Outside> outside_;        ///< of inputs that passes of a loop take in another layout
   std::multimap<ValueId, ValueId> assigned_;  ///< by value: the state to which it is assigned
   std::set<ValueId> given_by_function_;       ///< results that are arguments of the function being built
   std::set<ValueId> outputs_;                 ///< outputs that are computed directly into the

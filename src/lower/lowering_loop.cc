@@ -267,7 +267,7 @@ void Lowering::run_passes(const LoopForm& form, Lowering& body, size_t first_giv
   const ops::Builder& builder = builders_.front();
   const auto counter = body.counter_ ? std::optional(body.counter_->variable) : std::nullopt;
   if (!ends_apart(form)) {
-    if (sums_in_streaming(form)) body.give_early(first_giving, end_of_giving);
+    if (sums_in_streaming(form) || !body.early_.empty()) body.give_early(first_giving, end_of_giving);
     run(builder.repeat(form.count, builder.sequence(std::move(body.steps_)), counter));
     return;
   }

@@ -21,7 +21,7 @@ namespace tessera::graph {
 std::vector<bool> Lowering::early_nodes() const {
   const std::vector<Node>& nodes = graph_.nodes();
   std::vector<bool> early(nodes.size());
-  if (replicas_ == 1 || is_function_ || is_body_) return early;
+  if (replicas_ == 1 || is_function_) return early;
   std::vector<bool> by_early(graph_.values().size()), by_others = outlasts_;
   for (size_t n = nodes.size(); n-- > 0;) {
     const Node& node = nodes[n];
@@ -46,15 +46,19 @@ void Lowering::lower_all(const std::function<void(uint32_t)>& before) {
       lower_with_fetched({&node_, 1}, [&] { lower(node_); });
     else
       lower_with_fetched(shared->second.of.all_nodes(), [&] { lower_shared_update(shared->second); });
-    if (early_nodes_[node_])
-      early_.insert(steps_.begin() + static_cast<std::ptrdiff_t>(first_step_), steps_.end());
+    note_early();
   }
+}
+
+void Lowering::note_early() {
+  if (early_nodes_[node_])
+    early_.insert(steps_.begin() + static_cast<std::ptrdiff_t>(first_step_), steps_.end());
 }
 
 std::vector<std::vector<size_t>> Lowering::by_completion(
     std::span<const program::VariableId> variables) const {
   std::map<size_t, std::vector<size_t>> at;
-  if (is_function_ || is_body_ || !may_overlap(graph_.nodes()[node_])) {
+  if (is_function_ || !may_overlap(graph_.nodes()[node_])) {
     at[0].resize(variables.size());
     std::iota(at[0].begin(), at[0].end(), size_t{0});
   } else {
@@ -83,17 +87,19 @@ bool Lowering::ends_apart(const LoopForm& form) const {
   return !sums.empty() && ops::hides_well(builder.program(), builder.whole_machine(), sums);
 }
 
-/// For a loop's body: moves the steps in [first_giving, end_of_giving), which give its results, to where
-/// these are complete. Returns these steps.
+/// For a loop's body: moves the steps in [first_giving, end_of_giving), which give its results, and early
+/// ones to where what they take is complete. Nothing runs beside early sums: what they exchange is needed no
+/// longer then when others begin. Returns the steps that give results.
 std::set<program::StepId> Lowering::give_early(size_t first_giving, size_t end_of_giving) {
   StepOrder order(builders_.front().program());
   std::set<program::StepId> giving;
   for (size_t i = 0; i < steps_.size(); ++i) {
     const bool gives = first_giving <= i && i < end_of_giving;
-    order.add(steps_[i], gives);
+    order.add(steps_[i], gives || early_.contains(steps_[i]));
     if (gives) giving.insert(steps_[i]);
   }
-  steps_ = order.steps();
+  steps_ = order.in_order();
+  early_.clear();
   return giving;
 }
 

@@ -35,6 +35,19 @@ bool Lowering::is_in_parts(ValueId id) const {
   return graph_.info(id).divided && replicas_ > 1 && !on_host();
 }
 
+const Operand& Lowering::whole_of_parts(ValueId id) const {
+  const auto outside = outside_.find(id);
+  return outside == outside_.end() ? operand_of(id) : outside->second.operand;
+}
+
+Operand Lowering::brought_to_parts(ValueId id, ValueId whole) {
+  const Operand operand = brought(id, whole);
+  const auto outside = outside_.find(whole);
+  if (outside == outside_.end()) return operand;
+  const ops::OperandLayout has = operand_layout(graph_.type(id), layout_of(whole));
+  return builder().bring(operand, has, outside->second.layout, steps_);
+}
+
 void Lowering::set_placed(ValueId id, const Operand& operand) {
   lowered_.operands[id] = operand;
   if (is_in_streaming(operand)) homes_[id] = {operand, operand, false};
@@ -90,6 +103,8 @@ bool Lowering::is_fetched_inside(const Node& loop, const LoopForm& form, size_t 
 
 Operand Lowering::given_to(Lowering& body, const Node& loop, const LoopForm& form, size_t input) {
   const ValueId id = loop.inputs[input], inside = form.body_inputs[input];
+  if (form.inputs[input] == LoopInput::same && layout_of(id) != choice().inputs[input])
+    body.outside_[inside] = {operand_of(id), operand_layout(graph_.type(id), layout_of(id))};
   const auto home = homes_.find(id);
   if (home == homes_.end() || !is_fetched_inside(loop, form, input))
     return in_layout(id, choice().inputs[input], body.builder_of(inside));

@@ -38,12 +38,21 @@ void StepOrder::add(StepId step, bool early) {
 
 size_t StepOrder::written(VariableId variable) const { return position_in(written_, variable); }
 
+std::vector<StepId> StepOrder::in_order() {
+  sort();
+  std::vector<StepId> steps;
+  for (const Placed& placed : placed_) steps.push_back(placed.step);
+  return steps;
+}
+
 std::vector<StepId> StepOrder::steps() {
-  // Early steps that come after the same step stay in the order in which they were added, and follow it, as
-  // they were added later.
-  std::ranges::stable_sort(placed_, {}, &Placed::after);
+  sort();
   return with_besides(0, placed_.size());
 }
+
+/// Early steps that come after the same step stay in the order in which they were added, and follow it, as
+/// they were added later.
+void StepOrder::sort() { std::ranges::stable_sort(placed_, {}, &Placed::after); }
 
 std::vector<StepId> StepOrder::with_besides(size_t first, size_t last) {
   std::vector<StepId> steps;

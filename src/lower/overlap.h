@@ -22,8 +22,9 @@ class StepOrder {
   /// The position in order of the last step so far that writes a variable; 0: none does. Early steps count as
   /// the step that they come after.
   size_t written(program::VariableId variable) const;
-  /// The steps in order, where early collectives have those that follow beside them, up to the first that
-  /// touches what they exchange.
+  /// The steps in order; and in this order, where early collectives have those that follow beside them, up to
+  /// the first that touches what they exchange.
+  std::vector<program::StepId> in_order();
   std::vector<program::StepId> steps();
 
  private:
@@ -34,6 +35,7 @@ class StepOrder {
     program::Uses uses = {};
   };
 
+  void sort();
   std::vector<program::StepId> with_besides(size_t first, size_t last);
   bool touches(const Placed& placed, const program::Collective& collective) const;
 

@@ -105,6 +105,7 @@ void PipelineLowering::lower() {
 
 void PipelineLowering::find_passes() {
   const Graph& graph = body_.graph_;
+  body_.early_nodes_ = body_.early_nodes();
   body_.parts_.resize(graph.nodes().size());
   for (StagePart& part : parts_of_stages(graph, body_.stages_)) {
     for (const uint32_t n : part.nodes) body_.parts_[n] = static_cast<uint32_t>(passes_.size());
@@ -159,8 +160,12 @@ void PipelineLowering::lower(LoweredPass& pass) {
   }
   for (const uint32_t n : pass.part.nodes) {
     body_.node_ = n;
-    if (!body_.skipped_[n]) body_.lower_with_fetched({&n, 1}, [&] { body_.lower(n); });
+    if (body_.skipped_[n]) continue;
+    body_.first_step_ = body_.steps_.size();
+    body_.lower_with_fetched({&n, 1}, [&] { body_.lower(n); });
+    body_.note_early();
   }
+  if (!body_.early_.empty()) body_.give_early(0, 0);
   if (!body_.side_results_.empty())
     throw UsageError(fmt::format(
         "layers of spiking neurons keep what one micro-batch leaves for its backward pass: train them with "

@@ -35,7 +35,8 @@ std::string remedies_of(const compiler::MemoryReport& memory) {
         "parameters, which replicas can divide (shard_weights) and streaming memory can hold "
         "(offload_weights)");
   add(program::Purpose::gradient,
-      "gradients, of which streaming memory can hold the sums over micro-batches (offload_gradients)");
+      "gradients, whose sums over micro-batches replicas can divide (shard_gradients) and streaming memory "
+      "can hold (offload_gradients)");
   add(program::Purpose::stash, "kept for the backward pass, which can compute them again (recompute)");
   return remedies;
 }

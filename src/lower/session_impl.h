@@ -22,6 +22,7 @@
 #include "bound/bound_program.h"
 #include "graph/initial.h"
 #include "graph/list_inputs.h"
+#include "graph/shards.h"
 #include "graph/transforms/transforms.h"
 #include "kernels/common/numbers.h"
 #include "lower/lowering.h"

@@ -5,7 +5,6 @@
 
 #include "graph/loop.h"
 #include "graph/operation.h"
-#include "graph/shards.h"
 #include "lower/layout.h"
 
 namespace tessera::graph {
@@ -14,9 +13,11 @@ namespace {
 /// Finds which values lie in the form of a weight.
 class FormSearch {
  public:
-  /// The inputs in `same` have the form of the values outside.
-  FormSearch(const Graph& graph, const std::map<ValueId, ValueId>& same)
+  /// The inputs in `same` have the form of the values outside. `has_parts`: whether replicas may have parts
+  /// of values.
+  FormSearch(const Graph& graph, const std::map<ValueId, ValueId>& same, bool has_parts)
       : graph_(graph),
+        has_parts_(has_parts),
         is_leaf_(graph.values().size()),
         forms_(graph.values().size()),
         leaves_(graph.values().size()) {
@@ -34,7 +35,7 @@ class FormSearch {
       if (const auto& parameter = graph_.info(id).belongs) forms_[id] = forms_[*parameter];
     for (const Node& node : graph_.nodes()) follow(node);
     for (ValueId id = 0; id < forms_.size(); ++id)
-      if (is_shard(graph_, id)) forms_[id].reset();
+      if (has_parts_ && graph_.type(id).sharded) forms_[id].reset();
     return std::move(forms_);
   }
 
@@ -107,6 +108,7 @@ class FormSearch {
   }
 
   const Graph& graph_;
+  bool has_parts_;
   std::vector<bool> is_leaf_;
   WeightForms forms_;
   std::vector<std::optional<std::optional<ValueId>>> leaves_;  ///< as far as they are known
@@ -148,9 +150,9 @@ std::vector<bool> padding_may_be_nan(const Graph& graph, const WeightForms& form
   return may_be;
 }
 
-WeightForms weight_forms(const Graph& graph) { return FormSearch(graph, {}).find(); }
+WeightForms weight_forms(const Graph& graph) { return FormSearch(graph, {}, graph.replicas() > 1).find(); }
 
-WeightForms forms_of_body(const Node& node) { return FormSearch(*node.body, same_inside(node)).find(); }
+WeightForms forms_of_body(const Node& node) { return FormSearch(*node.body, same_inside(node), true).find(); }
 
 std::vector<ValueId> weights_of(const Node& node) {
   if (const auto weight = weight_input(node)) return {*weight};

@@ -5,9 +5,12 @@
 #include <tessera/error.h>
 
 #include <limits>
+#include <optional>
+#include <string>
 
 #include "base/integer_types.h"
 #include "graph/list_inputs.h"
+#include "graph/shards.h"
 #include "graph/stages.h"
 #include "graph/substream.h"
 #include "graph/transforms/function_gradients.h"
@@ -60,8 +63,22 @@ void check_lists(const Signature& s, const LoopForm& form, const Graph& body) {
   check_sources_of_lists(s);
 }
 
+/// Throws UsageError for replicas' parts that leave a loop otherwise than as sums, or lie as a value that a
+/// pass has for itself.
+void check_parts(const LoopForm& form, size_t output, const Graph& body, const std::string& name) {
+  const TensorType& type = body.type(form.body_outputs[output]);
+  if (!type.sharded) return;
+  const std::optional<size_t> input = input_of_parts(body, output);
+  if (form.outputs[output] != LoopOutput::summed || !input || form.inputs[*input] != LoopInput::same)
+    throw UsageError(
+        fmt::format("loop: '{}' is {}: parts of replicas leave it as sums only, and lie as what is the "
+                    "same in all passes",
+                    name, to_string(type)));
+}
+
 TensorType loop_type_of(const Signature& s, const LoopForm& form, size_t output, const std::string& name) {
   const TensorType& type = s.attributes.body->type(form.body_outputs[output]);
+  check_parts(form, output, *s.attributes.body, name);
   if (form.outputs[output] == LoopOutput::last) return type;
   if (form.outputs[output] == LoopOutput::summed) {
     require_float(s, type);

@@ -191,9 +191,9 @@ void lower_mean_shard(Lowering& l, const Node& node) {
   std::vector<ops::Sharded> shards;
   std::vector<program::VariableId> wholes;
   join(l, node, group, [&](const Node& other) {
-    const ops::Operand in = l.brought(other.inputs[0], other.inputs[1]);
+    const ops::Operand in = l.brought_to_parts(other.inputs[0], other.inputs[1]);
     const ops::Operand whole =
-        l.temporary_like("summed", l.builder().type_of(in), l.operand_of(other.inputs[1]));
+        l.temporary_like("summed", l.builder().type_of(in), l.whole_of_parts(other.inputs[1]));
     scale(l, in, whole, factor_of(other, group));
     shards.push_back({whole.variable, l.output(0).variable});
     wholes.push_back(whole.variable);

@@ -7,6 +7,7 @@
 #include <array>
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -229,23 +230,29 @@ nlohmann::ordered_json without(const nlohmann::ordered_json& settings,
   return kept;
 }
 
-/// Whether replicas divide the optimizer's state of any parameter.
-bool divides_state(const nlohmann::ordered_json& settings) {
-  bool divides = settings.contains("shard_from");
+/// Whether replicas divide what settings name so of any parameter.
+bool divides(const nlohmann::ordered_json& settings, const std::string& name) {
+  bool any = settings.contains(name + "_from");
   if (settings.contains("groups"))
-    for (const nlohmann::ordered_json& group : settings.at("groups")) divides |= group.value("shard", false);
-  return divides;
+    for (const nlohmann::ordered_json& group : settings.at("groups")) any |= group.value(name, false);
+  return any;
 }
 
 }  // namespace
 
 nlohmann::ordered_json without_placement(const nlohmann::ordered_json& settings) {
+  std::vector<std::string_view> of_all = {
+      "overlap",      "shard_weights_from",     "offload_weights_from",
+      "offload_from", "offload_gradients_from", "offload_activations_from"};
   std::vector<std::string_view> of_groups = {"shard_weights", "offload", "offload_weights",
                                              "offload_gradients"};
-  if (!divides_state(settings)) of_groups.emplace_back("shard");  // which says that it is not divided
-  nlohmann::ordered_json kept =
-      without(settings, {"overlap", "pipeline", "shard_weights_from", "offload_from", "offload_weights_from",
-                         "offload_gradients_from", "offload_activations_from"});
+  // Where nothing is divided, groups say only that.
+  const bool divides_gradients = divides(settings, "shard_gradients");
+  if (!divides_gradients) of_groups.emplace_back("shard_gradients");
+  if (!divides_gradients && !divides(settings, "shard")) of_groups.emplace_back("shard");
+  // Pipelines may add up parts of gradients in another order.
+  if (!divides_gradients) of_all.emplace_back("pipeline");
+  nlohmann::ordered_json kept = without(settings, of_all);
   if (!kept.contains("groups")) return kept;
   nlohmann::ordered_json groups = nlohmann::ordered_json::array();
   for (const nlohmann::ordered_json& group : kept.at("groups")) {

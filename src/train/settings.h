@@ -34,7 +34,8 @@ void add_optimizer(nlohmann::ordered_json& json, const LearningSettings& setting
 /// All settings, by name.
 nlohmann::ordered_json json_of(const TrainingSettings& settings);
 /// Settings by name without those that say where values lie, and when passes and sums are under way: results
-/// are the same with all of these, bit for bit.
+/// are the same with all of these, bit for bit. If sums of gradients are divided, the pipeline is none of
+/// them.
 nlohmann::ordered_json without_placement(const nlohmann::ordered_json& settings);
 
 bool is_sparse(const TrainingSettings& settings);

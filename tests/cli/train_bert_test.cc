@@ -110,6 +110,14 @@ TEST_F(TrainBertCliTest, TrainsReplicasOnChips) {
   const json divided = place_on_chips("--shard-weights");
   expect_loss("loss", divided, whole, 0);
   EXPECT_EQ(divided["settings"]["shard_weights_from"], 8192);
+  const json in_parts = place_on_chips("--shard-gradients --micro-batches 2");
+  expect_loss("loss", in_parts, near, 1e-3);
+  EXPECT_EQ(in_parts["settings"]["shard_gradients_from"], 8192);
+  EXPECT_LT(optimizer(in_parts), 0.6 * optimizer(near));
+  const json some = place_on_chips("--micro-batches 2 --place '*.word_embeddings.weight=shard-gradients'");
+  expect_loss("loss", some, near, 1e-3);
+  EXPECT_EQ(some["settings"]["groups"][0]["shard_gradients"], true);
+  expect_refused(run(fmt::format("{} --shard-gradients", small())), "--micro-batches of more than one");
   expect_refused(run(fmt::format("{} --shard-weights", small())), "parameters are divided among replicas");
   expect_refused(run(fmt::format("{} --offload-gradients", small())), "--micro-batches of more than one");
   expect_refused(run(fmt::format("{} --place '*.bias=gradients'", small())),
@@ -279,6 +287,7 @@ TEST_F(TrainBertCliTest, PlansHowToDivideAStep) {
   expect_refused(run(plan + " --estimate"),
                  "--plan only searches, and trains and reports nothing; leave out");
   expect_refused(run(plan + " --place '*.bias=none'"), "leave them out (--place)");
+  expect_refused(run(plan + " --shard-gradients"), "leave that out (--shard-gradients)");
   const Outcome o = run(plan + " --json");
   EXPECT_EQ(json_of(o)["command"], "train bert");
   const json r = results_of(o)[0];

@@ -84,6 +84,7 @@ TEST(StepOrder, RunsWhatFollowsBesideEarlyCollectives) {
   for (const StepId step : {give_a, between, give_b}) order.add(step, false);
   for (const StepId step : {sum_a, sum_b}) order.add(step, true);
   for (const StepId step : {take_b, take_a}) order.add(step, false);
+  EXPECT_EQ(order.in_order(), (std::vector{give_a, sum_a, between, give_b, sum_b, take_b, take_a}));
   const std::vector<StepId> steps = order.steps();
   ASSERT_EQ(steps.size(), 3U);
   EXPECT_EQ(steps[0], give_a);

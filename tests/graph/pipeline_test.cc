@@ -7,6 +7,7 @@
 #include <tessera/pipeline.h>
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <memory>
 #include <set>
@@ -532,6 +533,29 @@ TEST(Pipelines, GatherWeights) {
       EXPECT_EQ(found.state, expected.state);
     }
   }
+}
+
+/// Of which each replica keeps a part of the sums over micro-batches, whatever the order of the passes. The
+/// first and the last stage share a weight.
+TEST(Pipelines, DivideSumsOfGradients) {
+  TrainingOptions options{.optimizer = Adam{.epsilon = 1e-3}, .micro_batches = 8, .replicas = 2};
+  options.shard_from = 0;
+  const Steps whole = steps_of(network(2, 1, options), chips(4));
+  options.shard_gradients_from = 0;
+  const Steps expected = steps_of(network(2, 1, options), chips(4));
+  for (const auto& [name, values] : whole.state)
+    for (size_t i = 0; i < values.size(); ++i)
+      EXPECT_NEAR(expected.state.at(name)[i], values[i], 1e-4 * (1 + std::abs(values[i]))) << name;
+  for (const PipelineKind kind : kKinds)
+    for (const bool offloads : {false, true}) {
+      SCOPED_TRACE(fmt::format("{}{}", name_of(kind), offloads ? ", offloaded" : ""));
+      TrainingOptions others = options;
+      others.pipeline = {kind, {0}};
+      if (offloads) others.offload_gradients_from = others.offload_weights_from = 0;
+      const Steps found = steps_of(network(2, 1, others), chips(4));
+      EXPECT_EQ(found.results, expected.results);
+      EXPECT_EQ(found.state, expected.state);
+    }
 }
 
 TEST(Pipelines, GiveTheBitsOfTheirCallsIfThoseAreRecomputed) {

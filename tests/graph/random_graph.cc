@@ -520,9 +520,11 @@ class Generator {
     if (random_.coin()) options.replicas = options_.most_replicas;
     if (options.replicas > 1 && random_.coin()) options.shard_from = random_.one_of({0, 40});
     if (options.replicas > 1 && random_.coin()) options.shard_weights_from = random_.one_of({0, 40});
+    if (options.replicas > 1 && random_.below(3) == 0) options.shard_gradients_from = random_.one_of({0, 40});
     if (options.replicas > 1)
       for (ParameterGroup& group : options.groups)
-        group.shard = random_flag(), group.shard_weights = random_flag();
+        group.shard = random_flag(), group.shard_weights = random_flag(),
+        group.shard_gradients = random_flag();
     if (random_.below(3) == 0) options.offload_from = random_.one_of({0, 40});
     if (random_.below(3) == 0) options.offload_weights_from = random_.one_of({0, 40});
     if (random_.below(3) == 0) options.offload_gradients_from = random_.one_of({0, 40});
@@ -648,12 +650,15 @@ std::vector<Recipe> smaller(const Recipe& recipe) {
     if (options.micro_batches > 1) change([](Recipe& r) { r.lesson->options.micro_batches = 1; });
     if (options.shard_from) change([](Recipe& r) { r.lesson->options.shard_from.reset(); });
     if (options.shard_weights_from) change([](Recipe& r) { r.lesson->options.shard_weights_from.reset(); });
+    if (options.shard_gradients_from)
+      change([](Recipe& r) { r.lesson->options.shard_gradients_from.reset(); });
     if (options.offload_from) change([](Recipe& r) { r.lesson->options.offload_from.reset(); });
     if (options.offload_weights_from)
       change([](Recipe& r) { r.lesson->options.offload_weights_from.reset(); });
     if (options.offload_gradients_from)
       change([](Recipe& r) { r.lesson->options.offload_gradients_from.reset(); });
-    if (options.replicas > 1 && !options.shard_from && !options.shard_weights_from && options.groups.empty())
+    if (options.replicas > 1 && !options.shard_from && !options.shard_weights_from &&
+        !options.shard_gradients_from && options.groups.empty())
       change([](Recipe& r) { r.lesson->options.replicas = 1; });
     if (options.state != Type::f32) change([](Recipe& r) { r.lesson->options.state = Type::f32; });
     if (options.clip_norm) change([](Recipe& r) { r.lesson->options.clip_norm.reset(); });

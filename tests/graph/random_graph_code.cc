@@ -116,11 +116,11 @@ std::string code_of(const std::vector<ParameterGroup>& groups) {
   };
   for (const ParameterGroup& group : groups)
     code += fmt::format(
-        "{{.names = {{\"{}\"}}, .lr_scale = {}, .weight_decay = {}, .trust_ratio = {}{}{}{}{}{}}}",
+        "{{.names = {{\"{}\"}}, .lr_scale = {}, .weight_decay = {}, .trust_ratio = {}{}{}{}{}{}{}}}",
         fmt::join(group.names, "\", \""), *group.lr_scale, *group.weight_decay, *group.trust_ratio,
         flag("shard", group.shard), flag("shard_weights", group.shard_weights),
-        flag("offload", group.offload), flag("offload_weights", group.offload_weights),
-        flag("offload_gradients", group.offload_gradients));
+        flag("shard_gradients", group.shard_gradients), flag("offload", group.offload),
+        flag("offload_weights", group.offload_weights), flag("offload_gradients", group.offload_gradients));
   return code;
 }
 
@@ -133,14 +133,15 @@ std::string lesson_code(const Lesson& lesson) {
       "add_training(mean({}({})), {{.optimizer = {}{}, .micro_batches = {}, .pipeline = "
       "{{pipeline_named(\"{}\"), {{{}}}{}}}, "
       ".groups = {{{}}}, "
-      ".replicas = {}{}{}{}{}{}, .state = Type::{}}});{}\n",
+      ".replicas = {}{}{}{}{}{}{}, .state = Type::{}}});{}\n",
       lesson.squared ? "square of " : "", code_of(lesson.losses),
       std::visit([](const auto& one) { return code_of(one); }, o.optimizer),
       o.clip_norm ? fmt::format(", .clip_norm = {}", *o.clip_norm) : "", o.micro_batches,
       name_of(o.pipeline.kind), fmt::join(o.pipeline.recomputed, ", "),
       o.pipeline.offload_from ? fmt::format(", {}", *o.pipeline.offload_from) : "", code_of(o.groups),
       o.replicas, least("shard_from", o.shard_from), least("shard_weights_from", o.shard_weights_from),
-      least("offload_from", o.offload_from), least("offload_weights_from", o.offload_weights_from),
+      least("shard_gradients_from", o.shard_gradients_from), least("offload_from", o.offload_from),
+      least("offload_weights_from", o.offload_weights_from),
       least("offload_gradients_from", o.offload_gradients_from), name_of(o.state),
       lesson.has_gradient_outputs ? "  // and gradients are outputs" : "");
 }

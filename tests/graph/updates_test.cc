@@ -6,8 +6,13 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <memory>
 #include <optional>
+#include <set>
+#include <string>
+#include <vector>
 
+#include "graph/loop.h"
 #include "networks.h"
 #include "support/error_of.h"
 #include "support/number_of.h"
@@ -98,6 +103,13 @@ void expect_same_bits(const Arrays& found, const Arrays& expected) {
     EXPECT_EQ(std::memcmp(found.at(name).data(), values.data(), values.size() * sizeof(float)), 0) << name;
 }
 
+void expect_near(const Arrays& found, const Arrays& expected, double tolerance) {
+  ASSERT_EQ(found.size(), expected.size());
+  for (const auto& [name, values] : expected)
+    for (size_t i = 0; i < values.size(); ++i)
+      ASSERT_NEAR(found.at(name)[i], values[i], tolerance * (1 + std::abs(values[i]))) << name;
+}
+
 TEST(UpdatesOfLayers, AreThoseOfCodeOfTheirOwn) {
   const Machine bow = Machine::find("bow").with("tiles", 9);
   uint32_t number = 0;
@@ -153,11 +165,7 @@ TEST(UpdatesInParts, AreThoseOfWholeParameters) {
         expect_same_bits(found, expected);
         continue;
       }
-      for (const auto& [name, values] : expected)
-        for (size_t i = 0; i < values.size(); ++i)
-          ASSERT_NEAR(found.at(name)[i], values[i],
-                      (type == Type::f32 ? 1e-5 : 2e-2) * (1 + std::abs(values[i])))
-              << name;
+      expect_near(found, expected, type == Type::f32 ? 1e-5 : 2e-2);
     }
 }
 
@@ -194,6 +202,8 @@ TEST(UpdatesInParts, NeedSeveralReplicas) {
   EXPECT_USAGE_ERROR(
       "parameters are divided among replicas",
       network(1, {.groups = {{.names = {"*.bias"}, .shard_weights = true}}}, Type::f32, Code::shared));
+  EXPECT_USAGE_ERROR("sums of gradients are divided among replicas, and there is one: ask for several",
+                     network(1, {.micro_batches = 2, .shard_gradients_from = 0}, Type::f32, Code::shared));
 }
 
 TEST(UpdatesInParts, RefuseWhatNeedsWholeValues) {
@@ -500,6 +510,104 @@ TEST(DividedWeights, TakeAFractionOfTheTiles) {
   EXPECT_LT(static_cast<double>(parts.bytes.at("parameter")),
             0.7 * static_cast<double>(whole.bytes.at("parameter")));
   EXPECT_GT(parts.seconds, whole.seconds);
+}
+
+/// Each replica keeps a part of the sums of gradients over micro-batches. These are of sums over the
+/// replicas, and so in another order; where they lie and when they begin does not change them.
+TEST(DividedGradients, AreTrainedWithAsWholeOnes) {
+  const Machine chips = Machine::find("m2000").with("chips", 2).with("tiles", 16);
+  const Machine slow = chips.with("link_gb_per_second", 0.01);  // sums are several collectives
+  uint32_t number = 0;
+  for (const Optimizer& optimizer : optimizers())
+    for (Type type : {Type::f32, Type::f16}) {
+      if (!test::takes_half(number++)) continue;
+      SCOPED_TRACE(fmt::format("{}, optimizer {}", name_of(type), optimizer.index()));
+      TrainingOptions options{.optimizer = optimizer, .micro_batches = 2 + number % 2, .replicas = 2};
+      options.shard_from = 30;  // not the biases
+      options.state = type;
+      if (number % 3 == 0) options.clip_norm = 0.5;
+      const Arrays whole = trained(network(3, options, type, Code::shared), chips);
+      options.shard_gradients_from = 30;
+      const Arrays expected = trained(network(3, options, type, Code::shared), chips);
+      expect_near(expected, whole, type == Type::f32 ? 1e-5 : 2e-2);
+      const auto expect_same = [&](const TrainingOptions& others, Code code, const Machine& machine) {
+        expect_same_bits(trained(network(3, others, type, code), machine), expected);
+      };
+      expect_same(options, Code::own, slow);
+      TrainingOptions others = options;
+      others.overlap = false;
+      expect_same(others, Code::shared, slow);
+      others = options;
+      others.offload_gradients_from = 0;
+      expect_same(others, Code::shared, chips);
+      others.offload_from = others.offload_weights_from = others.shard_weights_from = 0;
+      expect_same(others, Code::shared, slow);
+    }
+}
+
+TEST(DividedGradients, HaveTheBitsOfWholeOnesWhereSumsAreExact) {
+  const auto state_of = [](std::optional<uint64_t> shard_gradients_from) {
+    Graph g;
+    const Value w = g.parameter("w", {4, 16}, Initial::constant(0.5));
+    const Value loss = mean(w * g.input("x", {4, 16}));
+    g.output("loss", loss);
+    add_training(loss, {.optimizer = Sgd{.momentum = 0.5},
+                        .micro_batches = 4,
+                        .replicas = 4,
+                        .shard_from = 0,
+                        .shard_gradients_from = shard_gradients_from});
+    std::vector<float> x(g.bound_type(g.find("x").id).elements());
+    for (size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(i * i % 7) - 3;
+    Session session(g, Machine::find("m2000").with("chips", 4).with("tiles", 8));
+    for (int step = 0; step < 3; ++step) session.run({{"x", x}, {"lr", {0.5F}}});
+    return session.state();
+  };
+  expect_same_bits(state_of(0), state_of({}));
+}
+
+TEST(DividedGradients, TakeAFractionOfTheTiles) {
+  const Machine chips =
+      Machine::find("m2000").with("chips", 4).with("tiles", 16).with("link_gb_per_second", 0.01);
+  TrainingOptions options{.optimizer = Adam{}, .micro_batches = 2, .replicas = 4, .shard_from = 0};
+  const RunCost whole = Session(network(8, options, Type::f32, Code::shared), chips).cost();
+  options.shard_gradients_from = 0;
+  const RunCost parts = Session(network(8, options, Type::f32, Code::shared), chips).cost();
+  // Parts of all layers' sums, and gradients of a few.
+  EXPECT_LT(static_cast<double>(parts.bytes.at("gradient")),
+            0.7 * static_cast<double>(whole.bytes.at("gradient")));
+  EXPECT_GT(parts.seconds, whole.seconds);  // each micro-batch's go over the links
+}
+
+TEST(DividedGradients, AreThoseThatGroupsAndSizesName) {
+  TrainingOptions options{.optimizer = Adam{}, .micro_batches = 2, .replicas = 2, .shard_gradients_from = 30};
+  options.groups = {{.names = {"0.*"}, .shard = false},
+                    {.names = {"1.norm.bias"}, .shard_gradients = true},
+                    {.names = {"1.second.weight"}, .shard_gradients = false}};
+  const Graph g = network(2, options, Type::f32, Code::shared);
+  std::set<std::string> sums, moments;
+  for (const ValueInfo& info : g.values()) {
+    if (!info.type.sharded) continue;
+    if (info.kind == Kind::state && info.name.ends_with("first_moment"))
+      moments.insert(g.info(info.belongs.value()).name);
+    if (info.node && is_loop(g.nodes()[*info.node])) sums.insert(g.info(info.belongs.value()).name);
+  }
+  EXPECT_EQ(sums, (std::set<std::string>{"1.first.bias", "1.first.weight", "1.norm.bias"}));
+  EXPECT_EQ(moments, sums);
+}
+
+TEST(DividedGradients, LeaveLoopsAsSums) {
+  auto body = std::make_shared<Graph>();
+  const Value x = body->input("x", {4, 6}), w = body->input("w", {4, 6});
+  body->output("part", body->apply("mean_shard", {x * w, w})[0]);
+  Graph g;
+  const Value all = g.input("all", {8, 6}), own = g.parameter("own", {4, 6});
+  const Value sum = g.loop(body, {all, own}, {.count = 2, .indexed = {"x"}, .summed = {"part"}})[0];
+  EXPECT_EQ(to_string(sum.type()), "sharded f32[4, 6]");
+  EXPECT_EQ(g.info(sum.id).belongs, own.id);
+  EXPECT_ERROR("loop: 'part' is sharded f32[4, 6]: parts of replicas leave it as sums only",
+               g.loop(body, {all, own}, {.count = 2, .indexed = {"x"}}));
+  EXPECT_ERROR("and lie as what is the same in all passes",
+               g.loop(body, {all, all}, {.count = 2, .indexed = {"x", "w"}, .summed = {"part"}}));
 }
 
 TEST(DividedWeights, AreParametersOfReplicas) {

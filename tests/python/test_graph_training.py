@@ -181,6 +181,8 @@ def test_a_single_replica_has_no_state_to_divide():
         graph.training_step("cross_entropy", shard=True)
     with pytest.raises(ValueError, match="parameters are divided among replicas, and there is one"):
         graph.training_step("cross_entropy", shard_weights=True)
+    with pytest.raises(ValueError, match="sums of gradients are divided among replicas, and there is one"):
+        graph.training_step("cross_entropy", micro_batches=2, shard_gradients=True)
 
 
 def test_replicas_may_divide_parameters():
@@ -196,6 +198,32 @@ def test_replicas_may_divide_parameters():
         np.testing.assert_array_equal(*(session.run(x, labels) for session in sessions))
     for name, values in sessions[0].state().items():
         np.testing.assert_array_equal(sessions[1].state()[name], values)
+
+
+def test_replicas_may_divide_sums_of_gradients():
+    graph = tg.from_torch(nn.Sequential(nn.Linear(12, 16), nn.ReLU(), nn.Linear(16, 5)), torch.randn(10, 12))
+    x, labels = torch.randn(40, 12).numpy(), torch.randint(0, 5, (40,), dtype=torch.int32).numpy()
+    machine = tessera.Machine("m2000", tiles=8, chips=2)
+    groups = [tg.ParameterGroup("*.bias", shard_gradients=False)]
+    whole, divided, some, beside = (
+        graph.training_step("cross_entropy", momentum=0.9, micro_batches=2, replicas=2, shard=1, **options)
+        for options in (
+            {},
+            {"shard_gradients": 1},
+            {"shard_gradients": 1, "groups": groups},
+            {"shard_gradients": 1, "offload_gradients": 1},
+        )
+    )
+    sessions = [step.session(machine, seed=1) for step in (whole, divided, some, beside)]
+    for _ in range(2):
+        losses = [session.run(x, labels) for session in sessions]
+        np.testing.assert_allclose(losses, np.full(4, losses[0]), rtol=1e-5)
+    states = [session.state() for session in sessions]
+    for name, values in states[0].items():
+        for state in states[1:3]:
+            np.testing.assert_allclose(state[name], values, rtol=1e-3, atol=1e-5)
+        np.testing.assert_array_equal(states[3][name], states[1][name])
+    assert beside.estimate(machine).streaming_bytes > 0
 
 
 def test_replicas_combine_values_in_groups():

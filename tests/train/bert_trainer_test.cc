@@ -375,7 +375,11 @@ TEST_F(BertTrainerTest, ContinuesWhereValuesLieElsewhere) {
   far.overlap = false;
   far.shard_weights_from = far.offload_from = far.offload_weights_from = far.offload_gradients_from =
       far.offload_activations_from = 30;
-  far.groups = {{.names = {"*.bias"}, .shard = false, .offload = true, .offload_weights = false}};
+  far.groups = {{.names = {"*.bias"},
+                 .shard = false,
+                 .shard_gradients = false,
+                 .offload = true,
+                 .offload_weights = false}};
   const std::string file = path("stopped"), whole = path("whole");
   BertTrainer(near, text(), chips).train({.checkpoint = whole});
   BertTrainer(near, text(), chips).train({.checkpoint = file, .progress = [](const PretrainingProgress& now) {
@@ -392,6 +396,8 @@ TEST_F(BertTrainerTest, ContinuesWhereValuesLieElsewhere) {
   };
   EXPECT_TRUE(
       says(error([](PretrainingSettings& s) { s.shard_from = 30; }), "a checkpoint of other settings"));
+  EXPECT_TRUE(says(error([](PretrainingSettings& s) { s.shard_gradients_from = 30; }),
+                   "a checkpoint of other settings"));
   EXPECT_TRUE(says(error([](PretrainingSettings& s) { s.groups[0].shard = true; }), "its groups is missing"));
   EXPECT_TRUE(says(error([](PretrainingSettings& s) { s.recompute = true; }), "its recompute is missing"));
 }

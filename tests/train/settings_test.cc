@@ -80,5 +80,22 @@ TEST(Settings, JsonHasWhatBitsDependOn) {
   EXPECT_EQ(json_of(a)["recipe"], "paper");
 }
 
+TEST(Settings, HaveNoPlacementUnlessResultsDependOnIt) {
+  const auto left = [](const char* settings) {
+    return without_placement(nlohmann::ordered_json::parse(settings)).dump();
+  };
+  EXPECT_EQ(left(R"({"lr":1,"overlap":false,"pipeline":"1f1b","offload_from":8,)"
+                 R"("groups":[{"names":["*.bias"],"shard":false,"shard_gradients":false}]})"),
+            R"({"lr":1})");
+  EXPECT_EQ(left(R"({"shard_from":8,"groups":[{"names":["a"],"shard":false,"shard_gradients":false}]})"),
+            R"({"shard_from":8,"groups":[{"names":["a"],"shard":false}]})");
+  // Which gradients are whole says what groups say of state too.
+  const char* divided =
+      R"({"pipeline":"1f1b","shard_gradients_from":8,"groups":[{"names":["a"],"shard":false}]})";
+  EXPECT_EQ(left(divided), divided);
+  const char* by_name = R"({"pipeline":"1f1b","groups":[{"names":["a"],"shard_gradients":true}]})";
+  EXPECT_EQ(left(by_name), by_name);
+}
+
 }  // namespace
 }  // namespace tessera::train

@@ -372,6 +372,7 @@ class Graph:
         overlap: bool = True,
         shard: bool | int = False,
         shard_weights: bool | int = False,
+        shard_gradients: bool | int = False,
         offload: bool | int = False,
         offload_weights: bool | int = False,
         offload_gradients: bool | int = False,
@@ -406,7 +407,9 @@ class Graph:
         and gathers the others': "replicated tensor sharding", or the first stage of ZeRO. Only parameters of at least
         8,192 elements, or as many as `shard` says, are divided, and none whose pattern may change. State is read and
         saved as a whole. `shard_weights` is the same for parameters themselves, which all replicas gather before each
-        operation or call that takes them.
+        operation or call that takes them. With `shard_gradients`, which includes `shard`, each also keeps a part of the
+        sums of gradients over micro-batches: gradients are summed over the replicas for each micro-batch, before those
+        are, so that results may have other last bits.
 
         With `offload`, the optimizer's state of parameters of at least 8,192 elements, or as many as `offload` says,
         lies in the streaming memory beside the chips, and is read and written once in a step. Hosts, which have one
@@ -456,6 +459,7 @@ class Graph:
             overlap,
             least_elements("shard", shard),
             least_elements("shard_weights", shard_weights),
+            least_elements("shard_gradients", shard_gradients),
             least_elements("offload", offload),
             least_elements("offload_weights", offload_weights),
             least_elements("offload_gradients", offload_gradients),

@@ -26,8 +26,8 @@ class ParameterGroup:
 
     `parameters` are names, in which `*` stands for any characters, or parameters of the graph. Of several groups with
     a parameter, the last that gives a setting counts. `lr_scale` is a factor of the learning rate. Without a
-    `trust_ratio`, LAMB and LARS train a parameter as AdamW and SGD do. `shard`, `shard_weights`, `offload`,
-    `offload_weights` and `offload_gradients` hold instead of what `training_step` is asked for by sizes.
+    `trust_ratio`, LAMB and LARS train a parameter as AdamW and SGD do. `shard`, `shard_weights`, `shard_gradients`,
+    `offload`, `offload_weights` and `offload_gradients` hold instead of what `training_step` is asked for by sizes.
     """
 
     parameters: str | Value | Iterable[str | Value]
@@ -36,6 +36,7 @@ class ParameterGroup:
     trust_ratio: bool | None = None
     shard: bool | None = None
     shard_weights: bool | None = None
+    shard_gradients: bool | None = None
     offload: bool | None = None
     offload_weights: bool | None = None
     offload_gradients: bool | None = None
@@ -54,6 +55,7 @@ class ParameterGroup:
             self.trust_ratio,
             self.shard,
             self.shard_weights,
+            self.shard_gradients,
             self.offload,
             self.offload_weights,
             self.offload_gradients,

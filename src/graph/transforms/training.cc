@@ -38,8 +38,10 @@ void check_training(const TrainingOptions& options) {
     if (group.weight_decay) require_setting(kFromZero, "the weight decay of a group", *group.weight_decay);
   }
   require_setting(kFromOne, "the number of replicas", options.replicas);
-  check_sharding(options.shard_from.has_value(), options.shard_weights_from.has_value(), options.groups,
-                 options.replicas);
+  check_sharding({.state = options.shard_from.has_value(),
+                  .weights = options.shard_weights_from.has_value(),
+                  .gradients = options.shard_gradients_from.has_value()},
+                 options.groups, options.replicas);
   if (options.clip_norm)
     require_setting(*options.clip_norm > 0, "the clipping norm", *options.clip_norm, "positive");
   require_setting(kFromOne, "the number of micro-batches", options.micro_batches);
@@ -96,6 +98,38 @@ struct TrainedParameters {
   std::vector<Value> values, gradients;
 };
 
+/// Whether the state of a parameter's optimizer is divided among the replicas.
+bool is_divided(const TrainingOptions& options, const ParameterSettings& own, const TensorType& parameter) {
+  return options.replicas > 1 && own.shard && may_be_divided(parameter);
+}
+
+Attributes attributes_of_means(const TrainingOptions& options) {
+  return {{"overlap", int64_t{options.overlap}}};
+}
+
+/// A replica's part of the mean of all replicas' gradients.
+Value part_of_mean(const TrainingOptions& options, Value gradient, Value parameter) {
+  return gradient.owner().apply("mean_shard", {gradient, parameter}, attributes_of_means(options))[0];
+}
+
+/// Gradients of one micro-batch whose sums over all are divided among the replicas, as what is added to
+/// these.
+void divide_sums(Graph& graph, const Settings& settings, const TrainingOptions& options,
+                 TrainedParameters& trained) {
+  const auto first = static_cast<uint32_t>(graph.nodes().size());
+  std::vector<size_t> divided;
+  for (size_t i = 0; i < trained.values.size(); ++i) {
+    const ParameterSettings& own = settings.at(trained.values[i].id);
+    if (own.shard_gradients && is_divided(options, own, trained.values[i].type())) divided.push_back(i);
+  }
+  // All before the first mean, so that means may share collectives.
+  if (options.sums == Type::f32)
+    for (const size_t i : divided) trained.gradients[i] = cast(trained.gradients[i], Type::f32);
+  for (const size_t i : divided)
+    trained.gradients[i] = part_of_mean(options, trained.gradients[i], trained.values[i]);
+  graph.mark_backward(first);
+}
+
 /// Gradients and scalar outputs as means over micro-batches.
 void repeat(Graph& graph, const Settings& settings, const TrainingOptions& options,
             TrainedParameters& trained) {
@@ -124,24 +158,20 @@ void repeat(Graph& graph, const Settings& settings, const TrainingOptions& optio
   }
 }
 
-/// Whether the state of a parameter's optimizer is divided among the replicas.
-bool is_divided(const TrainingOptions& options, const ParameterSettings& own, const TensorType& parameter) {
-  return options.replicas > 1 && own.shard && may_be_divided(parameter);
-}
-
 /// Gradients and scalar outputs as means over replicas, of which each has its part of those that are divided.
 void average(Graph& graph, const Settings& settings, const TrainingOptions& options,
              TrainedParameters& trained) {
   // All before the first mean, so that the means are one collective.
   if (options.sums == Type::f32)
     for (Value& gradient : trained.gradients) gradient = cast(gradient, Type::f32);
-  const Attributes attributes = {{"overlap", int64_t{options.overlap}}};
+  const Attributes attributes = attributes_of_means(options);
   const auto averaged = [&](Value of) { return graph.apply("mean_over_replicas", {of}, attributes)[0]; };
   for (size_t i = 0; i < trained.values.size(); ++i) {
     Value& gradient = trained.gradients[i];
     const Value& parameter = trained.values[i];
+    if (gradient.type().sharded) continue;  // that is a sum of means
     gradient = is_divided(options, settings.at(parameter.id), parameter.type())
-                   ? graph.apply("mean_shard", {gradient, parameter}, attributes)[0]
+                   ? part_of_mean(options, gradient, parameter)
                    : averaged(gradient);
   }
   for (const auto& [name, id] : std::map(graph.outputs()))
@@ -226,7 +256,10 @@ void extend(Graph& graph, Value loss, const TrainingOptions& options) {
   const auto added = static_cast<uint32_t>(graph.nodes().size());
   if (options.replicas != 1) graph.replicate(options.replicas);
   check_sums(options, its_gradients);
-  if (options.micro_batches != 1) repeat(graph, settings, options, trained);
+  if (options.micro_batches != 1) {
+    divide_sums(graph, settings, options, trained);
+    repeat(graph, settings, options, trained);
+  }
   if (options.replicas != 1) average(graph, settings, options, trained);
   if (scaled)
     for (Value& gradient : its_gradients) gradient = scaled->unscaled(gradient);

@@ -96,6 +96,7 @@ ParameterSettings settings_of_size(uint64_t elements, const TrainingOptions& opt
           .offload = is_large(options.offload_from),
           .shard_weights = is_large(options.shard_weights_from),
           .offload_weights = is_large(options.offload_weights_from),
+          .shard_gradients = is_large(options.shard_gradients_from),
           .offload_gradients = is_large(options.offload_gradients_from)};
 }
 
@@ -138,15 +139,19 @@ void check(const Optimizer& optimizer) {
   std::visit([](const auto& one) { check_one(one); }, optimizer);
 }
 
-void check_sharding(bool state, bool parameters, const std::vector<ParameterGroup>& groups,
-                    uint32_t replicas) {
+void check_sharding(Sharding sharding, const std::vector<ParameterGroup>& groups, uint32_t replicas) {
   for (const ParameterGroup& group : groups) {
-    state |= group.shard.value_or(false);
-    parameters |= group.shard_weights.value_or(false);
+    sharding.state |= group.shard.value_or(false);
+    sharding.weights |= group.shard_weights.value_or(false);
+    sharding.gradients |= group.shard_gradients.value_or(false);
   }
-  if ((state || parameters) && replicas == 1)
-    throw UsageError(fmt::format("{} divided among replicas, and there is one: ask for several",
-                                 state ? "the optimizer's state is" : "parameters are"));
+  if (replicas > 1) return;
+  const auto refuse = [](const char* what) {
+    throw UsageError(fmt::format("{} divided among replicas, and there is one: ask for several", what));
+  };
+  if (sharding.state) refuse("the optimizer's state is");
+  if (sharding.weights) refuse("parameters are");
+  if (sharding.gradients) refuse("sums of gradients are");
 }
 
 std::map<ValueId, ParameterSettings> settings_of_parameters(const Graph& graph,
@@ -171,8 +176,11 @@ std::map<ValueId, ParameterSettings> settings_of_parameters(const Graph& graph,
       own.offload = group.offload.value_or(own.offload);
       own.shard_weights = group.shard_weights.value_or(own.shard_weights);
       own.offload_weights = group.offload_weights.value_or(own.offload_weights);
+      // Whole state needs whole gradients.
+      own.shard_gradients = group.shard_gradients.value_or(own.shard_gradients && group.shard.value_or(true));
       own.offload_gradients = group.offload_gradients.value_or(own.offload_gradients);
     }
+  for (auto& [id, own] : settings) own.shard = own.shard || own.shard_gradients;
   return settings;
 }
 

@@ -36,10 +36,12 @@ void require_setting(bool holds, std::string_view what, double value, std::strin
 void require_setting(const SettingRange& range, std::string_view what, double value);
 /// Throws UsageError for settings out of range.
 void check(const Optimizer& optimizer);
-/// Throws UsageError for state or parameters that are to be divided among replicas, some of them by groups,
-/// if there is one.
-void check_sharding(bool state, bool parameters, const std::vector<ParameterGroup>& groups,
-                    uint32_t replicas);
+/// What is to be divided among replicas.
+struct Sharding {
+  bool state = false, weights = false, gradients = false;
+};
+/// Throws UsageError for what is to be divided among replicas, some of it by groups, if there is one.
+void check_sharding(Sharding sharding, const std::vector<ParameterGroup>& groups, uint32_t replicas);
 
 /// The settings of one parameter.
 struct ParameterSettings {
@@ -47,7 +49,8 @@ struct ParameterSettings {
   double weight_decay = 0;
   bool trust_ratio = true;
   bool shard = false, offload = false;  ///< of the optimizer's state
-  bool shard_weights = false, offload_weights = false, offload_gradients = false;
+  bool shard_weights = false, offload_weights = false;
+  bool shard_gradients = false, offload_gradients = false;
 };
 
 /// The settings of all parameters of a graph, from their sizes and the groups. Throws UsageError for a name

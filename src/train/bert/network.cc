@@ -69,6 +69,7 @@ graph::TrainingOptions options_of(const PretrainingSettings& s) {
   options.overlap = s.overlap;
   options.shard_from = s.shard_from;
   options.shard_weights_from = s.shard_weights_from;
+  options.shard_gradients_from = s.shard_gradients_from;
   options.offload_from = s.offload_from;
   options.offload_weights_from = s.offload_weights_from;
   options.offload_gradients_from = s.offload_gradients_from;

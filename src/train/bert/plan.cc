@@ -446,6 +446,10 @@ PretrainingPlan plan_pretraining(const PretrainingSettings& settings, const Text
         "a plan is extrapolated from networks of fewer layers, which may lack what groups of parameters "
         "name: "
         "leave them out (--place)");
+  if (settings.shard_gradients_from)
+    throw UsageError(
+        "a plan does not extrapolate sums of gradients that are divided among replicas: leave that out "
+        "(--shard-gradients)");
   return train::PretrainingPlanner(settings, text, machine, options).find();
 }
 

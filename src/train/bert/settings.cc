@@ -51,6 +51,7 @@ nlohmann::ordered_json group_json(const graph::ParameterGroup& group) {
   add("trust_ratio", group.trust_ratio);
   add("shard", group.shard);
   add("shard_weights", group.shard_weights);
+  add("shard_gradients", group.shard_gradients);
   add("offload", group.offload);
   add("offload_weights", group.offload_weights);
   add("offload_gradients", group.offload_gradients);
@@ -135,7 +136,10 @@ void check(const PretrainingSettings& s) {
   for (const PretrainingPhase& phase : s.phases) check_phase(s, phase);
   require_setting(s.head_slices >= 1, "the number of slices of the head", s.head_slices, "at least 1");
   check_stages(s);
-  graph::check_sharding(s.shard_from.has_value(), s.shard_weights_from.has_value(), s.groups, s.replicas);
+  graph::check_sharding({.state = s.shard_from.has_value(),
+                         .weights = s.shard_weights_from.has_value(),
+                         .gradients = s.shard_gradients_from.has_value()},
+                        s.groups, s.replicas);
   require_setting(s.config.type_vocab_size >= 2, "the number of token types", s.config.type_vocab_size,
                   "at least 2, one for each sentence of a pair");
   for (const double p : {s.config.hidden_dropout_prob, s.config.attention_probs_dropout_prob})
@@ -210,6 +214,7 @@ nlohmann::ordered_json json_of(const PretrainingSettings& s) {
   if (!s.overlap) json["overlap"] = false;
   if (s.shard_from) json["shard_from"] = *s.shard_from;
   if (s.shard_weights_from) json["shard_weights_from"] = *s.shard_weights_from;
+  if (s.shard_gradients_from) json["shard_gradients_from"] = *s.shard_gradients_from;
   if (s.offload_from) json["offload_from"] = *s.offload_from;
   if (s.offload_weights_from) json["offload_weights_from"] = *s.offload_weights_from;
   if (s.offload_gradients_from) json["offload_gradients_from"] = *s.offload_gradients_from;
