@@ -435,6 +435,8 @@ class Checker {
         note_call(id, *call);
       } else if (const auto* collect = std::get_if<program::Collect>(&steps[id])) {
         if (collect->beside != program::kNoStep) note_beside(id, *collect);
+      } else if (const auto* copy = std::get_if<program::Copy>(&steps[id])) {
+        if (copy->beside != program::kNoStep) note_beside(id, *copy);
       }
       overlaps_->close(touchers_.of_control(id));
     }
@@ -472,6 +474,29 @@ class Checker {
         [&](Overlaps::StorageId storage, uint64_t elements) { overlaps_->log().write(storage, elements); });
     overlaps_->close(touchers_.of_control(id));
     each_line([&](Overlaps::StorageId storage, uint64_t) { overlaps_->log().read(storage); });
+    overlaps_->close(touchers_.of_end(id));
+  }
+
+  /// What copies read and fill is in use from their begin to their end, while other steps run.
+  void note_beside(program::StepId id, const program::Copy& copy) {
+    const std::vector<program::CopyGroup>& groups = program_.copy_sets()[copy.set].groups;
+    const auto each_box = [&](VariableId v, const auto& visit) {
+      for (uint32_t i = 0; i < e_.mapped[v].size(); ++i)
+        if (const Box& box = program_.variable(v).mapping[i].box; !box.empty())
+          visit(overlaps_->mapped(v, i), box.elements());
+    };
+    const auto read = [&](Overlaps::StorageId storage, uint64_t) { overlaps_->log().read(storage); };
+    for (const program::CopyGroup& group : groups) {
+      each_box(group.from, read);
+      each_box(group.to, [&](Overlaps::StorageId storage, uint64_t elements) {
+        overlaps_->log().write(storage, elements);
+      });
+    }
+    overlaps_->close(touchers_.of_control(id));
+    for (const program::CopyGroup& group : groups) {
+      each_box(group.from, read);
+      each_box(group.to, read);
+    }
     overlaps_->close(touchers_.of_end(id));
   }
 

@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <utility>
+
+#include "program/program.h"
 
 namespace tessera::compiler {
 
@@ -154,13 +157,49 @@ void ChipClocks::arrive(const CollectiveCost& cost, double arrival, double ready
   }
 }
 
+double ChipClocks::streaming_alone(const ExchangeCost& cost, const PhaseTimes& cycles) const {
+  return std::max(0.0, cycles[Phase::exchange] - exchange_overhead_ - cost.tiles.most);
+}
+
+void ChipClocks::start_streaming(const ExchangeCost& cost, double times) {
+  Stream stream{&cost, std::vector<double>(chips_.size())};
+  each_streaming(cost, [&](size_t chip, const PhaseTimes& cycles) {
+    const double begin = std::max(chips_[chip].total(), streaming_until_[chip]);
+    stream.ends[chip] = streaming_until_[chip] = begin + streaming_alone(cost, cycles) * times;
+  });
+  streams_.push_back(std::move(stream));
+}
+
+void ChipClocks::finish_streaming(double times) {
+  const Stream stream = std::move(streams_.back());
+  streams_.pop_back();
+  each_streaming(*stream.cost, [&](size_t number, const PhaseTimes& cycles) {
+    PhaseTimes& chip = chips_[number];
+    PhaseTimes own = cycles.scaled(times);
+    own[Phase::exchange] -= streaming_alone(*stream.cost, cycles) * times;
+    // Waiting for data is exchange, as where nothing runs beside it.
+    chip[Phase::exchange] += std::max(0.0, stream.ends[number] - chip.total());
+    chip += own;
+  });
+}
+
+/// Whether copies of chips did not wait for streaming memory, and so will not when they are repeated: each is
+/// completed before its chip goes on to the next repetition.
+bool ChipClocks::found_streaming_free_since(const ChipClocks& before) const {
+  for (size_t chip = 0; chip < chips_.size(); ++chip)
+    if (streaming_until_[chip] != before.streaming_until_[chip] &&
+        before.streaming_until_[chip] > before.chips_[chip].total())
+      return false;
+  return true;
+}
+
 const PhaseTimes& ChipClocks::slowest() const {
   return *std::ranges::max_element(chips_, {}, &PhaseTimes::total);
 }
 
 bool ChipClocks::advanced_evenly_since(const ChipClocks& before) const {
   constexpr double kRounding = 1e-12;
-  if (!left_links_alone_since(before)) return false;
+  if (!left_links_alone_since(before) || !found_streaming_free_since(before)) return false;
   double advance = 0;
   for (size_t chip = 0; chip < chips_.size(); ++chip) {
     const double its = chips_[chip].total() - before.chips_[chip].total();
@@ -177,6 +216,14 @@ void ChipClocks::repeat_since(const ChipClocks& before, double times) {
     passed += before.chips_[chip].scaled(-1);
     chips_[chip] += passed.scaled(times);
   }
+}
+
+bool streams_apart(const program::Program& program, const program::Copy& copy, const ChipClocks& clocks) {
+  if (copy.beside != program::kNoStep) return true;
+  return clocks.is_streaming() &&
+         std::ranges::any_of(program.copy_sets()[copy.set].groups, [&](const program::CopyGroup& group) {
+           return program.variable(group.from).streaming || program.variable(group.to).streaming;
+         });
 }
 
 }  // namespace tessera::compiler

@@ -1,6 +1,7 @@
 // Clocks of the chips of a machine: a chip waits only for chips to which an exchange ties it.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <span>
@@ -9,13 +10,17 @@
 
 #include "compiler/executable.h"
 #include "compiler/step_watch.h"
+#include "program/cycles.h"
 
 namespace tessera::compiler {
 
 class ChipClocks {
  public:
   explicit ChipClocks(const machine::Machine& machine)
-      : first_chip_(machine.first_chip()), chips_(machine.chip_count()) {}
+      : first_chip_(machine.first_chip()),
+        exchange_overhead_(program::exchange_overhead_cycles(machine)),
+        chips_(machine.chip_count()),
+        streaming_until_(machine.chip_count()) {}
 
   bool is_one_chip() const { return chips_.size() == 1; }
   /// Tells `watch` of all waiting from now on.
@@ -42,6 +47,18 @@ class ChipClocks {
   /// Lets the chips wait for the data, and for each other, and do their own part.
   static void finish(std::span<ChipClocks> replicas, const CollectiveCost& cost, double times = 1);
 
+  // Copies from and to streaming memory, beside which chips do other things: what takes longer than their
+  // busiest tile. Of several, the one that starts last is finished first. On one chip all cycles count
+  // `times`.
+
+  /// Whether such a copy is under way, for which others have to wait.
+  bool is_streaming() const { return !streams_.empty(); }
+  /// On each chip the copy gets under way as soon as the chip is ready and its streaming memory is free; the
+  /// chips go on.
+  void start_streaming(const ExchangeCost& cost, double times = 1);
+  /// Lets the chips wait for the copy that started last, and do their own part.
+  void finish_streaming(double times = 1);
+
   /// Times by phase of the chip that ends last; waiting for other chips counts as sync.
   const program::PhaseTimes& slowest() const;
   double last() const { return slowest().total(); }
@@ -64,7 +81,22 @@ class ChipClocks {
     bool has_arrived = false;
   };
 
+  /// A copy from or to streaming memory that is under way.
+  struct Stream {
+    const ExchangeCost* cost = nullptr;
+    std::vector<double> ends;  ///< by chip
+  };
+
   program::PhaseTimes& at(uint32_t chip) { return chips_[chip - first_chip_]; }
+  /// Calls visit(chip, cycles) for the chips that take part in a copy, from 0.
+  template <class Visit>
+  void each_streaming(const ExchangeCost& cost, const Visit& visit) const {
+    if (is_one_chip()) return visit(size_t{0}, cost.cycles);
+    for (const program::TiedChips& group : cost.tied)
+      for (const uint32_t chip : group.chips) visit(size_t{chip - first_chip_}, group.cycles);
+  }
+  /// Of the cycles of a copy on a chip those in which its tiles are free.
+  double streaming_alone(const ExchangeCost& cost, const program::PhaseTimes& cycles) const;
   void wait(program::PhaseTimes& chip, double until);
   /// When all chips that take part in a collective are ready.
   double ready_for(const CollectiveCost& cost) const;
@@ -74,16 +106,23 @@ class ChipClocks {
   /// An exchange between chips goes first: what is under way arrives later by as much.
   void hold_up(double begin, double cycles);
   bool left_links_alone_since(const ChipClocks& before) const;
+  bool found_streaming_free_since(const ChipClocks& before) const;
   /// When the data arrives that is under way, in the order in which it started.
   std::vector<double> arrivals() const;
   void arrive(const CollectiveCost& cost, double arrival, double ready, double times);
 
   uint32_t first_chip_;
+  double exchange_overhead_;
   std::vector<program::PhaseTimes> chips_;
+  std::vector<double> streaming_until_;  ///< by chip: when copies so far leave its streaming memory free
+  std::vector<Stream> streams_;
   std::vector<Travel> travels_;
   uint64_t queued_ = 0;  ///< collectives so far whose chips were ready before their links
   StepWatch* watch_ = nullptr;
 };
+
+/// Whether a copy has a step beside it, or has to wait for one that has.
+bool streams_apart(const program::Program& program, const program::Copy& copy, const ChipClocks& clocks);
 
 /// Bytes over links, summed over steps.
 class LinkTotals {

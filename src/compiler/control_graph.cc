@@ -44,9 +44,10 @@ ControlGraph::Positions ControlGraph::walk(StepId id, Positions from) {
   if (const auto* execute = std::get_if<program::Execute>(&step))
     return {touching(touchers_.of_set(execute->set), from)};
   if (const auto* copy = std::get_if<program::Copy>(&step))
-    return {touching(touchers_.of_copy(copy->set), from)};
+    return {touching(touchers_.of_copy(copy->set), walk_beside(id, copy->beside, std::move(from)))};
   if (const auto* collect = std::get_if<program::Collect>(&step))
-    return walk_collect(id, *collect, std::move(from));
+    return {touching(touchers_.of_collective(collect->collective),
+                     walk_beside(id, collect->beside, std::move(from)))};
   if (const auto* branch = std::get_if<program::If>(&step)) return walk_branch(id, *branch, std::move(from));
   if (const auto* loop = std::get_if<program::While>(&step)) return walk_loop(id, *loop, std::move(from));
   if (const auto* repeat = std::get_if<program::Repeat>(&step))
@@ -54,13 +55,10 @@ ControlGraph::Positions ControlGraph::walk(StepId id, Positions from) {
   return walk_call(id, std::get<program::Call>(step), std::move(from));
 }
 
-ControlGraph::Positions ControlGraph::walk_collect(StepId id, const program::Collect& collect,
-                                                   Positions from) {
-  if (collect.beside != program::kNoStep) {
-    const uint32_t begin = touching(touchers_.of_control(id), from);
-    from = {touching(touchers_.of_end(id), walk(collect.beside, {begin}))};
-  }
-  return {touching(touchers_.of_collective(collect.collective), from)};
+ControlGraph::Positions ControlGraph::walk_beside(StepId id, StepId beside, Positions from) {
+  if (beside == program::kNoStep) return from;
+  const uint32_t begin = touching(touchers_.of_control(id), from);
+  return {touching(touchers_.of_end(id), walk(beside, {begin}))};
 }
 
 ControlGraph::Positions ControlGraph::walk_branch(StepId id, const program::If& branch, Positions from) {

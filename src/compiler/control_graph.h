@@ -27,7 +27,8 @@ class ControlGraph {
   // Each function takes the positions from which control may come, and returns the positions at which it may
   // be afterwards.
   Positions walk(program::StepId id, Positions from);
-  Positions walk_collect(program::StepId id, const program::Collect& collect, Positions from);
+  /// What runs beside a copy or collective.
+  Positions walk_beside(program::StepId id, program::StepId beside, Positions from);
   Positions walk_branch(program::StepId id, const program::If& branch, Positions from);
   Positions walk_loop(program::StepId id, const program::While& loop, Positions from);
   Positions walk_repeat(program::StepId id, const program::Repeat& repeat, Positions from);

@@ -20,7 +20,7 @@ namespace {
 /// The first word of a file; with another byte order it reads differently.
 constexpr uint64_t kMagic = 0x4558454152455354;  // "TSERAEXE"
 /// Version of what describe.h lists: increased with each change there.
-constexpr uint32_t kVersion = 8;
+constexpr uint32_t kVersion = 9;
 
 struct Header {
   uint64_t magic = kMagic;

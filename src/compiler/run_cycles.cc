@@ -53,7 +53,9 @@ class RunCycles {
 
   // On one chip, cycles of a loop's body count `times`; on several, and where what they do depends on when
   // they do it, loops run until their chips keep step.
-  bool is_in_order() const { return !clocks_.is_one_chip() || clocks_.has_under_way(); }
+  bool is_in_order() const {
+    return !clocks_.is_one_chip() || clocks_.has_under_way() || clocks_.is_streaming();
+  }
   void add(const PhaseTimes& cycles, double times) { clocks_.add(cycles.scaled(times)); }
   void note(Kind kind, uint32_t id, const PhaseTimes& cycles, double times) {
     StepAccount& step = steps_[kind][id];
@@ -120,6 +122,11 @@ class RunCycles {
     const ExchangeCost& cost = e_.copies[copy.set].cost;
     links_.add(cost.links, times);
     note(kCopies, copy.set, cost.cycles, times);
+    if (streams_apart(program_, copy, clocks_)) {
+      clocks_.start_streaming(cost, times);
+      walk(copy.beside, times);
+      return clocks_.finish_streaming(times);
+    }
     clocks_.is_one_chip() ? add(cost.cycles, times) : clocks_.run(cost);
   }
   void walk_inside(const program::Collect& collect, double times) {

@@ -40,6 +40,11 @@ uint32_t Schedule::expand(StepId id) {
   Node node;
   node.begin = position_;
   std::vector<uint32_t> children;
+  const auto expand_beside = [&](StepId beside) {
+    children.push_back(position(touchers_.of_control(id)));
+    children.push_back(expand(beside));
+    children.push_back(position(touchers_.of_end(id)));
+  };
   if (id == program::kNoStep) return add(node, children);
   const program::Step& step = program_.steps().at(id);
   if (const auto* sequence = std::get_if<program::Sequence>(&step)) {
@@ -49,13 +54,13 @@ uint32_t Schedule::expand(StepId id) {
     return position(touchers_.of_set(execute->set));
   } else if (const auto* copy = std::get_if<program::Copy>(&step)) {
     ++supersteps_;
-    return position(touchers_.of_copy(copy->set));
+    if (copy->beside == program::kNoStep) return position(touchers_.of_copy(copy->set));
+    expand_beside(copy->beside);
+    children.push_back(position(touchers_.of_copy(copy->set)));
   } else if (const auto* collect = std::get_if<program::Collect>(&step)) {
     ++supersteps_;
     if (collect->beside == program::kNoStep) return position(touchers_.of_collective(collect->collective));
-    children.push_back(position(touchers_.of_control(id)));
-    children.push_back(expand(collect->beside));
-    children.push_back(position(touchers_.of_end(id)));
+    expand_beside(collect->beside);
     children.push_back(position(touchers_.of_collective(collect->collective)));
   } else if (const auto* repeat = std::get_if<program::Repeat>(&step)) {
     node.kind = Kind::repeat;

@@ -74,6 +74,9 @@ class TouchNotes {
       else if (const auto* collect = std::get_if<program::Collect>(&steps[id]);
                collect && collect->beside != program::kNoStep)
         note(id, *collect);
+      else if (const auto* copy = std::get_if<program::Copy>(&steps[id]);
+               copy && copy->beside != program::kNoStep)
+        note(id, *copy);
       close(touchers_.of_control(id));
     }
   }
@@ -106,6 +109,21 @@ class TouchNotes {
     program::each_filled(collective, [&](program::VariableId v) { each(v, &TouchNotes::overwrite); });
     close(touchers_.of_control(id));
     program::each_filled(collective, [&](program::VariableId v) { each(v, &TouchNotes::read); });
+    close(touchers_.of_end(id));
+  }
+
+  /// Records what runs beside copies: what they read and fill is alive from their begin to their end.
+  void note(program::StepId id, const program::Copy& copy) {
+    const std::vector<program::CopyGroup>& groups = c_.program.copy_sets()[copy.set].groups;
+    for (const program::CopyGroup& group : groups) {
+      each(group.from, &TouchNotes::read);
+      each(group.to, &TouchNotes::overwrite);
+    }
+    close(touchers_.of_control(id));
+    for (const program::CopyGroup& group : groups) {
+      each(group.from, &TouchNotes::read);
+      each(group.to, &TouchNotes::read);
+    }
     close(touchers_.of_end(id));
   }
 

@@ -27,7 +27,8 @@ class Touchers {
   ToucherId of_collective(program::CollectiveId id) const { return sets_ + copies_ + id; }
   ToucherId of_control(program::StepId id) const { return sets_ + copies_ + collectives_ + 2 * id; }
   /// The toucher of a step's end: a call touches its operands when it begins and when it ends, so that they
-  /// are alive in between, and so does a collective, beside which something runs, with what it fills.
+  /// are alive in between, and so do a collective and a copy, beside which something runs, with what they
+  /// fill.
   ToucherId of_end(program::StepId step) const { return of_control(step) + 1; }
   size_t count(const program::Program& program) const {
     return of_control(static_cast<program::StepId>(program.steps().size()));

@@ -169,12 +169,22 @@ class Run {
   void walk_inside(const program::Copy& copy) {
     const Exchange& exchange = executable_.copies[copy.set];
     const std::span<const CopyPart> parts = table_.copy_parts(copy.set);
-    if (!is_timed_) return each_replica([&](uint32_t) { transfer(exchange, nullptr, parts); });
+    if (!is_timed_) {
+      walk(copy.beside);
+      return each_replica([&](uint32_t) { transfer(exchange, nullptr, parts); });
+    }
+    const bool is_apart = compiler::streams_apart(program_, copy, clocks_.front());
+    if (is_apart)
+      for (compiler::ChipClocks& clocks : clocks_) clocks.start_streaming(exchange.cost);
+    walk(copy.beside);
     StepProfile& step = profile_.copies[copy.set];
     run_step(step, {StepKind::copy, copy.set, 0, {}, exchange.cost.cycles}, [&](PhaseTimes& cycles) {
       each_replica([&](uint32_t replica) {
         transfer(exchange, &step, parts);
-        has_one_chip() ? clocks_[replica].add(cycles) : clocks_[replica].run(exchange.cost);
+        if (is_apart)
+          clocks_[replica].finish_streaming();
+        else
+          has_one_chip() ? clocks_[replica].add(cycles) : clocks_[replica].run(exchange.cost);
         add_links(exchange.cost.links, replica);
       });
     });

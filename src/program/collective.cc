@@ -103,10 +103,31 @@ void verify(const Program& program, const Collective& collective, const Exchange
         [&](uint64_t elements) { return buffer_elements(collective.algorithm, elements, replicas); });
 }
 
+/// Nothing touches what is under way, which are whole variables.
+void verify_beside(const Program& program, UsesOfSteps& uses, const Copy& copy) {
+  const CopySet& set = program.copy_sets()[copy.set];
+  const Uses beside = uses.all_of(copy.beside);
+  for (const CopyGroup& group : set.groups) {
+    const auto refuse = [&](VariableId v, std::string_view why) {
+      reject(fmt::format("copies '{}': '{}' {}", set.name, program.variable(v).name, why));
+    };
+    const Variable &from = program.variable(group.from), &to = program.variable(group.to);
+    if (from.streaming == to.streaming)
+      refuse(group.from, "is not copied from or to streaming memory, and a step is beside that");
+    if (group.count != 1 || group.source_rows || group.source_offset || group.target_offset ||
+        group.source.at(0) != from.whole() || group.target.at(0) != to.whole())
+      refuse(group.from, "is not copied as a whole, and a step is beside that");
+    for (const VariableId v : {group.from, group.to})
+      if (beside.contains(v)) refuse(v, "is touched beside them");
+  }
+}
+
 /// Nothing touches what is under way.
 void verify_beside(const Program& program) {
   UsesOfSteps uses(program);
   for (const Step& step : program.steps()) {
+    if (const auto* copy = std::get_if<Copy>(&step); copy != nullptr && copy->beside != kNoStep)
+      verify_beside(program, uses, *copy);
     const auto* collect = std::get_if<Collect>(&step);
     if (collect == nullptr || collect->beside == kNoStep) continue;
     const Collective& collective = program.collectives()[collect->collective];

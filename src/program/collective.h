@@ -81,8 +81,8 @@ void each_filled(const Collective& collective, const Visit& visit) {
 }
 
 /// Throws the Error of an unsound program for collectives whose variables are not on the same tiles, do not
-/// have the necessary elements, cannot be written, or are touched beside them; and for a number of replicas
-/// below 1, or not of whole groups.
+/// have the necessary elements, cannot be written, or are touched beside them; for copies with such steps
+/// beside them, or that cannot have any; and for a number of replicas below 1, or not of whole groups.
 void verify_collectives(const Program& program);
 
 }  // namespace tessera::program

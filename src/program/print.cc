@@ -137,6 +137,12 @@ class Printer {
     ++depth_;
     for (const CopyGroup& group : set.groups) print(group);
     --depth_;
+    print_beside(copy.beside);
+  }
+  void print_beside(StepId step) {
+    if (step == kNoStep) return;
+    line("beside it");
+    nested(step);
   }
   void print(const Collect& collect) {
     const Collective& collective = program_.collectives().at(collect.collective);
@@ -154,9 +160,7 @@ class Printer {
       }
     }
     --depth_;
-    if (collect.beside == kNoStep) return;
-    line("beside it");
-    nested(collect.beside);
+    print_beside(collect.beside);
   }
   void print(const Repeat& repeat) {
     line("repeat {} times{}", repeat.count,

@@ -207,8 +207,11 @@ struct Sequence {
 struct Execute {
   ComputeSetId set = 0;
 };
+/// With a step `beside` it, which touches none of its variables, whole ones that it copies from or to
+/// streaming memory, the copy begins before that step and is completed after it.
 struct Copy {
   CopySetId set = 0;
+  StepId beside = kNoStep;
 };
 /// With a step `beside` it, which touches none of its variables, the collective begins before that step and
 /// is completed after it: data is under way while tiles do other work.
@@ -273,7 +276,7 @@ class Program {
 
   StepId sequence(std::vector<StepId> steps) { return add(Step{Sequence{std::move(steps)}}); }
   StepId execute(ComputeSet set) { return add(Step{Execute{add(std::move(set))}}); }
-  StepId copy(CopySet set) { return add(Step{Copy{add(std::move(set))}}); }
+  StepId copy(CopySet set) { return add(Step{Copy{add(std::move(set)), kNoStep}}); }
   StepId collect(Collective collective) { return add(Step{Collect{add(std::move(collective))}}); }
   StepId repeat(uint32_t count, StepId body, std::optional<VariableId> counter = {}) {
     return add(Step{Repeat{count, body, counter}});

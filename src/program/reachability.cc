@@ -39,6 +39,7 @@ class Walk {
     for (const CopyGroup& group : program_.copy_sets()[c.set].groups)
       for (const auto& row : {group.source_offset, group.target_offset})
         if (row) control(row->index);
+    visit(c.beside);
   }
   void inside(const Collect& c) {
     reachability_.collectives.at(c.collective) = true;

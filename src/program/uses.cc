@@ -45,13 +45,14 @@ void UsesOfSteps::gather_inside(const Execute& execute, StepUses& uses, std::set
     }
 }
 
-void UsesOfSteps::gather_inside(const Copy& copy, StepUses& uses, std::set<StepId>&) {
+void UsesOfSteps::gather_inside(const Copy& copy, StepUses& uses, std::set<StepId>& seen) {
   for (const CopyGroup& group : program_.copy_sets()[copy.set].groups) {
     note(uses.own, group.from, false);
     note(uses.own, group.to, true);
     for (const auto& row : {group.source_offset, group.target_offset})
       if (row) note(uses.own, row->index, false);
   }
+  gather(copy.beside, uses, seen);
 }
 
 void UsesOfSteps::gather_inside(const Collect& collect, StepUses& uses, std::set<StepId>& seen) {

@@ -357,6 +357,7 @@ class Verifier {
   }
   void visit_inside(const Copy& c) {
     if (c.set >= program_.copy_sets().size()) reject(fmt::format("copy set {} does not exist", c.set));
+    visit(c.beside);
   }
   void visit_inside(const Collect& c) {
     if (c.collective >= program_.collectives().size())

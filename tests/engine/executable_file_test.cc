@@ -140,7 +140,7 @@ TEST_F(ExecutableFile, SaysWhatIsWrongWithIt) {
   std::string version = whole;
   version[8] = 77;
   write(version);
-  EXPECT_THAT(error_of(machine), HasSubstr("it has format version 77, this build reads 8"));
+  EXPECT_THAT(error_of(machine), HasSubstr("it has format version 77, this build reads 9"));
   std::string damaged = whole;
   damaged.back() ^= 1;
   write(damaged);

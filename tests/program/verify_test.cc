@@ -319,6 +319,28 @@ TEST(Verify, LetsCopiesOfTheirTileAloneReachStreamingMemory) {
   EXPECT_THAT(why(beside(0), copy(0, 1), true), HasSubstr("which a machine with a shared space lacks"));
 }
 
+TEST(Verify, LetsNothingTouchWhatIsCopiedBesideIt) {
+  const auto why = [](const Box& taken, bool streaming, VariableId touched) {
+    Program program;
+    program.add(variable("x", Type::f32, 4, 8, Role::inout, 0));
+    Variable s = variable("s", Type::f32, 4, 8, Role::state, 0);
+    s.streaming = streaming;
+    program.add(std::move(s));
+    program.add(variable("y", Type::f32, 4, 8, Role::inout, 0));
+    const VertexGroup fill{&testing::fill_codelet, 0, 1, 1, {field(touched, {0, 4, 0, 8})}, {Param(7)}};
+    const StepId work = program.execute({"fill", Phase::compute, {fill}});
+    const BoxSeries boxes = BoxSeries::table({taken});
+    const CopySetId set = program.add(CopySet{"stream", {{1, 0, 1, boxes, boxes, {}, {}, {}}}});
+    program.set_main(program.add(Step{Copy{set, program.sequence({work})}}));
+    return test::error_of([&] { verify(program, kTiles, false); });
+  };
+  const Box whole{0, 4, 0, 8};
+  EXPECT_EQ(why(whole, true, 2), "(no error)");
+  EXPECT_THAT(why(whole, true, 0), HasSubstr("copies 'stream': 'x' is touched beside them"));
+  EXPECT_THAT(why({0, 2, 0, 8}, true, 2), HasSubstr("'s' is not copied as a whole"));
+  EXPECT_THAT(why(whole, false, 2), HasSubstr("'s' is not copied from or to streaming memory"));
+}
+
 TEST(Verify, RejectsRowListsThatLeaveTheVariableOrTheList) {
   Sample s;
   s.copy.source_rows = std::make_shared<std::vector<uint32_t>>(std::vector<uint32_t>{3, 4});

@@ -7,6 +7,7 @@
 #include <map>
 
 #include "base/random.h"
+#include "program/uses.h"
 #include "support/toy_codelets.h"
 
 namespace tessera::testing {
@@ -495,8 +496,16 @@ class Generator {
     };
     make_ready(v, steps);
     if (!begins_with_state) steps.push_back(copy(v, s));
-    steps.push_back(block(2));
-    steps.push_back(copy(s, v));
+    const StepId work = block(2);
+    const program::Uses touched = program::UsesOfSteps(program_).all_of(work);
+    const StepId back = copy(s, v);
+    if (touched.contains(v) || touched.contains(s)) {
+      steps.push_back(work);
+      steps.push_back(back);
+    } else {
+      const auto set = static_cast<program::CopySetId>(program_.copy_sets().size() - 1);
+      steps.push_back(program_.add(program::Step{program::Copy{set, work}}));
+    }
     if (begins_with_state) {
       steps.push_back(block(1));
       steps.push_back(copy(v, s));

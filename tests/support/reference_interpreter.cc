@@ -78,6 +78,7 @@ class Interpreter {
 
   /// Every copy of a set reads before any writes.
   void run(const program::Copy& copy) {
+    walk(copy.beside);
     struct Write {
       std::byte* to;
       std::vector<std::byte> element;
