@@ -179,6 +179,10 @@ void add_text_options(CLI::App& command, BertRequest& r) {
   command.add_flag_callback(
       "--offload-gradients", [&r] { r.settings.offload_gradients_from = kLarge; },
       "Keep the sums of their gradients over micro-batches there too");
+  command.add_flag(
+      "--prefetch", r.settings.prefetch,
+      "Bring parameters and state from there while the operations before are computed, for which "
+      "tiles need room for what two operations take");
   add(command, "--place", r.settings.groups, parse_places,
       "What of some parameters lies there or is divided among the replicas, whatever its size: names, in "
       "which * stands for any characters, with state, weights, gradients, shard, shard-weights and "

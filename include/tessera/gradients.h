@@ -71,6 +71,9 @@ struct TrainingOptions {
   /// So do, with micro-batches, sums of the gradients of parameters of at least so many elements, which are
   /// read and written for each micro-batch.
   std::optional<uint64_t> offload_gradients_from = {};
+  /// Whether parameters and state are fetched from there while the operations before are computed
+  /// (Graph::set_prefetch). Results are the same, bit for bit; tiles need room for what two operations take.
+  bool prefetch = false;
   std::optional<Type> partials = {};  ///< of partial sums of products; none: as the graph has them
   /// Type of sums of gradients over micro-batches, replicas and the passes of the graph's own loops. f32:
   /// gradients of 16 bits are added to them in FP32; those of a loop are then rounded, once. f16 or bf16:

@@ -143,6 +143,10 @@ class Graph {
   /// for other values. So do calls and loops for functions, and repeat_for_micro_batches(), that would have
   /// such a sum inside.
   void offload(Value value);
+  /// Whether what lies there is brought to the tiles while the operations before are computed, from the fetch
+  /// before on, so that tiles have room for both; otherwise each operation waits for what it takes.
+  void set_prefetch(bool prefetch) { prefetch_ = prefetch; }
+  bool prefetch() const { return prefetch_; }
   /// Lets each replica keep an equal part of a parameter, which all gather before each operation or call that
   /// takes it. Hosts keep all of it. Throws UsageError for other values, parameters of integers or of one
   /// element, and those whose pattern may change.
@@ -258,6 +262,7 @@ class Graph {
   uint32_t replicas_ = 1;
   std::vector<uint32_t> places_;
   PartialSums partial_sums_;
+  bool prefetch_ = false;
   std::set<ValueId> replicated_;  ///< inputs that hold the rows of all replicas
 };
 

@@ -132,6 +132,7 @@ struct PretrainingSettings : LearningSettings {
   /// micro-batches; see graph::TrainingOptions::offload_weights_from and offload_gradients_from.
   std::optional<uint64_t> offload_weights_from = {};
   std::optional<uint64_t> offload_gradients_from = {};
+  bool prefetch = false;  ///< see graph::TrainingOptions::prefetch
   /// Parameters with settings of their own, by names alone; see graph::TrainingOptions::groups. `excluded`
   /// counts after them.
   std::vector<graph::ParameterGroup> groups = {};

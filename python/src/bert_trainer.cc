@@ -107,6 +107,7 @@ void bind_settings(nb::module_& m) {
       .def_rw("offload_weights_from", &Settings::offload_weights_from)
       .def_rw("offload_gradients_from", &Settings::offload_gradients_from)
       .def_rw("offload_activations_from", &Settings::offload_activations_from)
+      .def_rw("prefetch", &Settings::prefetch)
       .def_rw("clip_norm", &Settings::clip_norm)
       .def_rw("evaluate_every", &Settings::evaluate_every)
       .def_rw("momentum", &Settings::momentum)

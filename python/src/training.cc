@@ -168,7 +168,7 @@ void bind_training(nb::module_& m, nb::class_<Graph>& graph) {
          std::optional<uint64_t> shard_weights_from, std::optional<uint64_t> shard_gradients_from,
          std::optional<uint64_t> offload_from, std::optional<uint64_t> offload_weights_from,
          std::optional<uint64_t> offload_gradients_from, std::optional<uint64_t> offload_activations_from,
-         const std::vector<ValueId>& frozen, std::vector<ParameterGroup> groups,
+         bool prefetch, const std::vector<ValueId>& frozen, std::vector<ParameterGroup> groups,
          const TrainingNumbers& numbers) {
         const auto& [partials, sums, state, is_stochastic, seed, scale] = numbers;
         graph::TrainingOptions options{
@@ -185,6 +185,7 @@ void bind_training(nb::module_& m, nb::class_<Graph>& graph) {
             .offload_from = offload_from,
             .offload_weights_from = offload_weights_from,
             .offload_gradients_from = offload_gradients_from,
+            .prefetch = prefetch,
             .sums = type_named(sums),
             .state = type_named(state),
             .rounding = is_stochastic ? graph::Rounding::stochastic : graph::Rounding::nearest,
@@ -199,8 +200,8 @@ void bind_training(nb::module_& m, nb::class_<Graph>& graph) {
       "loss"_a, "optimizer"_a, "clip_norm"_a.none(), "micro_batches"_a, "pipeline"_a, "recomputed"_a,
       "replicas"_a, "overlap"_a, "shard_from"_a.none(), "shard_weights_from"_a.none(),
       "shard_gradients_from"_a.none(), "offload_from"_a.none(), "offload_weights_from"_a.none(),
-      "offload_gradients_from"_a.none(), "offload_activations_from"_a.none(), "frozen"_a, "groups"_a,
-      "numbers"_a);
+      "offload_gradients_from"_a.none(), "offload_activations_from"_a.none(), "prefetch"_a, "frozen"_a,
+      "groups"_a, "numbers"_a);
 }
 
 }  // namespace tessera::python

@@ -43,12 +43,12 @@ class BertTrainer:
     times as much, polynomially with the exponent `lr_power`. Parameters that `exclude` names, with `*` for any
     characters, have neither weight decay nor a trust ratio, whatever `groups` say, which take names here.
     `groups`, `numbers`, `rounding`, `partial_dtype`, `sum_dtype`, `clip_norm`, `pipeline`, `replicas`, `overlap`,
-    `shard`, `shard_weights`, `shard_gradients`, `offload`, `offload_weights`, `offload_gradients` and
-    `offload_activations` are as for `Graph.training_step`, `average` and `head_slices` as for `bert_for_pretraining`;
-    without `rounding`, `partial_dtype` and `sum_dtype` they are those of the numbers. `stages` divides the layers among
-    a machine's chips; `stage_layers` and `stage_feed_forwards` say how many layers, or attention and feed-forward parts
-    of them, each stage has, and `head_layers` and `head_feed_forwards` how many of the last lie with the prediction of
-    masked tokens. With `recompute`, backward passes keep only the inputs of layers.
+    `shard`, `shard_weights`, `shard_gradients`, `offload`, `offload_weights`, `offload_gradients`,
+    `offload_activations` and `prefetch` are as for `Graph.training_step`, `average` and `head_slices` as for
+    `bert_for_pretraining`; without `rounding`, `partial_dtype` and `sum_dtype` they are those of the numbers. `stages`
+    divides the layers among a machine's chips; `stage_layers` and `stage_feed_forwards` say how many layers, or
+    attention and feed-forward parts of them, each stage has, and `head_layers` and `head_feed_forwards` how many of the
+    last lie with the prediction of masked tokens. With `recompute`, backward passes keep only the inputs of layers.
 
     `machine` is a `Machine` or its name; `threads` of the host, 0 for the default, are its tiles too if it is "host".
     With the same options, text, tiles and instruction set, training gives the same bits as the tool's, on any number of
@@ -108,6 +108,7 @@ class BertTrainer:
         offload_weights: bool | int = False,
         offload_gradients: bool | int = False,
         offload_activations: bool | int = False,
+        prefetch: bool = False,
         evaluate_every: int = 0,
         validation: float = 0.05,
         seed: int = 0,
@@ -145,6 +146,7 @@ class BertTrainer:
         settings.momentum, settings.trust_coefficient = momentum, trust_coefficient
         settings.bias_correction = bool(bias_correction)
         settings.recompute, settings.overlap, settings.host_io = bool(recompute), bool(overlap), bool(host_io)
+        settings.prefetch = bool(prefetch)
         settings.set_betas(*betas)
         settings.set_lr_schedule(_tessera.whole_number("warmup", warmup), lr_power, lr_end)
         if clip_norm is not None:

@@ -125,6 +125,7 @@ class Writer {
     Json json = {{"values", std::move(values)}, {"nodes", std::move(nodes)}, {"outputs", std::move(outputs)}};
     if (!graph.stage_places().empty()) json["stage_places"] = graph.stage_places();
     if (graph.partial_sums() != PartialSums{}) json["partial_sums"] = describe(graph.partial_sums());
+    if (graph.prefetch()) json["prefetch"] = true;
     return json;
   }
 
@@ -291,6 +292,7 @@ class Reader {
       graph.place_stages(std::move(places));
     }
     if (json.contains("partial_sums")) graph.set_partial_sums(partial_sums_from(json.at("partial_sums")));
+    graph.set_prefetch(json.value("prefetch", false));
     for (const auto& [name, number] : json.at("outputs").items())
       graph.output(name, graph.value(ids.at(whole<size_t>(number))));
     return graph;

@@ -58,6 +58,7 @@ std::string to_string(const Graph& graph) {
   for (const Assignment& assignment : graph.assignments())
     text += fmt::format("{} <- {}\n", named(assignment.state), named(assignment.value));
   for (const auto& [name, id] : graph.outputs()) text += fmt::format("output {}: {}\n", name, named(id));
+  if (graph.prefetch()) text += "prefetched from streaming memory\n";
   const PartialSums& sums = graph.partial_sums();
   if (sums.type) text += fmt::format("partial sums: {}\n", tessera::name_of(*sums.type));
   if (sums.rounding == Rounding::stochastic)

@@ -144,6 +144,7 @@ Lowering::Lowering(const Graph& graph, const ops::Builder& builder, Stages stage
     : graph_(graph),
       stages_(std::move(stages)),
       partial_sums_(graph.partial_sums()),
+      prefetches_(graph.prefetch()),
       places_(graph.stage_places()),
       builders_(builders_of_stages(stages_.count(), places_, builder)),
       bound_(std::move(bound)),

@@ -371,6 +371,8 @@ class Lowering {
   /// Notes the steps of the node being lowered if they may come early.
   void note_early();
   void begin_early();
+  /// The steps, of which those that fetch begin early, if they may.
+  std::vector<program::StepId> fetched_ahead(std::vector<program::StepId> steps) const;
   void lower(uint32_t node);
   // Lowering of updates on tiles, which share code.
   /// An update of which there are several alike.
@@ -454,6 +456,7 @@ class Lowering {
   const Graph& graph_;
   Stages stages_;
   PartialSums partial_sums_;
+  bool prefetches_;
   std::vector<uint32_t> places_;        ///< by stage: part of the chips; empty: a part for each
   std::vector<ops::Builder> builders_;  ///< by part of the chips, if they are divided among stages
   std::set<ValueId> bound_;
@@ -467,9 +470,10 @@ class Lowering {
   std::vector<std::vector<uint32_t>> users_;  ///< by value: see users_of()
   std::vector<bool> outlasts_;                ///< by value: whether it is an output or assigned to state
   std::vector<program::StepId> steps_;
-  size_t first_step_ = 0;            ///< of the node being lowered
-  std::vector<bool> early_nodes_;    ///< while all nodes are being lowered
-  std::set<program::StepId> early_;  ///< steps that come as soon as what they take is complete
+  size_t first_step_ = 0;              ///< of the node being lowered
+  std::vector<bool> early_nodes_;      ///< while all nodes are being lowered
+  std::set<program::StepId> early_;    ///< steps that come as soon as what they take is complete
+  std::set<program::StepId> fetches_;  ///< steps that fetch, if they may begin early
   uint32_t replicas_ = 1;
   std::optional<ops::Operand> counter_, pass_;  ///< for a loop's body: number of passes so far, and the
                                                 ///< current pass, whose rows it takes

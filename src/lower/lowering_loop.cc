@@ -45,6 +45,7 @@ Lowering::Lowering(const Lowering& around, const Node& loop)
     : graph_(*loop.body),
       stages_(around.stages_.loops.at(around.index_of(loop))),
       partial_sums_(around.partial_sums_),
+      prefetches_(around.prefetches_),
       places_(around.places_),
       builders_(around.builders_),
       skipped_(graph_.nodes().size()),
@@ -268,7 +269,7 @@ void Lowering::run_passes(const LoopForm& form, Lowering& body, size_t first_giv
   const auto counter = body.counter_ ? std::optional(body.counter_->variable) : std::nullopt;
   if (!ends_apart(form)) {
     if (sums_in_streaming(form) || !body.early_.empty()) body.give_early(first_giving, end_of_giving);
-    run(builder.repeat(form.count, builder.sequence(std::move(body.steps_)), counter));
+    run(builder.repeat(form.count, builder.sequence(body.fetched_ahead(std::move(body.steps_))), counter));
     return;
   }
   const std::vector<program::StepId> parts = body.parts_of_pass(first_giving, end_of_giving);

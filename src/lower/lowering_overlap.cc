@@ -117,7 +117,7 @@ std::vector<program::StepId> Lowering::parts_of_pass(size_t first_giving, size_t
     const bool is_last = i + 1 == steps_.size();
     if (!is_last && (given * kParts < giving.size() || giving.contains(steps_[i + 1]))) continue;
     const ops::Function function = builder.function(fmt::format("pass.part{}", calls.size()), {},
-                                                    builder.sequence(std::exchange(part, {})));
+                                                    builder.sequence(fetched_ahead(std::exchange(part, {}))));
     calls.push_back(builder.call(function, {}));
     given = 0;
   }
@@ -127,10 +127,17 @@ std::vector<program::StepId> Lowering::parts_of_pass(size_t first_giving, size_t
 
 /// Moves early steps to where what they take is complete, and runs those that follow beside them.
 void Lowering::begin_early() {
-  if (early_.empty()) return;
+  if (early_.empty()) {
+    steps_ = fetched_ahead(std::move(steps_));
+    return;
+  }
   StepOrder order(builders_.front().program());
   for (const program::StepId step : steps_) order.add(step, early_.contains(step));
-  steps_ = order.steps();
+  steps_ = order.steps(fetches_);
+}
+
+std::vector<program::StepId> Lowering::fetched_ahead(std::vector<program::StepId> steps) const {
+  return graph::fetched_ahead(builders_.front().program(), std::move(steps), fetches_);
 }
 
 }  // namespace tessera::graph

@@ -182,7 +182,10 @@ void Lowering::fetch(std::vector<FetchedValue>& values) {
     if (is_beside) set.groups.push_back(copy_of(home.kept, kept));
     if (home.in_parts) gathered.push_back({value.on_tiles.variable, kept.variable});
   }
-  if (!set.groups.empty()) run(builder.copy(std::move(set)));
+  if (!set.groups.empty()) {
+    run(builder.copy(std::move(set)));
+    if (prefetches_) fetches_.insert(steps_.back());
+  }
   if (!gathered.empty()) run(ops::all_gather(builder.program(), builder.whole_machine(), "gather", gathered));
 }
 

@@ -1,8 +1,12 @@
 #include "lower/overlap.h"
 
 #include <algorithm>
+#include <cstddef>
+#include <optional>
+#include <set>
 #include <utility>
 #include <variant>
+#include <vector>
 
 #include "program/collective.h"
 
@@ -18,7 +22,46 @@ size_t position_in(const std::map<VariableId, size_t>& positions, VariableId v) 
   return found == positions.end() ? 0 : found->second;
 }
 
+/// Whether a step may run beside a copy.
+bool may_be_beside(const program::Program& program, program::UsesOfSteps& uses, StepId step,
+                   const program::CopySet& set) {
+  if (step == program::kNoStep) return true;
+  if (std::holds_alternative<program::Repeat>(program.steps()[step])) return false;
+  const program::Uses touched = uses.all_of(step);
+  return std::ranges::none_of(set.groups, [&](const program::CopyGroup& group) {
+    return touched.contains(group.from) || touched.contains(group.to);
+  });
+}
+
 }  // namespace
+
+std::vector<StepId> fetched_ahead(program::Program& program, std::vector<StepId> steps,
+                                  const std::set<StepId>& fetches) {
+  if (fetches.empty()) return steps;
+  program::UsesOfSteps uses(program);
+  std::vector<StepId> ahead;
+  std::optional<size_t> since;  // the first step after the last fetch
+  for (StepId step : steps) {
+    if (!fetches.contains(step)) {
+      ahead.push_back(step);
+      continue;
+    }
+    const program::CopySetId set = std::get<program::Copy>(program.steps()[step]).set;
+    size_t begin = ahead.size();
+    while (since && begin > *since &&
+           may_be_beside(program, uses, ahead[begin - 1], program.copy_sets()[set]))
+      --begin;
+    if (begin < ahead.size()) {
+      const auto first = ahead.begin() + static_cast<std::ptrdiff_t>(begin);
+      const StepId beside = program.sequence({first, ahead.end()});
+      ahead.erase(first, ahead.end());
+      step = program.add(program::Step{program::Copy{set, beside}});
+    }
+    ahead.push_back(step);
+    since = ahead.size();
+  }
+  return ahead;
+}
 
 void StepOrder::add(StepId step, bool early) {
   if (step == program::kNoStep) return;
@@ -45,16 +88,16 @@ std::vector<StepId> StepOrder::in_order() {
   return steps;
 }
 
-std::vector<StepId> StepOrder::steps() {
+std::vector<StepId> StepOrder::steps(const std::set<StepId>& fetches) {
   sort();
-  return with_besides(0, placed_.size());
+  return with_besides(0, placed_.size(), fetches);
 }
 
 /// Early steps that come after the same step stay in the order in which they were added, and follow it, as
 /// they were added later.
 void StepOrder::sort() { std::ranges::stable_sort(placed_, {}, &Placed::after); }
 
-std::vector<StepId> StepOrder::with_besides(size_t first, size_t last) {
+std::vector<StepId> StepOrder::with_besides(size_t first, size_t last, const std::set<StepId>& fetches) {
   std::vector<StepId> steps;
   for (size_t i = first; i < last; ++i) {
     const Placed& placed = placed_[i];
@@ -70,11 +113,11 @@ std::vector<StepId> StepOrder::with_besides(size_t first, size_t last) {
       steps.push_back(placed.step);
       continue;
     }
-    beside.beside = program_.sequence(with_besides(i + 1, end));
+    beside.beside = program_.sequence(with_besides(i + 1, end, fetches));
     steps.push_back(program_.add(program::Step{beside}));
     i = end - 1;
   }
-  return steps;
+  return fetched_ahead(program_, std::move(steps), fetches);
 }
 
 bool StepOrder::touches(const Placed& placed, const program::Collective& collective) const {

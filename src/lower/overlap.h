@@ -1,4 +1,5 @@
-// Sums over replicas that begin as soon as what they sum is complete, beside the steps that follow.
+// Sums over replicas that begin as soon as what they sum is complete, and copies from streaming memory that
+// begin early, beside the steps that follow.
 #pragma once
 
 #include <cstddef>
@@ -10,6 +11,12 @@
 #include "program/uses.h"
 
 namespace tessera::graph {
+
+/// Lets steps of `fetches`, which copy whole variables from streaming memory, begin right after the one
+/// before among them, beside what follows that: but not before something that touches what they copy, nor
+/// beside loops.
+std::vector<program::StepId> fetched_ahead(program::Program& program, std::vector<program::StepId> steps,
+                                           const std::set<program::StepId>& fetches);
 
 /// Orders steps that are listed one after the other: `early` ones come as soon as nothing that they depend on
 /// comes later, all others stay where they are. Results stay the same.
@@ -23,9 +30,9 @@ class StepOrder {
   /// the step that they come after.
   size_t written(program::VariableId variable) const;
   /// The steps in order; and in this order, where early collectives have those that follow beside them, up to
-  /// the first that touches what they exchange.
+  /// the first that touches what they exchange, and `fetches` are ahead as with fetched_ahead().
   std::vector<program::StepId> in_order();
-  std::vector<program::StepId> steps();
+  std::vector<program::StepId> steps(const std::set<program::StepId>& fetches = {});
 
  private:
   struct Placed {
@@ -36,7 +43,8 @@ class StepOrder {
   };
 
   void sort();
-  std::vector<program::StepId> with_besides(size_t first, size_t last);
+  std::vector<program::StepId> with_besides(size_t first, size_t last,
+                                            const std::set<program::StepId>& fetches);
   bool touches(const Placed& placed, const program::Collective& collective) const;
 
   program::Program& program_;

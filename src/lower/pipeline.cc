@@ -63,7 +63,7 @@ void SequentialPasses::begin(std::optional<uint32_t> node) {
   std::vector<StepId>& steps = body_.steps_;
   if (is_followed_ && node_ && first_ < steps.size()) {
     const auto begin = steps.begin() + static_cast<std::ptrdiff_t>(first_);
-    const StepId step = body_.builders_.front().sequence({begin, steps.end()});
+    const StepId step = body_.builders_.front().sequence(body_.fetched_ahead({begin, steps.end()}));
     steps.erase(begin, steps.end());
     steps.push_back(step);
     const uint32_t stage = body_.stages_.nodes[*node_];
@@ -177,8 +177,8 @@ void PipelineLowering::lower(LoweredPass& pass) {
       operands.push_back({given_[id], Access::out});
     }
     keep_outputs(pass);
-    pass.compute =
-        builder.function(name_of(pass.part), std::move(operands), builder.sequence(std::move(body_.steps_)));
+    pass.compute = builder.function(name_of(pass.part), std::move(operands),
+                                    builder.sequence(body_.fetched_ahead(std::move(body_.steps_))));
     body_.steps_.clear();
     body_.converted_.clear();
     body_.row_of_step_.reset();

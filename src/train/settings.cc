@@ -241,9 +241,13 @@ bool divides(const nlohmann::ordered_json& settings, const std::string& name) {
 }  // namespace
 
 nlohmann::ordered_json without_placement(const nlohmann::ordered_json& settings) {
-  std::vector<std::string_view> of_all = {
-      "overlap",      "shard_weights_from",     "offload_weights_from",
-      "offload_from", "offload_gradients_from", "offload_activations_from"};
+  std::vector<std::string_view> of_all = {"overlap",
+                                          "prefetch",
+                                          "shard_weights_from",
+                                          "offload_weights_from",
+                                          "offload_from",
+                                          "offload_gradients_from",
+                                          "offload_activations_from"};
   std::vector<std::string_view> of_groups = {"shard_weights", "offload", "offload_weights",
                                              "offload_gradients"};
   // Where nothing is divided, groups say only that.

@@ -98,6 +98,11 @@ TEST_F(TrainBertCliTest, TrainsReplicasOnChips) {
   expect_loss("held_out_loss", far, near, 1e-4);
   EXPECT_EQ(far["settings"]["offload_weights_from"], 8192);
   EXPECT_EQ(far["settings"]["offload_gradients_from"], 8192);
+  const json ahead = place_on_chips("--offload-weights --offload-gradients --micro-batches 2 --prefetch");
+  expect_loss("loss", ahead, near, 0);
+  EXPECT_EQ(ahead["settings"]["prefetch"], true);
+  const auto seconds = [](const json& r) { return r["phases"][0]["step"]["seconds"].get<double>(); };
+  EXPECT_LT(seconds(ahead), seconds(far));
   const json placed = place_on_chips("--place '*.word_embeddings.weight=weights+state+shard,*.bias=none'");
   expect_loss("held_out_loss", placed, whole, 1e-4);
   EXPECT_EQ(placed["settings"]["groups"][0]["offload_weights"], true);

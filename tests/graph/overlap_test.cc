@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -24,6 +25,11 @@ struct SummedCopies {
 
   VariableId variable(const char* name, uint32_t elements = 4) {
     return all.add({name, Type::f32, 1, elements, Role::temporary, program::map_to_tile(1, elements, 0), {}});
+  }
+  VariableId streamed(const char* name) {
+    program::Variable variable{name, Type::f32, 1, 4, Role::state, program::map_to_tile(1, 4, 0), {}};
+    variable.streaming = true;
+    return all.add(std::move(variable));
   }
   StepId copy(VariableId from, VariableId to) {
     const auto whole = program::BoxSeries::same({0, 1, 0, 4});
@@ -94,6 +100,29 @@ TEST(StepOrder, RunsWhatFollowsBesideEarlyCollectives) {
   EXPECT_EQ(s.beside(steps[1]), (std::vector{between, give_b, sum_b, take_b}));
   s.all.set_main(s.all.sequence(steps));
   EXPECT_NO_THROW(program::verify(s.all, 1, false));
+}
+
+TEST(FetchedAhead, RunsWhatFollowsTheFetchBeforeBesideTheNext) {
+  SummedCopies s;
+  const VariableId one = s.streamed("one"), two = s.streamed("two"), three = s.streamed("three");
+  const VariableId a = s.variable("a"), b = s.variable("b"), c = s.variable("c"), d = s.variable("d");
+  const StepId before = s.copy(c, d), fetch_a = s.copy(one, a), use_a = s.copy(a, c), more = s.copy(c, d),
+               fetch_b = s.copy(two, b), use_b = s.copy(b, c), again = s.copy(three, b),
+               loop = s.all.repeat(2, s.copy(b, c)), last = s.copy(one, a);
+  const std::vector<StepId> steps =
+      fetched_ahead(s.all, {before, fetch_a, use_a, more, fetch_b, use_b, again, loop, last},
+                    {fetch_a, fetch_b, again, last});
+  ASSERT_EQ(steps.size(), 7U);
+  // The first one has nothing before it, the third needs what the second one's user takes, and loops wait.
+  EXPECT_EQ((std::vector{steps[0], steps[1], steps[3], steps[4], steps[5], steps[6]}),
+            (std::vector{before, fetch_a, use_b, again, loop, last}));
+  const auto set_of = [&](StepId step) { return std::get<program::Copy>(s.all.steps().at(step)).set; };
+  EXPECT_EQ(set_of(steps[2]), set_of(fetch_b));
+  const StepId beside = std::get<program::Copy>(s.all.steps().at(steps[2])).beside;
+  EXPECT_EQ(std::get<program::Sequence>(s.all.steps().at(beside)).steps, (std::vector{use_a, more}));
+  s.all.set_main(s.all.sequence(steps));
+  EXPECT_NO_THROW(program::verify(s.all, 1, false));
+  EXPECT_EQ(fetched_ahead(s.all, {fetch_a, use_a, fetch_b}, {}), (std::vector{fetch_a, use_a, fetch_b}));
 }
 
 TEST(StepOrder, LeavesOtherCollectivesAlone) {

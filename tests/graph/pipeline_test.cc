@@ -512,7 +512,12 @@ TEST(Pipelines, TakeWeightsFromStreamingMemory) {
         EXPECT_EQ(found.results, expected.results);
         EXPECT_EQ(found.state, expected.state);
       }
+      options.prefetch = true;
+      const Steps ahead = steps_of(network(2, 2, options), chips(2)), expected = steps_of(near, chips(2));
+      EXPECT_EQ(ahead.results, expected.results);
+      EXPECT_EQ(ahead.state, expected.state);
       const RunCost cost = Session(far, chips(2)).cost();
+      EXPECT_LT(Session(network(2, 2, options), chips(2)).cost().seconds, cost.seconds);
       for (const ChipCost& chip : cost.chips) EXPECT_GT(chip.streaming_bytes, 0U);
       EXPECT_GT(cost.seconds, Session(near, chips(2)).cost().seconds);
     }

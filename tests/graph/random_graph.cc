@@ -528,6 +528,7 @@ class Generator {
     if (random_.below(3) == 0) options.offload_from = random_.one_of({0, 40});
     if (random_.below(3) == 0) options.offload_weights_from = random_.one_of({0, 40});
     if (random_.below(3) == 0) options.offload_gradients_from = random_.one_of({0, 40});
+    options.prefetch = random_.coin();
     if (random_.below(5) == 0) options.state = Type::f16;
     recipe_.lesson = lesson;
     // Trained state is set by its update alone.
@@ -652,6 +653,7 @@ std::vector<Recipe> smaller(const Recipe& recipe) {
     if (options.shard_weights_from) change([](Recipe& r) { r.lesson->options.shard_weights_from.reset(); });
     if (options.shard_gradients_from)
       change([](Recipe& r) { r.lesson->options.shard_gradients_from.reset(); });
+    if (options.prefetch) change([](Recipe& r) { r.lesson->options.prefetch = false; });
     if (options.offload_from) change([](Recipe& r) { r.lesson->options.offload_from.reset(); });
     if (options.offload_weights_from)
       change([](Recipe& r) { r.lesson->options.offload_weights_from.reset(); });

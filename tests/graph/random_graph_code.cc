@@ -133,7 +133,7 @@ std::string lesson_code(const Lesson& lesson) {
       "add_training(mean({}({})), {{.optimizer = {}{}, .micro_batches = {}, .pipeline = "
       "{{pipeline_named(\"{}\"), {{{}}}{}}}, "
       ".groups = {{{}}}, "
-      ".replicas = {}{}{}{}{}{}{}, .state = Type::{}}});{}\n",
+      ".replicas = {}{}{}{}{}{}{}{}, .state = Type::{}}});{}\n",
       lesson.squared ? "square of " : "", code_of(lesson.losses),
       std::visit([](const auto& one) { return code_of(one); }, o.optimizer),
       o.clip_norm ? fmt::format(", .clip_norm = {}", *o.clip_norm) : "", o.micro_batches,
@@ -142,8 +142,8 @@ std::string lesson_code(const Lesson& lesson) {
       o.replicas, least("shard_from", o.shard_from), least("shard_weights_from", o.shard_weights_from),
       least("shard_gradients_from", o.shard_gradients_from), least("offload_from", o.offload_from),
       least("offload_weights_from", o.offload_weights_from),
-      least("offload_gradients_from", o.offload_gradients_from), name_of(o.state),
-      lesson.has_gradient_outputs ? "  // and gradients are outputs" : "");
+      least("offload_gradients_from", o.offload_gradients_from), o.prefetch ? ", .prefetch = true" : "",
+      name_of(o.state), lesson.has_gradient_outputs ? "  // and gradients are outputs" : "");
 }
 
 }  // namespace

@@ -416,6 +416,33 @@ TEST(OffloadedWeights, AreOnTilesOneLayerAtATime) {
   }
 }
 
+/// What an operation takes is fetched while the one before is computed, for which tiles need room.
+TEST(OffloadedWeights, MayBeFetchedAhead) {
+  const Machine bow = Machine::find("bow").with("tiles", 9);
+  const Machine chips = Machine::find("m2000").with("chips", 2).with("tiles", 16);
+  uint32_t number = 0;
+  for (const Optimizer& optimizer : optimizers()) {
+    SCOPED_TRACE(fmt::format("optimizer {}", optimizer.index()));
+    TrainingOptions options{.optimizer = optimizer, .micro_batches = 1 + number++ % 3};
+    options.offload_from = options.offload_weights_from = options.offload_gradients_from = 0;
+    const auto compare = [&](const Machine& machine) {
+      TrainingOptions ahead = options;
+      ahead.prefetch = true;
+      const Graph waiting = network(4, options, Type::f32, Code::shared),
+                  prefetched = network(4, ahead, Type::f32, Code::shared);
+      expect_same_bits(trained(prefetched, machine), trained(waiting, machine));
+      const RunCost cost = Session(waiting, machine).cost(), of_ahead = Session(prefetched, machine).cost();
+      EXPECT_LT(of_ahead.seconds, cost.seconds);
+      EXPECT_EQ(of_ahead.streaming_bytes, cost.streaming_bytes);
+    };
+    compare(bow);
+    options.replicas = 2;
+    compare(chips);
+    options.shard_weights_from = options.shard_gradients_from = 30;
+    compare(chips);
+  }
+}
+
 TEST(OffloadedWeights, AreThoseThatGroupsAndSizesName) {
   TrainingOptions options{
       .optimizer = Adam{}, .micro_batches = 2, .replicas = 2, .shard_from = 30, .offload_weights_from = 30};

@@ -276,15 +276,16 @@ def test_weights_and_sums_of_gradients_may_lie_beside_the_chips():
     x, labels = torch.randn(20, 12).numpy(), torch.randint(0, 5, (20,), dtype=torch.int32).numpy()
     machine = tessera.Machine("gc200", tiles=8)
     groups = [tg.ParameterGroup("*.bias", offload_weights=False, offload=True)]
-    near, far, some = (
+    near, far, some, ahead = (
         graph.training_step("cross_entropy", "adamw", micro_batches=2, **options)
         for options in (
             {},
             {"offload_weights": 1, "offload_gradients": 1},
             {"offload_weights": 1, "offload_gradients": 1, "groups": groups},
+            {"offload_weights": 1, "offload_gradients": 1, "prefetch": True},
         )
     )
-    sessions = [step.session(machine, seed=1) for step in (near, far, some)]
+    sessions = [step.session(machine, seed=1) for step in (near, far, some, ahead)]
     for _ in range(2):
         expected, *losses = [session.run(x, labels) for session in sessions]
         for loss in losses:
@@ -294,6 +295,7 @@ def test_weights_and_sums_of_gradients_may_lie_beside_the_chips():
             np.testing.assert_array_equal(session.state()[name], values)
     of_weights = sum(values.nbytes for name, values in sessions[0].state().items() if "moment" not in name)
     bytes_of = [step.estimate(machine).streaming_bytes for step in (near, far, some)]
+    assert ahead.estimate(machine).seconds < far.estimate(machine).seconds
     assert bytes_of[0] == 0
     assert bytes_of[1] >= 2 * of_weights  # and sums of their gradients
     assert bytes_of[2] >= 2 * of_weights + (16 + 5) * 4  # two moments of the biases instead of these

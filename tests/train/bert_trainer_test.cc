@@ -373,6 +373,7 @@ TEST_F(BertTrainerTest, ContinuesWhereValuesLieElsewhere) {
   PretrainingSettings far = near;
   far.pipeline = graph::PipelineKind::one_forward_one_backward;
   far.overlap = false;
+  far.prefetch = true;
   far.shard_weights_from = far.offload_from = far.offload_weights_from = far.offload_gradients_from =
       far.offload_activations_from = 30;
   far.groups = {{.names = {"*.bias"},

@@ -84,7 +84,7 @@ TEST(Settings, HaveNoPlacementUnlessResultsDependOnIt) {
   const auto left = [](const char* settings) {
     return without_placement(nlohmann::ordered_json::parse(settings)).dump();
   };
-  EXPECT_EQ(left(R"({"lr":1,"overlap":false,"pipeline":"1f1b","offload_from":8,)"
+  EXPECT_EQ(left(R"({"lr":1,"overlap":false,"pipeline":"1f1b","offload_from":8,"prefetch":true,)"
                  R"("groups":[{"names":["*.bias"],"shard":false,"shard_gradients":false}]})"),
             R"({"lr":1})");
   EXPECT_EQ(left(R"({"shard_from":8,"groups":[{"names":["a"],"shard":false,"shard_gradients":false}]})"),

@@ -377,6 +377,7 @@ class Graph:
         offload_weights: bool | int = False,
         offload_gradients: bool | int = False,
         offload_activations: bool | int = False,
+        prefetch: bool = False,
         keep: Iterable[str] = (),
         partial_dtype: DTypeLike | str | None = None,
         sum_dtype: DTypeLike | str | None = None,
@@ -415,7 +416,8 @@ class Graph:
         lies in the streaming memory beside the chips, and is read and written once in a step. Hosts, which have one
         memory, do as without it. `offload_weights` is the same for parameters, which are read before each operation or
         call that takes them, and `offload_gradients` for the sums of their gradients over micro-batches. Groups say
-        otherwise for parameters that they name.
+        otherwise for parameters that they name. With `prefetch`, parameters and state are fetched while the operations
+        before are computed, so that tiles need room for what two operations take.
 
         `pipeline` says in which order micro-batches go through the stages of the graph: "sequential", "grouped",
         "interleaved" or "1f1b" (see `pipeline_schedule`). Stages in `recompute` keep only what they take from others,
@@ -464,6 +466,7 @@ class Graph:
             least_elements("offload_weights", offload_weights),
             least_elements("offload_gradients", offload_gradients),
             least_elements("offload_activations", offload_activations),
+            bool(prefetch),
             frozen,
             native_groups(groups, self),
             _training_numbers(

@@ -244,6 +244,7 @@ void set_partial_sums(Graph& graph, const TrainingOptions& options) {
 void extend(Graph& graph, Value loss, const TrainingOptions& options) {
   const Settings settings = settings_of_parameters(graph, options);
   place_weights(graph, settings, options.replicas > 1);
+  if (options.prefetch) graph.set_prefetch(true);
   set_partial_sums(graph, options);
   const auto lr = [&] { return input_named(graph, "lr", Type::f32); };
   // Before the gradients, as an update may run together with its gradient.

@@ -174,8 +174,8 @@ std::vector<SmallNetworkKey> StepExtrapolation::keys_of(const PretrainingSetting
     keys.back().packs = of_packs;
     return keys.back();
   };
-  // What parameters and their gradients take does not depend on the packs.
-  if (s.offload_weights_from) saving(1).offload_weights = true;
+  // What parameters and their gradients take does not depend on the packs, but what is hidden of it does.
+  if (s.offload_weights_from) saving(s.prefetch ? plain.packs : 1).offload_weights = true;
   if (s.offload_gradients_from && s.micro_batches > 1) saving(1).offload_gradients = true;
   if (s.shard_weights_from) saving(1).shard_weights = true;
   if (s.offload_activations_from) saving(plain.packs).offload_activations = true;

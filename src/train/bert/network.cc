@@ -73,6 +73,7 @@ graph::TrainingOptions options_of(const PretrainingSettings& s) {
   options.offload_from = s.offload_from;
   options.offload_weights_from = s.offload_weights_from;
   options.offload_gradients_from = s.offload_gradients_from;
+  options.prefetch = s.prefetch;
   options.seed = s.seed;
   set_numbers(options, numbers_of(s));
   return options;
@@ -93,6 +94,7 @@ Graph pretraining_evaluation_graph(const PretrainingSettings& s, const graph::Be
   Graph graph;
   add_model(graph, s, batch, false);
   place_weights(graph, settings_of_parameters(graph, options_of(s)), false);
+  graph.set_prefetch(s.prefetch);
   return graph;
 }
 

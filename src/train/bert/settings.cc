@@ -218,6 +218,7 @@ nlohmann::ordered_json json_of(const PretrainingSettings& s) {
   if (s.offload_from) json["offload_from"] = *s.offload_from;
   if (s.offload_weights_from) json["offload_weights_from"] = *s.offload_weights_from;
   if (s.offload_gradients_from) json["offload_gradients_from"] = *s.offload_gradients_from;
+  if (s.prefetch) json["prefetch"] = true;
   if (s.offload_activations_from) json["offload_activations_from"] = *s.offload_activations_from;
   for (const graph::ParameterGroup& group : s.groups) json["groups"].push_back(group_json(group));
   json["evaluate_every"] = s.evaluate_every;
