@@ -209,9 +209,8 @@ std::optional<Operand> Lowering::kept_part(ValueId id) const {
 
 bool Lowering::store_part(ValueId state, ValueId becomes, const Operand& part) {
   const std::optional<Operand> kept = kept_part(state);
-  const auto takes = [&](const Node& node) { return std::ranges::count(node.inputs, becomes) != 0; };
   const auto is = [&](const auto& output) { return output.second == becomes; };
-  if (!kept || assigned_.count(becomes) != 1 || std::ranges::any_of(graph_.nodes(), takes) ||
+  if (!kept || assigned_.count(becomes) != 1 || !users_[becomes].empty() ||
       std::ranges::any_of(graph_.outputs(), is))
     return false;
   run(builders_.front().copy({"store", {copy_of(part, *kept)}}));
@@ -221,12 +220,8 @@ bool Lowering::store_part(ValueId state, ValueId becomes, const Operand& part) {
 
 void Lowering::with_fetched_results(const std::function<void()>& give) {
   std::vector<FetchedValue> taken;
-  for (const auto& entry : homes_) {
-    const ValueId id = entry.first;
-    const auto is = [&](const auto& output) { return output.second == id; };
-    if (std::ranges::any_of(graph_.outputs(), is) || assigned_.contains(id))
-      taken.push_back({.id = id, .home = entry.second, .is_read = true});
-  }
+  for (const auto& [id, home] : homes_)
+    if (outlasts_[id]) taken.push_back({.id = id, .home = home, .is_read = true});
   fetch(taken);
   give();
   for (const FetchedValue& value : taken) lowered_.operands[value.id] = value.home.whole;
