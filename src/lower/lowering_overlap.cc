@@ -73,9 +73,10 @@ std::vector<std::vector<size_t>> Lowering::by_completion(
 }
 
 /// Whether sums over replicas that are large enough to begin early take sums of all passes of the loop being
-/// lowered.
+/// lowered. Within another loop nothing runs beside them, and a pass of a pipeline has arguments, which parts
+/// of it that are functions could not take.
 bool Lowering::ends_apart(const LoopForm& form) const {
-  if (form.count == 1 || form.reversed) return false;
+  if (form.count == 1 || form.reversed || is_body_) return false;
   const auto may_begin_early = [&](uint32_t n) { return n < early_nodes_.size() && early_nodes_[n]; };
   std::vector<program::VariableId> sums;
   for (size_t i = 0; i < form.outputs.size(); ++i) {

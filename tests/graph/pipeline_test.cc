@@ -563,6 +563,48 @@ TEST(Pipelines, DivideSumsOfGradients) {
     }
 }
 
+/// Two stages, of which the last one ends with a loop. Its passes take rows of what a layer computes, and a
+/// number that depends on all of them.
+Graph network_with_slices(const TrainingOptions& options) {
+  constexpr uint32_t kUnits = 16, kSlices = 3, kRowsOfSlice = 2, kRowsOfAll = kSlices * kRowsOfSlice;
+  Graph g;
+  const Value number = g.input("number", {}, Type::u32);
+  const auto function = layer(kRowsOfAll, kUnits);
+  Value h = g.input("x", {kRowsOfAll, kUnits});
+  for (uint32_t stage = 0; stage < 2; ++stage)
+    h = g.call(function,
+               {h, g.parameter(fmt::format("w{}", stage), {kUnits, kUnits}, Initial::normal(0.2)),
+                g.parameter(fmt::format("b{}", stage), {kUnits}, Initial::normal(0.1)), number},
+               {.stage = stage})[0];
+  const Value table = g.parameter("table", {kUnits, kUnits}, Initial::normal(0.3)), scale = mean(square(h));
+  auto slice = std::make_shared<Graph>();
+  const Value rows = slice->input("rows", {kRowsOfSlice, kUnits});
+  const Value own_table = slice->input("table", table.type()),
+              own_scale = slice->input("scale", scale.type());
+  slice->output("losses", mean(square(linear(rows, own_table))) * own_scale);
+  const Value loss =
+      mean(g.loop(slice, {h, table, scale},
+                  {.count = kSlices, .indexed = {"rows"}, .stacked = {"losses"}, .stage = 1})[0]);
+  g.output("loss", loss);
+  add_training(loss, options);
+  return g;
+}
+
+/// Sums that take long, of gradients that are themselves sums over the passes of a loop.
+TEST(Pipelines, DivideSumsOfGradientsOfLoops) {
+  const Machine slow = chips(4).with("link_gb_per_second", 0.001);
+  TrainingOptions options{.optimizer = Sgd{}, .micro_batches = 4, .replicas = 2};
+  options.shard_gradients_from = 0;
+  const Steps expected = steps_of(network_with_slices(options), slow);
+  for (const PipelineKind kind : {PipelineKind::grouped, PipelineKind::one_forward_one_backward}) {
+    SCOPED_TRACE(name_of(kind));
+    options.pipeline.kind = kind;
+    const Steps found = steps_of(network_with_slices(options), slow);
+    EXPECT_EQ(found.results, expected.results);
+    EXPECT_EQ(found.state, expected.state);
+  }
+}
+
 TEST(Pipelines, GiveTheBitsOfTheirCallsIfThoseAreRecomputed) {
   const auto steps = [](bool recompute, const Machine& machine) {
     const Graph g = equal_stages(2, 4, {PipelineKind::interleaved, {}}, recompute);
