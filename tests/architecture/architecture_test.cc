@@ -14,10 +14,10 @@ namespace {
 namespace fs = std::filesystem;
 
 /// A module may include itself and the modules before it.
-const std::vector<std::string> kModules = {"base",       "sparse", "io",      "machine", "program", "kernels",
-                                           "compiler",   "ops",    "graph",   "engine",  "bound",   "lower",
-                                           "operations", "nets",   "packing", "data",    "train",   "onnx",
-                                           "check",      "report", "studies"};
+const std::vector<std::string> kModules = {"base",    "ranks",      "sparse", "io",      "machine", "program",
+                                           "kernels", "compiler",   "ops",    "graph",   "engine",  "bound",
+                                           "lower",   "operations", "nets",   "packing", "data",    "train",
+                                           "onnx",    "check",      "report", "studies"};
 constexpr size_t kMostLines = 800;
 
 const fs::path kRoot = TESSERA_SOURCE_DIR;

@@ -1,0 +1,66 @@
+// The ranks that run one program together, and what they exchange. A rank is a process or a thread; it has
+// some of the program's replicas.
+#pragma once
+
+#include <tessera/error.h>
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace tessera {
+
+/// Another rank failed, ended, does not answer, or is not at the same place of the same program. The message
+/// names the rank. What the ranks run together cannot go on.
+class RankError : public Error {
+ public:
+  using Error::Error;
+};
+
+/// A message to another rank.
+struct Outgoing {
+  uint32_t to = 0;
+  std::span<const std::byte> bytes;
+};
+
+/// Room for a message from another rank.
+struct Incoming {
+  uint32_t from = 0;
+  std::span<std::byte> bytes;
+};
+
+/// A rank's connection to all others. Ranks make the same calls in the same order; one thread calls at a
+/// time.
+class Communicator {
+ public:
+  Communicator() = default;
+  Communicator(const Communicator&) = delete;
+  Communicator& operator=(const Communicator&) = delete;
+  virtual ~Communicator() = default;
+
+  /// Below size().
+  virtual uint32_t rank() const = 0;
+  virtual uint32_t size() const = 0;
+
+  /// Sends and receives messages side by side, so that ranks that all send first do not wait for each other,
+  /// and returns when those in `received` have arrived and those in `sent` may be overwritten. Messages from
+  /// one rank to another arrive in the order in which they are sent. Throws RankError if a rank from which a
+  /// message is due has failed, ended, or not sent it in the time that the communicator allows, or has sent
+  /// one of another size; and once any rank has called abort().
+  virtual void exchange(std::span<const Outgoing> sent, std::span<const Incoming> received) = 0;
+
+  /// Lets exchange() of all ranks throw RankError with this message, those that wait included.
+  virtual void abort(const std::string& message) noexcept = 0;
+};
+
+/// The communicators of threads of this process, by rank. A rank has ended when its communicator is
+/// destroyed. Sessions of such ranks take turns with the threads of this process, so each needs to run on
+/// one.
+std::vector<std::shared_ptr<Communicator>> connect_threads(
+    uint32_t ranks, std::chrono::milliseconds longest_wait = std::chrono::seconds(10));
+
+}  // namespace tessera
