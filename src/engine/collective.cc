@@ -1,8 +1,11 @@
 #include "engine/collective.h"
 
 #include <array>
+#include <cstddef>
 #include <cstring>
+#include <deque>
 
+#include "engine/run_memory.h"
 #include "program/collective.h"
 
 namespace tessera::engine {
@@ -12,12 +15,14 @@ using program::FieldView;
 
 class CollectiveRun {
  public:
-  CollectiveRun(const program::Program& program, const program::Collective& collective,
-                const std::deque<RunMemory>& replicas, bool reference)
+  CollectiveRun(const program::Program& program, const program::Collective& collective, RunState& state,
+                bool reference)
       : program_(program),
         collective_(collective),
-        replicas_(replicas),
-        count_(static_cast<uint32_t>(replicas.size())),
+        own_(state.own),
+        ranks_(state.ranks.get()),
+        memories_(state.memories),
+        count_(program.replicas()),
         group_(program::group_size(collective, count_)),
         add_(collective.add == nullptr                      ? nullptr
              : reference || collective.add->simd == nullptr ? collective.add->reference
@@ -27,8 +32,11 @@ class CollectiveRun {
     if (program::reads_part(collective_.kind))
       each_own(
           [](const FieldView& part, const FieldView& chunk) { copy_elements(first(part, chunk), chunk); });
-    for (const program::Round& round : program::rounds_of(collective_, count_))
-      for (const program::Message& message : round.messages) pass(message, round.adds);
+    for (const program::Round& round : program::rounds_of(collective_, count_)) {
+      if (ranks_ != nullptr) exchange(round);
+      for (const program::Message& message : round.messages)
+        if (own_.has(message.to)) receive(message, round.adds);
+    }
     if (program::writes_part(collective_.kind))
       each_own([](const FieldView& part, const FieldView& chunk) {
         copy_elements(chunk, first(part, chunk));
@@ -41,23 +49,53 @@ class CollectiveRun {
   FieldView chunks(const program::Exchanged& exchanged, size_t box, uint32_t replica, uint32_t first,
                    uint32_t chunks) const {
     const uint64_t elements = program_.variable(exchanged.whole).mapping[box].box.elements();
-    return replicas_[replica].line(exchanged.whole, box, program::chunk_begin(elements, first, group_),
-                                   program::chunk_begin(elements, first + chunks, group_));
+    return memories_[replica - own_.first].line(exchanged.whole, box,
+                                                program::chunk_begin(elements, first, group_),
+                                                program::chunk_begin(elements, first + chunks, group_));
   }
 
-  void pass(const program::Message& message, bool adds) const {
+  /// Calls visit(exchanged, box, line) for what a message has of each box, in the memory of the sender or the
+  /// receiver.
+  template <class Visit>
+  void each_line(const program::Message& message, uint32_t replica, const Visit& visit) const {
     for (const program::Exchanged& exchanged : collective_.variables)
-      for (size_t box = 0; box < program_.variable(exchanged.whole).mapping.size(); ++box) {
-        const FieldView from = chunks(exchanged, box, message.from, message.first, message.chunks);
-        const FieldView to = chunks(exchanged, box, message.to, message.first, message.chunks);
-        if (to.empty()) continue;
-        if (!adds) {
-          copy_elements(from, to);
-          continue;
-        }
-        const std::array<FieldView, 3> fields = {to, from, to};
-        add_({fields, {}});
-      }
+      for (size_t box = 0; box < program_.variable(exchanged.whole).mapping.size(); ++box)
+        if (const FieldView view = chunks(exchanged, box, replica, message.first, message.chunks);
+            !view.empty())
+          visit(exchanged, box, view);
+  }
+
+  static size_t bytes_of(const FieldView& line) { return line.elements() * size_of(line.type); }
+
+  /// What goes to and comes from other ranks in a round. Nothing that is sent is received in the same round.
+  void exchange(const program::Round& round) const {
+    ranks_->begin();
+    for (const program::Message& message : round.messages) {
+      const bool is_sent = own_.has(message.from), is_received = own_.has(message.to);
+      if (is_sent == is_received) continue;
+      each_line(message, is_sent ? message.from : message.to,
+                [&](const program::Exchanged&, size_t, const FieldView& line) {
+                  if (is_sent)
+                    ranks_->send(own_.rank_of(message.to), {line.data, bytes_of(line)}, size_of(line.type));
+                  else
+                    ranks_->expect(own_.rank_of(message.from), bytes_of(line), size_of(line.type));
+                });
+    }
+    ranks_->exchange();
+  }
+
+  void receive(const program::Message& message, bool adds) const {
+    const bool is_own = own_.has(message.from);
+    each_line(message, message.to, [&](const program::Exchanged& exchanged, size_t box, const FieldView& to) {
+      FieldView from = to;
+      if (is_own)
+        from = chunks(exchanged, box, message.from, message.first, message.chunks);
+      else
+        from.data = ranks_->take(own_.rank_of(message.from), bytes_of(to), size_of(to.type));
+      if (!adds) return copy_elements(from, to);
+      const std::array<FieldView, 3> fields = {to, from, to};
+      add_({fields, {}});
+    });
   }
 
   /// What a chunk fills of a part.
@@ -70,19 +108,21 @@ class CollectiveRun {
   /// be shorter.
   template <class Visit>
   void each_own(const Visit& visit) const {
-    for (uint32_t replica = 0; replica < count_; ++replica)
+    for (uint32_t replica = own_.first; own_.has(replica); ++replica)
       for (const program::Exchanged& exchanged : collective_.variables)
         for (size_t box = 0; box < program_.variable(exchanged.whole).mapping.size(); ++box) {
           const uint64_t elements = program_.variable(*exchanged.part).mapping[box].box.elements();
           if (elements == 0) continue;
-          visit(replicas_[replica].line(*exchanged.part, box, 0, elements),
+          visit(memories_[replica - own_.first].line(*exchanged.part, box, 0, elements),
                 chunks(exchanged, box, replica, replica % group_, 1));
         }
   }
 
   const program::Program& program_;
   const program::Collective& collective_;
-  const std::deque<RunMemory>& replicas_;
+  const OwnReplicas own_;
+  RankExchange* ranks_;
+  const std::deque<RunMemory>& memories_;  ///< by replica, from the first own one
   uint32_t count_;
   uint32_t group_;
   program::RunVertex add_;
@@ -90,9 +130,9 @@ class CollectiveRun {
 
 }  // namespace
 
-void run_collective(const program::Program& program, const program::Collective& collective,
-                    const std::deque<RunMemory>& replicas, bool reference) {
-  CollectiveRun(program, collective, replicas, reference).run();
+void run_collective(const program::Program& program, const program::Collective& collective, RunState& state,
+                    bool reference) {
+  CollectiveRun(program, collective, state, reference).run();
 }
 
 }  // namespace tessera::engine

@@ -1,15 +1,15 @@
 // Collectives of replicas.
 #pragma once
 
-#include <deque>
-
-#include "engine/run_memory.h"
+#include "engine/runner.h"
+#include "program/program.h"
 
 namespace tessera::engine {
 
-/// Runs the rounds of a collective in the memories of all replicas. Sums are added in the order of the
-/// rounds, hence the same bits on every run.
-void run_collective(const program::Program& program, const program::Collective& collective,
-                    const std::deque<RunMemory>& replicas, bool reference);
+/// Runs the rounds of a collective in the memories of this process's replicas, which exchange messages with
+/// those of other ranks. Sums are added in the order of the rounds, hence the same bits on every run and any
+/// number of ranks.
+void run_collective(const program::Program& program, const program::Collective& collective, RunState& state,
+                    bool reference);
 
 }  // namespace tessera::engine

@@ -58,6 +58,7 @@ class Run {
       : executable_(executable),
         program_(*executable.program),
         table_(table),
+        state_(state),
         memories_(state.memories),
         memory_(&state.memories.front()),
         options_(options),
@@ -68,7 +69,7 @@ class Run {
         threads_(state.threads) {
     threads_.reserve(team == nullptr ? 1 : team->threads());
     if (!is_timed_) return;
-    clocks_.assign(program_.replicas(), compiler::ChipClocks(executable.machine));
+    clocks_.assign(memories_.size(), compiler::ChipClocks(executable.machine));
     profile_ = empty_profile(program_);
     if (options.watch == nullptr || has_one_chip()) return;
     watch_ = options.watch;
@@ -193,7 +194,9 @@ class Run {
   void walk_inside(const program::Collect& collect) {
     const program::Collective& collective = program_.collectives()[collect.collective];
     const auto exchange = [&] {
-      if (has_memory_ && !options_.dry) run_collective(program_, collective, memories_, options_.reference);
+      if (!has_memory_ || options_.dry) return;
+      note(collect.collective);
+      run_collective(program_, collective, state_, options_.reference);
     };
     if (!is_timed_) {
       walk(collect.beside);
@@ -244,7 +247,8 @@ class Run {
 
   /// Links of the first replica's chips, as another has them.
   void add_links(const std::vector<program::LinkLoad>& loads, uint32_t replica) {
-    links_.add(loads, 1, replica * static_cast<uint32_t>(clocks_.front().of_chips().size()));
+    links_.add(loads, 1,
+               (state_.own.first + replica) * static_cast<uint32_t>(clocks_.front().of_chips().size()));
   }
 
   /// Whether a superstep's costs read metadata that is available by now.
@@ -455,7 +459,11 @@ class Run {
       if (memory.control(variable) != value)
         throw Error(fmt::format("control flow differs between replicas: '{}' is {} in one and {} in another",
                                 program_.variable(variable).name, value, memory.control(variable)));
+    note(value);
     return value;
+  }
+  void note(uint64_t what) const {
+    if (state_.ranks != nullptr) state_.ranks->note(what);
   }
 
   /// With `parts`, on all threads: what a copy set reads it writes nowhere, so their order is any.
@@ -544,7 +552,8 @@ class Run {
   const compiler::Executable& executable_;
   const program::Program& program_;
   const DispatchTable& table_;
-  std::deque<RunMemory>& memories_;  ///< by replica
+  RunState& state_;
+  std::deque<RunMemory>& memories_;  ///< by replica of this process
   RunMemory* memory_;                ///< of the replica that runs
   const RunOptions& options_;
   bool has_memory_;
@@ -609,7 +618,9 @@ Profile Runner::dry_run(std::span<const Binding> bindings, const RunOptions& opt
                         const RunState* present) const {
   if (options.trace == nullptr && !has_to_follow(*executable_, bindings))
     return counted(*executable_, bindings, options.watch);
-  RunState scratch(*executable_, executable_->cycles_vary ? Contents::integers : Contents::none);
+  const OwnReplicas own =
+      present == nullptr ? OwnReplicas{0, executable_->program->replicas()} : present->own;
+  RunState scratch(*executable_, executable_->cycles_vary ? Contents::integers : Contents::none, own);
   if (present != nullptr)
     for (size_t r = 0; r < scratch.memories.size(); ++r)
       if (scratch.memories[r].is_allocated() && present->memories[r].is_allocated())

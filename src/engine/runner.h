@@ -2,10 +2,13 @@
 #pragma once
 
 #include <deque>
+#include <memory>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "engine/dispatch_table.h"
+#include "engine/rank_exchange.h"
 #include "engine/run.h"
 #include "engine/run_memory.h"
 #include "engine/work_sharing.h"
@@ -14,17 +17,22 @@ namespace tessera::engine {
 
 /// The data that a run needs exclusively, reused by the next run.
 struct RunState {
-  RunState(const compiler::Executable& executable, Contents contents) {
-    for (uint32_t replica = 0; replica < executable.program->replicas(); ++replica)
+  RunState(const compiler::Executable& executable, Contents contents)
+      : RunState(executable, contents, {0, executable.program->replicas()}) {}
+  RunState(const compiler::Executable& executable, Contents contents, OwnReplicas of_process)
+      : own(of_process) {
+    for (uint32_t replica = 0; replica < own.count; ++replica)
       memories.emplace_back(executable, contents, replica);
   }
 
   /// For runs side by side with runs in another RunState, whose state variables it shares.
-  RunState(const compiler::Executable& executable, const RunState& beside) {
+  RunState(const compiler::Executable& executable, const RunState& beside) : own(beside.own) {
     memories.emplace_back(executable, beside.memories.front());
   }
 
-  std::deque<RunMemory> memories;  ///< by replica
+  OwnReplicas own;
+  std::unique_ptr<RankExchange> ranks;  ///< null if this process has all replicas
+  std::deque<RunMemory> memories;       ///< by replica, from the first own one
   WorkSharing threads;
 };
 

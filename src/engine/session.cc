@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <cassert>
+#include <utility>
 
 #include "engine/engine.h"
+#include "engine/rank_exchange.h"
 #include "engine/runner.h"
 #include "engine/state_file.h"
 
@@ -26,20 +28,27 @@ std::string names_of_state(const program::Program& program) {
 
 }  // namespace
 
-Session::Session(std::shared_ptr<const compiler::Executable> executable)
+Session::Session(std::shared_ptr<const compiler::Executable> executable,
+                 std::shared_ptr<Communicator> communicator)
     : runner_(std::make_unique<const Runner>(executable)),
-      state_(std::make_unique<RunState>(*executable,
-                                        executable->memory.fits() ? Contents::all : Contents::none)) {}
+      state_(std::make_unique<RunState>(
+          *executable, executable->memory.fits() ? Contents::all : Contents::none,
+          engine::own_replicas(executable->program->replicas(), communicator.get()))) {
+  if (state_->own.count < executable->program->replicas())
+    state_->ranks = std::make_unique<RankExchange>(std::move(communicator));
+}
 
 Session::~Session() = default;
 
 const compiler::Executable& Session::executable() const { return runner_->executable(); }
+uint32_t Session::first_replica() const { return state_->own.first; }
+uint32_t Session::own_replicas() const { return state_->own.count; }
 
 Profile Session::run(std::span<const Binding> bindings, const RunOptions& options) {
   const std::lock_guard lock(mutex_);
   if (options.dry) return runner_->dry_run(bindings, options, state_.get());
   require_fit(executable());
-  return runner_->run(*state_, bindings, options);
+  return together(state_->ranks.get(), [&] { return runner_->run(*state_, bindings, options); });
 }
 
 void Session::run_side_by_side(std::span<const std::vector<Binding>> runs, uint32_t threads) {
@@ -103,6 +112,23 @@ void Session::write(std::string_view name, const FieldView& from, uint32_t repli
   const VariableId id = find(name, from);
   const std::lock_guard lock(mutex_);
   memories().at(replica).write(id, from);
+}
+
+void Session::read_all(std::string_view name, std::span<std::byte> to) const {
+  const VariableId id = find(name);
+  const Variable& v = executable().program->variable(id);
+  if (to.size() != executable().program->replicas() * v.bytes())
+    throw UsageError(fmt::format("the state '{}' has {} bytes in each of {} replicas; the array has {}",
+                                 v.name, v.bytes(), executable().program->replicas(), to.size()));
+  const std::lock_guard lock(mutex_);
+  const std::span<std::byte> own = to.subspan(state_->own.first * v.bytes(), state_->own.count * v.bytes());
+  for (uint32_t replica = 0; replica < state_->own.count; ++replica)
+    memories().at(replica).read(id, {own.data() + replica * v.bytes(), v.type, v.rows, v.cols, v.cols, 1});
+  if (state_->ranks == nullptr) return;
+  together(state_->ranks.get(), [&] {
+    const std::vector<std::byte> sent(own.begin(), own.end());
+    state_->ranks->all_gather(sent, to);
+  });
 }
 
 void Session::reset() {

@@ -1,6 +1,10 @@
 // State that persists from run to run.
 #pragma once
 
+#include <tessera/communicator.h>
+
+#include <cstddef>
+#include <cstdint>
 #include <deque>
 #include <memory>
 #include <mutex>
@@ -21,13 +25,24 @@ struct RunState;
 /// An executable with its state. Each replica has its own state: writes go to all replicas, reads come from
 /// the first. Each session has its own memory, so several sessions of one executable may run at once. All
 /// functions are thread-safe; calls to one session take turns.
+///
+/// Ranks can divide the replicas of an executable among them, equally: with a communicator, a session has
+/// those of its rank alone, and numbers them from 0. Arrays that are bound are those of these replicas. All
+/// ranks have to make the same calls of run() and read_all(). If one fails in them, the others do too, and
+/// the communicator is of no further use.
 class Session {
  public:
-  /// Begins with the initial contents of state. Throws Error if there is not enough memory.
-  explicit Session(std::shared_ptr<const compiler::Executable> executable);
+  /// Begins with the initial contents of state. Throws Error if there is not enough memory, and UsageError if
+  /// ranks cannot divide the replicas equally.
+  explicit Session(std::shared_ptr<const compiler::Executable> executable,
+                   std::shared_ptr<Communicator> communicator = {});
   ~Session();
 
   const compiler::Executable& executable() const;
+
+  /// The replicas that this session has, of those of the executable.
+  uint32_t first_replica() const;
+  uint32_t own_replicas() const;
 
   /// Runs the program once, like Engine::run(), on the state left by the last run. After a run that throws,
   /// state may be partially updated. A dry run starts from the integers of the state and changes nothing.
@@ -45,6 +60,10 @@ class Session {
   void write(std::string_view name, const program::FieldView& from);
   /// The same for one replica, whose state may differ from the others'.
   void write(std::string_view name, const program::FieldView& from, uint32_t replica);
+
+  /// Copies a state variable of all replicas, those of other ranks too, to an array: row by row, replica by
+  /// replica. Throws UsageError if there is no state of that name, or the array has another size.
+  void read_all(std::string_view name, std::span<std::byte> to) const;
 
   /// The memory of a state variable on a host, row by row, which other programs may take as an array while
   /// this session does not run. Throws UsageError as read() does, and on machines with tiles.

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "collective_program.h"
 #include "compiler/compile.h"
 #include "compiler/executable_file.h"
 #include "engine/engine.h"
@@ -32,38 +33,6 @@ using ::testing::UnorderedElementsAre;
 
 constexpr CollectiveAlgorithm kAlgorithms[] = {CollectiveAlgorithm::ring, CollectiveAlgorithm::tree};
 
-struct Built {
-  Program program;
-  VariableId whole = 0;
-  VariableId part = 0;
-};
-
-/// `tiles` lines of `elements`, or parts of them, that the caller binds.
-Built build(CollectiveKind kind, CollectiveAlgorithm algorithm, uint32_t replicas, uint32_t tiles,
-            uint32_t elements, uint32_t group = 0) {
-  const uint32_t together = group == 0 ? replicas : group;
-  Built b;
-  Program& p = b.program;
-  p.set_replicas(replicas);
-  b.whole = p.add({"whole", Type::f32, tiles, elements, Role::inout, map_rows_to_tiles(tiles, elements), {}});
-  std::optional<VariableId> part, buffer;
-  if (kind != CollectiveKind::all_reduce) {
-    const auto own = static_cast<uint32_t>(program::part_elements(elements, together));
-    part = b.part = p.add({"part", Type::f32, tiles, own, Role::inout, map_rows_to_tiles(tiles, own), {}});
-  }
-  if (program::sums(kind)) {
-    const auto room = static_cast<uint32_t>(program::buffer_elements(algorithm, elements, together));
-    buffer = p.add({"buffer", Type::f32, tiles, room, Role::temporary, map_rows_to_tiles(tiles, room), {}});
-  }
-  p.set_main(p.collect({"exchange",
-                        kind,
-                        algorithm,
-                        program::sums(kind) ? &testing::add_codelet : nullptr,
-                        {{b.whole, part, buffer}},
-                        group}));
-  return b;
-}
-
 /// Value of an element of a replica: whole numbers, so that every order of a sum gives the same.
 float value_of(uint32_t replica, uint64_t i) { return static_cast<float>((replica + 1) * 1000 + i % 97); }
 
@@ -80,7 +49,7 @@ TEST(Replicas, ExchangeWhatTheirCollectivesSay) {
         const bool has_parts = kind != CollectiveKind::all_reduce;
         const uint32_t tiles = 2, elements = 23;
         const auto own = static_cast<uint32_t>(program::part_elements(elements, together));
-        const Built b = build(kind, algorithm, replicas, tiles, elements, group);
+        const CollectiveProgram b = collective_program(kind, algorithm, replicas, tiles, elements, group);
         const Engine engine(
             compiler::compile(b.program, toy_chips(replicas, 2, machine::Topology::all_to_all)));
         const uint64_t of_whole = uint64_t{tiles} * elements, of_part = uint64_t{tiles} * own;
@@ -136,7 +105,8 @@ TEST(Replicas, ARingOfTwoAndFourByHand) {
   const machine::Machine pair = toy_chips(2, 1);
   const Profile two =
       Engine(compiler::compile(
-                 build(CollectiveKind::all_reduce, CollectiveAlgorithm::ring, 2, 1, 100).program, pair))
+                 collective_program(CollectiveKind::all_reduce, CollectiveAlgorithm::ring, 2, 1, 100).program,
+                 pair))
           .run({}, {.dry = true});
   EXPECT_EQ(two.cycles[Phase::exchange], 2 * (200 / 2 + 5 + 20));
   EXPECT_EQ(two.cycles[Phase::sync], 2 * 50);
@@ -145,9 +115,9 @@ TEST(Replicas, ARingOfTwoAndFourByHand) {
   EXPECT_EQ(two.links[0].bytes, 2 * 200);
   // Four on a ladder: 0, 2, 3, 1 are a ring of neighbours, each link carries a quarter six times.
   const Profile four =
-      Engine(
-          compiler::compile(build(CollectiveKind::all_reduce, CollectiveAlgorithm::ring, 4, 1, 100).program,
-                            toy_chips(4, 1)))
+      Engine(compiler::compile(
+                 collective_program(CollectiveKind::all_reduce, CollectiveAlgorithm::ring, 4, 1, 100).program,
+                 toy_chips(4, 1)))
           .run({}, {.dry = true});
   EXPECT_EQ(four.cycles[Phase::exchange], 6 * (100 / 2 + 5 + 20));
   EXPECT_EQ(four.cycles[Phase::sync], 6 * 50);
@@ -158,10 +128,10 @@ TEST(Replicas, ARingOfTwoAndFourByHand) {
 
 TEST(Replicas, GroupsExchangeAtOnce) {
   const auto run = [](uint32_t replicas, uint32_t group) {
-    return Engine(compiler::compile(
-                      build(CollectiveKind::all_reduce, CollectiveAlgorithm::ring, replicas, 1, 100, group)
-                          .program,
-                      toy_chips(replicas, 1)))
+    return Engine(compiler::compile(collective_program(CollectiveKind::all_reduce, CollectiveAlgorithm::ring,
+                                                       replicas, 1, 100, group)
+                                        .program,
+                                    toy_chips(replicas, 1)))
         .run({}, {.dry = true});
   };
   const Profile two = run(2, 0), six = run(6, 2);
@@ -172,9 +142,9 @@ TEST(Replicas, GroupsExchangeAtOnce) {
 TEST(Replicas, ATreeByHand) {
   // 1 to 0 and 3 to 2, then 2 to 0; and back: all 400 bytes each time, one link long.
   const Profile four =
-      Engine(
-          compiler::compile(build(CollectiveKind::all_reduce, CollectiveAlgorithm::tree, 4, 1, 100).program,
-                            toy_chips(4, 1)))
+      Engine(compiler::compile(
+                 collective_program(CollectiveKind::all_reduce, CollectiveAlgorithm::tree, 4, 1, 100).program,
+                 toy_chips(4, 1)))
           .run({}, {.dry = true});
   EXPECT_EQ(four.cycles[Phase::exchange], 4 * (400 / 2 + 5 + 20));
   EXPECT_EQ(four.cycles[Phase::compute], 2 * 101);
@@ -182,7 +152,8 @@ TEST(Replicas, ATreeByHand) {
 
 TEST(Replicas, SmallOnesAreFasterByTreeAndLargeOnesByRing) {
   const auto cycles = [](CollectiveAlgorithm algorithm, uint32_t elements) {
-    const Program program = build(CollectiveKind::all_reduce, algorithm, 16, 1, elements).program;
+    const Program program =
+        collective_program(CollectiveKind::all_reduce, algorithm, 16, 1, elements).program;
     return compiler::estimate(program, toy_chips(16, 1)).cycles.total();
   };
   EXPECT_LT(cycles(CollectiveAlgorithm::tree, 16), cycles(CollectiveAlgorithm::ring, 16));
@@ -221,8 +192,8 @@ TEST(Replicas, OfSeveralChipsKeepTheirClocks) {
 }
 
 /// A sum of two replicas of a tile, and steps with other data, beside it or after it.
-Built with_work(uint32_t steps, bool is_beside) {
-  Built b = build(CollectiveKind::all_reduce, CollectiveAlgorithm::ring, 2, 1, 100);
+CollectiveProgram with_work(uint32_t steps, bool is_beside) {
+  CollectiveProgram b = collective_program(CollectiveKind::all_reduce, CollectiveAlgorithm::ring, 2, 1, 100);
   Program& p = b.program;
   const auto scratch = p.add(testing::variable("scratch", Type::f32, 1, 100, Role::temporary, 0));
   b.part = p.add(testing::variable("other", Type::f32, 1, 100, Role::inout, 0));
@@ -242,7 +213,7 @@ TEST(Replicas, ComputeWhileDataIsUnderWay) {
     std::vector<Profile> runs;
     compiler::CollectiveCost cost;
     for (const bool is_beside : {false, true}) {
-      const Built b = with_work(steps, is_beside);
+      const CollectiveProgram b = with_work(steps, is_beside);
       const Engine engine(compiler::compile(b.program, machine));
       cost = engine.executable().collectives.at(0);
       std::vector<float> whole(200), other(200, 0.5F);
@@ -390,8 +361,9 @@ TEST(Replicas, MustTakeTheSameWay) {
 TEST(Replicas, NeedChipsThatTheyCanShare) {
   const auto compile = [](uint32_t replicas, const machine::Machine& machine) {
     return test::error_of<UsageError>([&] {
-      compiler::compile(build(CollectiveKind::all_reduce, CollectiveAlgorithm::ring, replicas, 1, 8).program,
-                        machine);
+      compiler::compile(
+          collective_program(CollectiveKind::all_reduce, CollectiveAlgorithm::ring, replicas, 1, 8).program,
+          machine);
     });
   };
   EXPECT_EQ(compile(2, toy_chips(4, 1)), "(no error)");
@@ -412,7 +384,8 @@ TEST(Replicas, NeedChipsThatTheyCanShare) {
 TEST(Replicas, CountWhatCollectivesTake) {
   const machine::Machine machine = toy_chips(4, 1);
   const auto memory = [&](CollectiveAlgorithm algorithm) {
-    return compiler::estimate(build(CollectiveKind::all_reduce, algorithm, 4, 1, 100).program, machine)
+    return compiler::estimate(collective_program(CollectiveKind::all_reduce, algorithm, 4, 1, 100).program,
+                              machine)
         .memory;
   };
   const compiler::MemoryReport ring = memory(CollectiveAlgorithm::ring),
@@ -425,7 +398,8 @@ TEST(Replicas, CountWhatCollectivesTake) {
 
 TEST(Replicas, AreKeptInFiles) {
   const machine::Machine machine = toy_chips(4, 1);
-  const Built b = build(CollectiveKind::all_reduce, CollectiveAlgorithm::ring, 4, 1, 100);
+  const CollectiveProgram b =
+      collective_program(CollectiveKind::all_reduce, CollectiveAlgorithm::ring, 4, 1, 100);
   const auto executable = compiler::compile(b.program, machine);
   const std::string file = (std::filesystem::path(::testing::TempDir()) / "replicas.exe").string();
   compiler::save(*executable, file);
@@ -449,7 +423,7 @@ TEST(Replicas, AreKeptInFiles) {
 
 TEST(Replicas, ArePrinted) {
   const std::string text =
-      to_string(build(CollectiveKind::all_gather, CollectiveAlgorithm::tree, 4, 1, 100).program);
+      to_string(collective_program(CollectiveKind::all_gather, CollectiveAlgorithm::tree, 4, 1, 100).program);
   EXPECT_THAT(text, HasSubstr("main of 4 replicas\n  all-gather exchange by tree\n    part → whole\n"));
   EXPECT_THAT(to_string(with_work(0, true).program),
               HasSubstr("  all-reduce exchange by ring\n    whole\n  beside it\n    execute fill"));
