@@ -2,6 +2,7 @@
 // tiled machine.
 #pragma once
 
+#include <tessera/communicator.h>
 #include <tessera/machine.h>
 #include <tessera/optimizers.h>
 #include <tessera/pipeline.h>
@@ -200,8 +201,9 @@ class Graph {
   /// For products on tiles, those in functions and loops too. Throws UsageError for another type.
   void set_partial_sums(const PartialSums& sums);
   const PartialSums& partial_sums() const { return partial_sums_; }
-  /// Type of an input or output as it is bound: with the rows of all replicas.
-  TensorType bound_type(ValueId id) const;
+  /// Type of an input or output as it is bound: with the rows of all replicas, or of so many of them.
+  TensorType bound_type(ValueId id) const { return bound_type(id, replicas_); }
+  TensorType bound_type(ValueId id, uint32_t replicas) const;
 
   Value value(ValueId id) { return {this, id}; }
   /// The value with that name. Throws UsageError if there is none.
@@ -595,10 +597,13 @@ struct SessionOptions {
   /// A file of Session::save_executable() from a session of an equal graph, machine and options; empty: the
   /// graph is placed and compiled.
   std::string executable = {};
+  /// The ranks that divide the graph's replicas among them, of which each makes a session of an equal graph,
+  /// machine and seed; none: this process has all replicas.
+  std::shared_ptr<Communicator> communicator = {};
 };
 
-/// An input or output of a run. The type has the rows of all replicas, and the present pattern of a sparse
-/// output.
+/// An input or output of a run. The type has the rows of all replicas that the session has, and the present
+/// pattern of a sparse output.
 struct ArrayType {
   std::string name;
   TensorType type;
@@ -620,11 +625,20 @@ struct Tensor {
 /// On a machine of several chips, a graph's stages get equal numbers of them, and so do its replicas. A graph
 /// without either takes one chip, or several that work as one where that is faster; if it does not fit one,
 /// whole layers are placed on as few chips as it fits.
+///
+/// With SessionOptions::communicator, rank r of n has an equal part of the replicas, from number r · replicas
+/// / n on, and results are those of one session with all of them, bit for bit. Arrays have the rows of its
+/// own replicas, and scalar outputs are those of the first of these. All ranks have to make the same calls in
+/// the same order: constructors, runs, what reads parameters and state, and what saves files, which rank 0
+/// writes alone. If one of them fails in a run, the others throw RankError, and no session of these ranks can
+/// run any more. A session that shares the parameters of such a one is one of the same ranks; if its graph
+/// has no replicas, each rank runs it for itself.
 class Session {
  public:
   /// Throws UsageError for operations that the machine does not support, for parts that do not divide the
-  /// samples equally, and for transfers to a host to which the machine has no link. Throws Error for an
-  /// executable that is not one of an equal session, or damaged.
+  /// samples equally, for transfers to a host to which the machine has no link, and for ranks that do not
+  /// divide the replicas equally. Throws Error for an executable that is not one of an equal session, or
+  /// damaged, and RankError for ranks that differ, or of which another one throws.
   Session(const Graph& graph, const Machine& machine, const SessionOptions& options = {});
   /// A session of another graph, such as an evaluation, on the machine of `owner`. It reads the owner's
   /// parameters of the same names: they need not be set, and follow every change. The graph must not assign

@@ -28,15 +28,17 @@ BoundProgram::BoundProgram(program::Program program, const machine::Machine& mac
     : BoundProgram(compiler::compile(std::move(program), machine)) {}
 
 BoundProgram::BoundProgram(std::shared_ptr<const program::Program> program, const machine::Machine& machine,
-                           Runs runs)
+                           Runs runs, std::shared_ptr<Communicator> communicator)
     : BoundProgram(runs == Runs::none ? compiler::compile_for_costs(std::move(program), machine)
                                       : compiler::compile(std::move(program), machine),
-                   runs) {}
+                   runs, std::move(communicator)) {}
 
-BoundProgram::BoundProgram(std::shared_ptr<const compiler::Executable> executable, Runs runs)
+BoundProgram::BoundProgram(std::shared_ptr<const compiler::Executable> executable, Runs runs,
+                           std::shared_ptr<Communicator> communicator)
     : executable_(std::move(executable)) {
   if (runs == Runs::fresh) engine_ = std::make_unique<engine::Engine>(executable_);
-  if (runs == Runs::resumed) session_ = std::make_unique<engine::Session>(executable_);
+  if (runs == Runs::resumed)
+    session_ = std::make_unique<engine::Session>(executable_, std::move(communicator));
   const auto& variables = this->executable().program->variables();
   for (program::VariableId id = 0; id < variables.size(); ++id) {
     const program::Variable& v = variables[id];

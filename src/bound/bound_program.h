@@ -1,6 +1,7 @@
 // A compiled program whose operands have names: bound, run, estimated, saved and loaded.
 #pragma once
 
+#include <tessera/communicator.h>
 #include <tessera/types.h>
 
 #include <cassert>
@@ -45,8 +46,11 @@ class BoundProgram {
  public:
   /// Compiles the program. Throws Error if it is unsound, unless it is compiled for no runs.
   BoundProgram(program::Program program, const machine::Machine& machine);
-  BoundProgram(std::shared_ptr<const program::Program> program, const machine::Machine& machine, Runs runs);
-  explicit BoundProgram(std::shared_ptr<const compiler::Executable> executable, Runs runs = Runs::fresh);
+  /// With a communicator, resumed runs are those of a rank's replicas, as engine::Session has them.
+  BoundProgram(std::shared_ptr<const program::Program> program, const machine::Machine& machine, Runs runs,
+               std::shared_ptr<Communicator> communicator = {});
+  explicit BoundProgram(std::shared_ptr<const compiler::Executable> executable, Runs runs = Runs::fresh,
+                        std::shared_ptr<Communicator> communicator = {});
 
   /// Save the executable in a file, and load one for the machine for which it was compiled; its operands must
   /// be bound again. Throw Error as compiler::save() and compiler::load() do.
@@ -81,6 +85,8 @@ class BoundProgram {
   engine::Profile estimate(std::vector<engine::TraceEvent>* trace = nullptr) const;
   engine::Profile estimate(const Arrays& known, std::vector<engine::TraceEvent>* trace = nullptr,
                            compiler::StepWatch* watch = nullptr) const;
+  /// The first replica that this process runs.
+  uint32_t first_replica() const { return session_ ? session_->first_replica() : 0; }
   /// The state of a program with resumed runs.
   engine::Session& state() const {
     assert(session_ != nullptr);

@@ -397,10 +397,10 @@ void Graph::set_partial_sums(const PartialSums& sums) {
   partial_sums_ = sums;
 }
 
-TensorType Graph::bound_type(ValueId id) const {
+TensorType Graph::bound_type(ValueId id, uint32_t replicas) const {
   const ValueInfo& info = values_.at(id);
   const bool has_all = info.kind == Kind::result ? !info.type.shape.empty() : replicated_.contains(id);
-  return replicas_ > 1 && has_all ? of_all_passes(info.type, replicas_, info.name) : info.type;
+  return replicas > 1 && has_all ? of_all_passes(info.type, replicas, info.name) : info.type;
 }
 
 Value Graph::find(std::string_view name) {

@@ -20,17 +20,18 @@ namespace {
 using bound::kMostForSpeed;
 
 void compile(Placed& placed, std::shared_ptr<const program::Program> program, const machine::Machine& machine,
-             bound::Runs runs) {
-  placed.program.emplace(std::move(program), machine, runs);
+             bound::Runs runs, const std::shared_ptr<Communicator>& communicator = {}) {
+  placed.program.emplace(std::move(program), machine, runs, communicator);
   placed.bind_metadata();
   std::ranges::copy(placed.program->executable().passes, std::back_inserter(placed.passes));
 }
 
 /// Instead of compiling the program.
 void take_compiled(Placed& placed, std::shared_ptr<const program::Program> program,
-                   const machine::Machine& machine, bound::Runs runs, const FindExecutable& find) {
+                   const machine::Machine& machine, bound::Runs runs, const FindExecutable& find,
+                   const std::shared_ptr<Communicator>& communicator) {
   base::record_pass(placed.passes, "load", [&] {
-    placed.program.emplace(find(std::move(program), machine), runs);
+    placed.program.emplace(find(std::move(program), machine), runs, communicator);
     return fmt::format("{} compute sets", placed.program->executable().sets.size());
   });
   placed.bind_metadata();
@@ -38,7 +39,8 @@ void take_compiled(Placed& placed, std::shared_ptr<const program::Program> progr
 
 /// Lowers a graph; `find` has the executable, unless it is empty.
 Placed build(const Graph& graph, Stages stages, const machine::Machine& machine,
-             const std::set<ValueId>& in_place, bound::Runs runs, const FindExecutable& find = {}) {
+             const std::set<ValueId>& in_place, bound::Runs runs, const FindExecutable& find = {},
+             const std::shared_ptr<Communicator>& communicator = {}) {
   program::Program program;
   program.set_replicas(graph.replicas());
   const machine::Machine part = compiler::machine_of_replica(program, machine);
@@ -49,9 +51,9 @@ Placed build(const Graph& graph, Stages stages, const machine::Machine& machine,
   placed.lowered = lowering.release();
   auto lowered = std::make_shared<const program::Program>(std::move(program));
   if (find)
-    take_compiled(placed, std::move(lowered), machine, runs, find);
+    take_compiled(placed, std::move(lowered), machine, runs, find, communicator);
   else
-    compile(placed, std::move(lowered), machine, runs);
+    compile(placed, std::move(lowered), machine, runs, communicator);
   return placed;
 }
 
@@ -166,7 +168,8 @@ void bind_metadata_of(const Lowered& lowered, bound::BoundProgram& program) {
     for (const engine::Binding& binding : weight->bindings()) program.bind(binding);
   for (const ByReplica& own : lowered.by_replica) {
     const int64_t cols = own.operand.cols();
-    program.bind({own.operand.variable, const_cast<uint32_t*>(own.words->data()), cols, 1, cols});
+    const uint32_t* words = own.words->data() + program.first_replica() * own.operand.cols();
+    program.bind({own.operand.variable, const_cast<uint32_t*>(words), cols, 1, cols});
   }
   for (const auto& [key, function] : lowered.functions) bind_metadata_of(function.body, program);
   for (const auto& [node, body] : lowered.loops) bind_metadata_of(*body, program);
@@ -177,7 +180,7 @@ void bind_metadata_of(const Lowered& lowered, bound::BoundProgram& program) {
 void Placed::bind_metadata() { bind_metadata_of(lowered, *program); }
 
 Placed place_graph(const Graph& graph, const machine::Machine& machine, const std::set<ValueId>& in_place,
-                   uint32_t chips, bound::Runs runs) {
+                   uint32_t chips, bound::Runs runs, const std::shared_ptr<Communicator>& communicator) {
   if (chips > 0) {
     Placed placed = build(graph, stages_of(graph), chips_of(graph, machine, chips), in_place, runs);
     placed.placement.chips = chips;
@@ -187,16 +190,18 @@ Placed place_graph(const Graph& graph, const machine::Machine& machine, const st
                        graph.replicas() == 1 && !has_stages(graph) &&
                        machine.tiles == machine.chip_count() * machine.chip_tiles;
   return is_free ? PlacementSearch(graph, machine).find(runs)
-                 : build(graph, stages_of(graph), machine, in_place, runs);
+                 : build(graph, stages_of(graph), machine, in_place, runs, {}, communicator);
 }
 
 Placed place_again(const Graph& graph, const machine::Machine& machine, const std::set<ValueId>& in_place,
-                   const Placement& placement, bound::Runs runs, const FindExecutable& find) {
+                   const Placement& placement, bound::Runs runs, const FindExecutable& find,
+                   const std::shared_ptr<Communicator>& communicator) {
   const machine::Machine part = placement.chips > 0 ? chips_of(graph, machine, placement.chips) : machine;
   const bool by_layers = placement.stages && placement.chips > 0;
   Stages stages = by_layers ? stages_of_layers(graph, placement.chips) : stages_of(graph);
   const std::optional<Graph> changed = placement.pipeline ? pipelined(graph) : std::nullopt;
-  Placed placed = build(changed ? *changed : graph, std::move(stages), part, in_place, runs, find);
+  Placed placed =
+      build(changed ? *changed : graph, std::move(stages), part, in_place, runs, find, communicator);
   placed.placement = placement;
   return placed;
 }

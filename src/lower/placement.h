@@ -1,6 +1,8 @@
 // Placement of a graph on a machine, and the resulting program.
 #pragma once
 
+#include <tessera/communicator.h>
+
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -39,9 +41,9 @@ struct Placed {
 /// also be divided into stages on 2 or 4 chips. If it does not fit one chip, it takes the fewest chips on
 /// which it fits as stages of whole layers, or if it fits on none, the fewest that work as one. With `chips`,
 /// that many chips work as one. Values of `in_place` are parameters of another session. Only the chosen
-/// placement is compiled for `runs`.
+/// placement is compiled for `runs`, which with a communicator are those of a rank's replicas.
 Placed place_graph(const Graph& graph, const machine::Machine& machine, const std::set<ValueId>& in_place,
-                   uint32_t chips, bound::Runs runs);
+                   uint32_t chips, bound::Runs runs, const std::shared_ptr<Communicator>& communicator = {});
 
 /// The executable of a program for a machine, which was compiled before.
 using FindExecutable = std::function<std::shared_ptr<const compiler::Executable>(
@@ -50,6 +52,7 @@ using FindExecutable = std::function<std::shared_ptr<const compiler::Executable>
 /// Lowers a graph for the placement that place_graph() gave an equal one, without a search and without
 /// compiling it.
 Placed place_again(const Graph& graph, const machine::Machine& machine, const std::set<ValueId>& in_place,
-                   const Placement& placement, bound::Runs runs, const FindExecutable& find);
+                   const Placement& placement, bound::Runs runs, const FindExecutable& find,
+                   const std::shared_ptr<Communicator>& communicator = {});
 
 }  // namespace tessera::graph

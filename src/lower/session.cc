@@ -187,15 +187,15 @@ void Session::Impl::check_lists(std::span<const Tensor> arrays) const {
     const void *ids = array_of(each.ids), *num = array_of(each.num);
     if (ids != nullptr && num != nullptr)
       ops::check_lists(static_cast<const uint16_t*>(ids), static_cast<const uint32_t*>(num),
-                       graph.bound_type(each.ids).rows(), each.room);
+                       graph.bound_type(each.ids, own_replicas()).rows(), each.room);
   }
 }
 
-TensorType Session::Impl::type_of(const External& external) const {
+TensorType Session::Impl::type_of(const External& external, uint32_t replicas) const {
   if (parts)
     if (const auto whole = parts->whole.find(external.name); whole != parts->whole.end())
       return whole->second;
-  TensorType type = graph.bound_type(external.id);
+  TensorType type = graph.bound_type(external.id, replicas);
   if (type.pattern && weight(external.id) != nullptr)
     type.pattern = std::make_shared<const Pattern>(weight(external.id)->pattern());
   return type;
@@ -441,7 +441,7 @@ void Session::save(const std::string& path) const {
     const bool is_saved = info.belongs && (impl_->is_own_state(owner) || file.has_pattern(name));
     if (!is_saved) file.add_pattern(name, impl_->pattern_of(owner));
   }
-  file.write(path);
+  impl_->write_once([&] { file.write(path); });
 }
 
 void Session::load(const std::string& path) {

@@ -257,7 +257,7 @@ std::optional<HostIoCost> Session::Impl::host_io() const {
   if (!options.host_io || is_host()) return {};
   HostIoCost io;
   for (const External& external : externals())
-    (external.is_input ? io.bytes_in : io.bytes_out) += type_of(external).bytes();
+    (external.is_input ? io.bytes_in : io.bytes_out) += type_of(external, graph.replicas()).bytes();
   // The executable's machine is that of one replica.
   const machine::Machine& in_use = graph.replicas() > 1 ? whole_machine : executable().machine;
   for (const uint64_t bytes : {io.bytes_in, io.bytes_out})

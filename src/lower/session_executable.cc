@@ -11,9 +11,8 @@
 
 namespace tessera::graph {
 
-std::shared_ptr<Session::Impl> Session::Impl::from_options(const Graph& graph,
-                                                           const machine::Machine& machine,
-                                                           const SessionOptions& options, const Owner& of) {
+std::shared_ptr<Session::Impl> Session::Impl::make(const Graph& graph, const machine::Machine& machine,
+                                                   const SessionOptions& options, const Owner& of) {
   if (options.executable.empty()) return std::make_shared<Impl>(graph, machine, options, of);
   const SessionFile compiled(options.executable);
   return std::make_shared<Impl>(graph, machine, options, of, bound::Runs::resumed, &compiled);
@@ -34,11 +33,12 @@ Placed Session::Impl::place_as(const SessionFile& compiled, const machine::Machi
                                bound::Runs runs) const {
   compiled.require(facts_of(graph, whole_machine, options));
   const SessionChoices& choices = compiled.choices();
-  Placed again =
-      place_again(graph, own, in_place, choices.placement, runs,
-                  [&](std::shared_ptr<const program::Program> program, const machine::Machine& machine) {
-                    return compiled.executable(std::move(program), machine);
-                  });
+  Placed again = place_again(
+      graph, own, in_place, choices.placement, runs,
+      [&](std::shared_ptr<const program::Program> program, const machine::Machine& machine) {
+        return compiled.executable(std::move(program), machine);
+      },
+      options.communicator);
   again.considered = choices.considered;
   return again;
 }
@@ -55,7 +55,7 @@ void Session::Impl::save_executable(const std::string& path) const {
 
 void Session::save_executable(const std::string& path) const {
   const Impl::Lock lock(*impl_);
-  impl_->save_executable(path);
+  impl_->write_once([&] { impl_->save_executable(path); });
 }
 
 }  // namespace tessera::graph

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <functional>
 #include <iterator>
 #include <map>
 #include <memory>
@@ -71,8 +72,9 @@ struct Session::Impl {
       find_shared(*of.graph);
       if (machine.kind == machine::Kind::host) find_bound(*of.graph);
     }
-    placed = compiled != nullptr ? place_as(*compiled, own, runs)
-                                 : place_graph(graph, own, in_place, options.on_chips, runs);
+    placed = compiled != nullptr
+                 ? place_as(*compiled, own, runs)
+                 : place_graph(graph, own, in_place, options.on_chips, runs, options.communicator);
     std::ranges::move(placed.passes, std::back_inserter(passes));
     lists = list_inputs(graph);
     if (owner && owner->program().fits())
@@ -87,6 +89,12 @@ struct Session::Impl {
                                             const SessionOptions& options, const Owner& of = {});
   static std::shared_ptr<Impl> sharing(const Graph& graph, const std::shared_ptr<Impl>& owner,
                                        const std::string& executable);
+
+  /// One session, as all ranks have to make it.
+  static std::shared_ptr<Impl> make(const Graph& graph, const machine::Machine& machine,
+                                    const SessionOptions& options, const Owner& of);
+  /// Writes a file, which `write` does: of several ranks, the first one does, and all of them wait for it.
+  void write_once(const std::function<void()>& write) const;
 
   /// The parts of a graph that a file names.
   static std::optional<Parts> parts_of(const SessionFile& compiled, const Graph& network,
@@ -103,6 +111,11 @@ struct Session::Impl {
   const Variable& kept_variable(ValueId id) const {
     const auto part = lowered.parts.find(id);
     return part == lowered.parts.end() ? variable(id) : executable().program->variable(part->second.variable);
+  }
+  /// The replicas that this process runs.
+  uint32_t own_replicas() const {
+    if (options.communicator == nullptr || graph.replicas() == 1) return graph.replicas();
+    return graph.replicas() / options.communicator->size();
   }
   bool is_in_parts(ValueId id) const { return is_shard(graph, id) || lowered.parts.contains(id); }
   bool transposed(ValueId id) const { return bound_layout(lowered.layouts.values[id]).transposed; }
@@ -256,25 +269,28 @@ struct Session::Impl {
       program().state().write(kept.name, view(kept, bytes), replica...);
     };
     if (!is_in_parts(id)) return write_to(stored);
-    for (uint32_t r = 0; r < graph.replicas(); ++r) write_to(take_part(part_of(id), stored, r), r);
+    const uint32_t first = program().first_replica();
+    for (uint32_t r = 0; r < own_replicas(); ++r) write_to(take_part(part_of(id), stored, first + r), r);
   }
 
   PartOfVariable part_of(ValueId id) const {
     return {variable(lies_as(id)), kept_variable(id), graph.replicas()};
   }
 
-  /// The contents of a variable, in one replica.
-  std::vector<float> stored(ValueId id, uint32_t replica) const {
-    const Variable& kept = kept_variable(id);
-    std::vector<std::byte> bytes(kept.bytes());
-    program().state().read(kept.name, view(kept, bytes), replica);
-    return kernels::as_floats(bytes, kept.type);
-  }
-
+  /// The contents of a variable, of which replicas may have parts.
   std::vector<float> stored(ValueId id) const {
-    if (!is_in_parts(id)) return stored(id, 0);
+    const Variable& kept = kept_variable(id);
+    const bool in_parts = is_in_parts(id);
+    std::vector<std::byte> bytes((in_parts ? graph.replicas() : 1) * kept.bytes());
+    if (in_parts)
+      program().state().read_all(kept.name, bytes);
+    else
+      program().state().read(kept.name, view(kept, bytes));
+    const std::vector<float> values = kernels::as_floats(bytes, kept.type);
+    if (!in_parts) return values;
     std::vector<float> whole(variable(lies_as(id)).elements());
-    for (uint32_t r = 0; r < graph.replicas(); ++r) put_part(part_of(id), stored(id, r), r, whole);
+    for (uint32_t r = 0; r < graph.replicas(); ++r)
+      put_part(part_of(id), std::span(values).subspan(r * kept.elements(), kept.elements()), r, whole);
     return whole;
   }
 
@@ -343,8 +359,9 @@ struct Session::Impl {
 
   /// Throws UsageError for an array that is neither an input nor an output, given twice, or of another size.
   void check_arrays(std::span<const Tensor> arrays, std::span<const External> externals) const;
-  /// The type of an input or output in a run, with its present pattern.
-  TensorType type_of(const External& external) const;
+  /// The type of an input or output in a run, with the rows of so many replicas and its present pattern.
+  TensorType type_of(const External& external, uint32_t replicas) const;
+  TensorType type_of(const External& external) const { return type_of(external, own_replicas()); }
 
   /// Outputs in the form of sparse weights, which are converted after a run.
   struct StoredOutput {

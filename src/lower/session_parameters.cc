@@ -70,7 +70,7 @@ void Session::save_parameters(const std::string& path) const {
     }
     file.add(info, values);
   }
-  file.write(path);
+  impl_->write_once([&] { file.write(path); });
 }
 
 }  // namespace tessera::graph

@@ -25,7 +25,6 @@ using program::map_rows_to_tiles;
 using program::Phase;
 using program::Program;
 using program::Role;
-using program::VariableId;
 using ::testing::HasSubstr;
 using ::testing::Pair;
 using testing::toy_chips;

@@ -1,0 +1,327 @@
+// Sessions of ranks that divide replicas among them: the bits of one process, and what ranks agree on.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <tessera/communicator.h>
+#include <tessera/error.h>
+#include <tessera/gradients.h>
+
+#include <chrono>
+#include <cstdint>
+#include <filesystem>
+#include <initializer_list>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "networks.h"
+#include "support/on_ranks.h"
+
+namespace tessera::graph {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::Each;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+using Ranks = std::shared_ptr<Communicator>;
+
+constexpr uint32_t kSteps = 3;
+
+Machine chips(uint32_t count) { return Machine::find("m2000").with("chips", count).with("tiles", 8); }
+
+SessionOptions of_rank(const Ranks& ranks) { return {.threads = 1, .communicator = ranks}; }
+
+/// Threads need time to compile.
+std::vector<Ranks> patient(uint32_t ranks) { return connect_threads(ranks, std::chrono::minutes(10)); }
+
+/// The replicas of a rank of so many.
+struct Share {
+  uint32_t rank = 0;
+  uint32_t ranks = 1;
+};
+
+/// What a rank binds of an array with the rows of all replicas.
+std::vector<float> part_of(const Graph& graph, ValueId id, const std::vector<float>& all, Share share) {
+  if (all.size() == graph.type(id).elements()) return all;
+  const size_t each = all.size() / share.ranks;
+  const auto begin = all.begin() + static_cast<int64_t>(share.rank * each);
+  return {begin, begin + static_cast<int64_t>(each)};
+}
+
+/// Inputs of all replicas in one step.
+Arrays inputs(const Graph& graph, uint32_t step) {
+  Arrays arrays;
+  for (const ValueId id : graph.inputs()) {
+    const std::string& name = graph.info(id).name;
+    arrays[name] = name == "lr"     ? std::vector<float>{0.0625}
+                   : name == "step" ? std::vector<float>{static_cast<float>(step)}
+                                    : narrowed(random_values(graph.bound_type(id), -1, 1, 10, step, id));
+  }
+  return arrays;
+}
+
+/// What steps give a session, and leave.
+struct Trained {
+  std::vector<Arrays> outputs;
+  Arrays state;
+};
+
+Trained train(Session& session, Share share = {}) {
+  const Graph& graph = session.graph();
+  Trained result;
+  for (uint32_t step = 1; step <= kSteps; ++step) {
+    Arrays own = inputs(graph, step);
+    for (const ValueId id : graph.inputs()) {
+      std::vector<float>& array = own.at(graph.info(id).name);
+      array = part_of(graph, id, array, share);
+    }
+    result.outputs.push_back(session.run(own));
+  }
+  result.state = session.state();
+  return result;
+}
+
+/// Trains on several numbers of ranks as in one process.
+void expect_same_bits(const Graph& graph, const Machine& machine) {
+  Session whole(graph, machine);
+  ASSERT_TRUE(whole.fits());
+  const Trained expected = train(whole);
+  for (uint32_t count = 2; count <= graph.replicas(); ++count) {
+    if (graph.replicas() % count != 0) continue;
+    SCOPED_TRACE(std::to_string(count) + " ranks");
+    const auto errors = test::errors_on_ranks(patient(count), [&](const Ranks& ranks) {
+      const Share share{ranks->rank(), count};
+      Session session(graph, machine, of_rank(ranks));
+      const Trained found = train(session, share);
+      EXPECT_EQ(found.state, expected.state);
+      for (uint32_t step = 0; step < kSteps; ++step)
+        for (const auto& [name, values] : expected.outputs[step])
+          EXPECT_EQ(found.outputs[step].at(name), part_of(graph, graph.outputs().at(name), values, share))
+              << name << " of step " << step + 1;
+    });
+    EXPECT_THAT(errors, Each(IsEmpty()));
+  }
+}
+
+TEST(RanksOfSessions, TrainAsOneProcess) {
+  for (const Layers layers : {Layers::dense, Layers::sparse, Layers::dynamic}) {
+    SCOPED_TRACE(static_cast<int>(layers));
+    Classifier network(layers, true);
+    add_training(network.loss, {.optimizer = Sgd{.momentum = 0.9}, .replicas = 4});
+    expect_same_bits(network.graph, chips(4));
+  }
+}
+
+/// Two layers of functions, on two stages if wanted.
+struct Stack {
+  static constexpr uint32_t kRows = 6, kFeatures = 24;
+
+  Graph graph;
+  Value y, loss;
+
+  explicit Stack(Type type, bool on_stages = false, const Initial& bias = Initial::normal(0.1)) {
+    const auto function = std::make_shared<Graph>();
+    const Value x = function->input("x", {kRows, kFeatures}, type),
+                weight = function->input("weight", {kFeatures, kFeatures}, type);
+    function->output("y", gelu(linear(x, weight, function->input("bias", {kFeatures}, type))));
+    Value h = graph.input("x", {kRows, kFeatures}, type);
+    for (uint32_t l = 0; l < 2; ++l) {
+      const std::string name = std::to_string(l);
+      const Value own = graph.parameter(name + ".weight", {kFeatures, kFeatures}, Initial::normal(0.3), type);
+      h = graph.call(function, {h, own, graph.parameter(name + ".bias", {kFeatures}, bias, type)},
+                     {.stage = on_stages ? std::optional(l) : std::nullopt})[0];
+    }
+    y = cast(h, Type::f32);
+    loss = mean(square(y - graph.input("target", {kRows, kFeatures})));
+    graph.output("loss", loss);
+  }
+};
+
+TEST(RanksOfSessions, RoundStochasticallyAsOneProcess) {
+  for (const bool is_divided : {false, true}) {
+    SCOPED_TRACE(is_divided);
+    Stack network(Type::f16);
+    network.graph.output("y", network.y);
+    add_training(network.loss, {.optimizer = Adam{.epsilon = 1e-3},
+                                .clip_norm = 0.5,
+                                .replicas = 4,
+                                .shard_from = is_divided ? std::optional<uint64_t>(30) : std::nullopt,
+                                .state = Type::f16,
+                                .rounding = Rounding::stochastic,
+                                .loss_scale = LossScale{.initial = 1024, .grow_after = 2}});
+    expect_same_bits(network.graph, chips(4));
+  }
+}
+
+TEST(RanksOfSessions, DivideParametersAndStateAsOneProcess) {
+  for (const Optimizer& optimizer : {Optimizer(Adam{.epsilon = 1e-3}), Optimizer(Lamb{.epsilon = 1e-3})}) {
+    Stack network(Type::f32);
+    add_training(network.loss, {.optimizer = optimizer,
+                                .micro_batches = 2,
+                                .replicas = 4,
+                                .shard_from = 30,
+                                .shard_weights_from = 30,
+                                .offload_from = 0});
+    expect_same_bits(network.graph, chips(4));
+  }
+}
+
+TEST(RanksOfSessions, HavePipelinesOfTheirOwn) {
+  Stack network(Type::f32, true);
+  add_training(network.loss, {.optimizer = Sgd{.momentum = 0.9},
+                              .micro_batches = 4,
+                              .pipeline = {PipelineKind::one_forward_one_backward},
+                              .replicas = 2});
+  expect_same_bits(network.graph, chips(4));
+}
+
+/// A file of two ranks is one of one process, and the other way round.
+TEST(RanksOfSessions, SaveWholeFiles) {
+  const std::filesystem::path folder = ::testing::TempDir();
+  const auto path = [&](const std::string& name) { return (folder / ("ranks_" + name)).string(); };
+  Stack network(Type::f32);
+  add_training(network.loss, {.optimizer = Adam{.epsilon = 1e-3}, .replicas = 2, .shard_from = 30});
+  Session whole(network.graph, chips(2), {.seed = 1});
+  train(whole);
+  whole.save(path("whole"));
+  const auto errors = test::errors_on_ranks(patient(2), [&](const Ranks& ranks) {
+    Session session(network.graph, chips(2), of_rank(ranks));
+    EXPECT_NE(session.state(), whole.state());
+    session.load(path("whole"));
+    EXPECT_EQ(session.state(), whole.state());
+    train(session, {ranks->rank(), 2});
+    session.save(path("divided"));
+    EXPECT_TRUE(std::filesystem::exists(path("divided")));
+    session.save_parameters(path("parameters"));
+    try {
+      session.save((folder / "no folder" / "file").string());
+      ADD_FAILURE() << "it saves a file nowhere";
+    } catch (const Error& error) {
+      const bool is_first = ranks->rank() == 0;
+      EXPECT_EQ(dynamic_cast<const RankError*>(&error) == nullptr, is_first);
+      EXPECT_EQ(std::string(error.what()).starts_with("rank 0: "), !is_first);
+    }
+  });
+  EXPECT_THAT(errors, Each(IsEmpty()));
+  train(whole);
+  Session other(network.graph, chips(2), {.seed = 2});
+  other.load(path("divided"));
+  EXPECT_EQ(other.state(), whole.state());
+  Session third(network.graph, chips(2), {.seed = 2});
+  third.load_parameters(path("parameters"));
+  EXPECT_EQ(third.get("0.weight"), whole.get("0.weight"));
+  for (const char* name : {"whole", "divided", "parameters"}) std::filesystem::remove(path(name));
+}
+
+/// A graph without replicas, with the parameters of one that has some.
+TEST(RanksOfSessions, EvaluateForThemselves) {
+  Stack network(Type::f32), evaluation(Type::f32);
+  add_training(network.loss, {.replicas = 2, .shard_weights_from = 30});
+  const Arrays given = inputs(evaluation.graph, 9);
+  Session whole(network.graph, chips(2));
+  train(whole);
+  const Arrays expected = Session(evaluation.graph, whole).run(given);
+  const auto errors = test::errors_on_ranks(patient(2), [&](const Ranks& ranks) {
+    Session session(network.graph, chips(2), of_rank(ranks));
+    train(session, {ranks->rank(), 2});
+    EXPECT_EQ(Session(evaluation.graph, session).run(given), expected);
+  });
+  EXPECT_THAT(errors, Each(IsEmpty()));
+}
+
+TEST(RanksOfSessions, CostWhatOneProcessDoes) {
+  Classifier network(Layers::dense);
+  add_training(network.loss, {.replicas = 2});
+  const Session whole(network.graph, chips(2));
+  const auto errors = test::errors_on_ranks(patient(2), [&](const Ranks& ranks) {
+    const Session session(network.graph, chips(2), of_rank(ranks));
+    const RunCost cost = session.cost(), expected = whole.cost();
+    EXPECT_EQ(cost.seconds, expected.seconds);
+    EXPECT_EQ(cost.chips.size(), expected.chips.size());
+    EXPECT_EQ(cost.links.size(), expected.links.size());
+    for (const ArrayType& array : session.arrays())
+      if (array.name == "x") EXPECT_EQ(array.type.shape, (Shape{Classifier::kBatch, Classifier::kInputs}));
+  });
+  EXPECT_THAT(errors, Each(IsEmpty()));
+}
+
+/// The errors of two ranks that make sessions.
+template <class Make>
+std::vector<std::string> errors_of_making(const Make& make) {
+  return test::errors_on_ranks(patient(2), make);
+}
+
+TEST(RanksOfSessions, RefuseOthers) {
+  Classifier dense(Layers::dense), sparse(Layers::sparse);
+  for (Classifier* network : {&dense, &sparse}) add_training(network->loss, {.replicas = 2});
+  const auto expect_refused = [](const std::vector<std::string>& errors, const std::string& what) {
+    EXPECT_THAT(errors, Each(HasSubstr("rank 1 has another " + what + " than rank 0")));
+  };
+  expect_refused(errors_of_making([&](const Ranks& ranks) {
+                   Session(ranks->rank() == 0 ? dense.graph : sparse.graph, chips(2), of_rank(ranks));
+                 }),
+                 "graph");
+  expect_refused(errors_of_making([&](const Ranks& ranks) {
+                   SessionOptions options = of_rank(ranks);
+                   options.seed = ranks->rank();
+                   Session(dense.graph, chips(2), options);
+                 }),
+                 "seed");
+  expect_refused(errors_of_making([&](const Ranks& ranks) {
+                   const Machine machine = chips(2).with("link_gb_per_second", 1 + ranks->rank());
+                   Session(dense.graph, machine, of_rank(ranks));
+                 }),
+                 "machine");
+  expect_refused(errors_of_making([&](const Ranks& ranks) {
+                   const std::vector<float> bias(Stack::kFeatures, static_cast<float>(ranks->rank()));
+                   Stack network(Type::f32, false, Initial::from(bias));
+                   add_training(network.loss, {.replicas = 2});
+                   Session(network.graph, chips(2), of_rank(ranks));
+                 }),
+                 "set of values");
+}
+
+TEST(RanksOfSessions, AreRefusedTogether) {
+  Classifier network(Layers::dense), alone(Layers::dense), three(Layers::dense);
+  add_training(network.loss, {.replicas = 2});
+  add_training(three.loss, {.replicas = 3});
+  const auto errors = errors_of_making(
+      [&](const Ranks& ranks) { Session(network.graph, chips(ranks->rank() == 0 ? 2 : 1), of_rank(ranks)); });
+  EXPECT_THAT(errors[1], HasSubstr("2 replicas of a program need a machine of whole chips"));
+  EXPECT_EQ(errors[0], "rank 1: " + errors[1]);
+  EXPECT_THAT(errors_of_making([&](const Ranks& ranks) { Session(alone.graph, chips(1), of_rank(ranks)); }),
+              Each(HasSubstr("2 ranks divide the replicas of a graph among them, and there is one")));
+  EXPECT_THAT(errors_of_making([&](const Ranks& ranks) { Session(three.graph, chips(6), of_rank(ranks)); }),
+              Each(HasSubstr("3 replicas cannot be divided among 2 ranks equally")));
+  // Nobody waits in vain, so they can go on.
+  EXPECT_THAT(errors_of_making([&](const Ranks& ranks) {
+                EXPECT_THROW(Session(alone.graph, chips(1), of_rank(ranks)), UsageError);
+                Session(network.graph, chips(2), of_rank(ranks));
+              }),
+              Each(IsEmpty()));
+}
+
+/// A row of an embedding that does not exist ends the run of the rank that has it, and of the other.
+TEST(RanksOfSessions, EndWithTheErrorOfOne) {
+  Graph graph;
+  const Value ids = graph.input("ids", {4}, Type::u32);
+  const Value rows = embedding(ids, graph.parameter("table", {8, 16}, Initial::normal(1)));
+  const Value loss = mean(square(rows));
+  graph.output("loss", loss);
+  add_training(loss, {.replicas = 2});
+  const auto errors = test::errors_on_ranks(patient(2), [&](const Ranks& ranks) {
+    Session session(graph, chips(2), of_rank(ranks));
+    const auto given = [](float last) { return Arrays{{"ids", {0, 1, 2, last}}, {"lr", {0.1F}}}; };
+    session.run(given(7));
+    session.run(given(ranks->rank() == 1 ? 8.0F : 7.0F));
+  });
+  EXPECT_EQ(errors[1],
+            "embedding: entry [3] of the ids, which come from 'ids', is 8; 'table' has rows 0 to 7");
+  EXPECT_THAT(errors[0], AllOf(HasSubstr("rank 1: entry "), HasSubstr(" is 8; it must name a row of ")));
+}
+
+}  // namespace
+}  // namespace tessera::graph
