@@ -42,8 +42,8 @@ struct TrainingOptions {
   std::vector<Value> frozen = {};
   /// Settings of parameters. If several groups set the same for a parameter, the last one counts.
   std::vector<ParameterGroup> groups = {};
-  /// The graph is one of this many replicas, each of which runs on an equal part of a machine's chips;
-  /// gradients and scalar outputs are means over replicas.
+  /// The graph is one of this many replicas, each of which runs on an equal part of a machine's chips, or of
+  /// which each in turn runs on a host; gradients and scalar outputs are means over replicas.
   uint32_t replicas = 1;
   /// Whether sums over replicas begin as soon as gradients are complete, and go over the links while the rest
   /// of the step is computed. Results are the same, bit for bit; sums take their memory earlier.

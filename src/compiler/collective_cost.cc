@@ -50,14 +50,16 @@ class CollectiveCount {
         chips_(part.chip_count()) {
     std::set<uint32_t> chips;
     for (auto& [tile, lines] : lines_by_tile(program, collective)) {
-      chips.insert(part.chip_of(tile));
-      ++tiles_[std::move(lines)][part.chip_of(tile) - part.first_chip()];
+      const uint32_t chip = tile == program::kShared ? part.first_chip() : part.chip_of(tile);
+      chips.insert(chip);
+      ++tiles_[std::move(lines)][chip - part.first_chip()];
     }
     cost_.chips.assign(chips.begin(), chips.end());
   }
 
   CollectiveCost count() {
     if (group_ == 1) return std::move(cost_);
+    if (machine_.kind == machine::Kind::host) return count_on_host();
     for (const program::Round& round : program::rounds_of(collective_, replicas_)) add(round);
     if (collective_.kind != program::CollectiveKind::all_reduce) add_own_chunks();
     cost_.links = total_.loads();
@@ -65,6 +67,20 @@ class CollectiveCount {
   }
 
  private:
+  /// Hosts have no links whose rates are known: what is left is adding what each receives.
+  CollectiveCost count_on_host() {
+    for (const program::Round& round : program::rounds_of(collective_, replicas_)) {
+      PhaseTimes adding;
+      for (const Message& message : round.messages)
+        for (const auto& [lines, on_chips] : tiles_)
+          if (const PhaseTimes cycles = round.adds ? adding_cycles(lines, message) : PhaseTimes();
+              cycles.total() > adding.total())
+            adding = cycles;
+      cost_.cycles += adding;
+    }
+    return std::move(cost_);
+  }
+
   uint64_t elements_of(const Line& line, const Message& message) const {
     return program::chunk_begin(line.elements, message.first + message.chunks, group_) -
            program::chunk_begin(line.elements, message.first, group_);
@@ -201,6 +217,7 @@ void count_code(const program::Program& program, const Collective& collective,
   const std::vector<program::Round> rounds = rounds_with_code(collective, program.replicas());
   const uint32_t group = program::group_size(collective, program.replicas());
   for (const auto& [tile, lines] : lines_by_tile(program, collective)) {
+    if (tile == program::kShared) continue;
     TileMemory& of_tile = memory.at(tile);
     for (const program::Round& round : rounds) {
       const Message& message = round.messages.front();

@@ -52,10 +52,10 @@ struct Estimated {
 
 machine::Machine machine_of_replica(const program::Program& program, const machine::Machine& machine) {
   const uint32_t replicas = program.replicas();
-  if (replicas == 1) return machine;
+  const bool is_host = machine.kind == machine::Kind::host && replicas > 0;
+  if (replicas == 1 || is_host) return machine;
   const uint32_t chips = machine.chip_count();
-  if (machine.kind == machine::Kind::host || replicas == 0 || chips % replicas != 0 ||
-      machine.tiles != chips * machine.chip_tiles)
+  if (replicas == 0 || chips % replicas != 0 || machine.tiles != chips * machine.chip_tiles)
     throw UsageError(
         fmt::format("{} replicas of a program need a machine of whole chips, equally many for each; "
                     "'{}' has {} chip{} of {} tiles in all",

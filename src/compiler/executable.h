@@ -176,8 +176,9 @@ inline size_t slot_of(const machine::Machine& machine, program::TileId space) {
   return space < program::kStreaming ? space : size_t{machine.tiles} + 1 + (space - program::kStreaming);
 }
 
-/// The part of a machine that one replica of a program runs on. Throws UsageError if the machine's chips
-/// cannot be divided among its replicas.
+/// The part of a machine that one replica of a program runs on: all of a host, on which replicas take turns
+/// unless each has a computer of its own. Throws UsageError if a machine's chips cannot be divided among
+/// replicas.
 machine::Machine machine_of_replica(const program::Program& program, const machine::Machine& machine);
 
 /// Whether the cost of vertices on tiles reads integers of a field that change between or within runs: of

@@ -159,7 +159,9 @@ std::shared_ptr<const Executable> read(std::span<const std::byte> bytes, const m
 std::vector<std::byte> to_bytes(const Executable& executable) {
   Writer all;
   Header header;
-  std::map<std::string, double> figures = figures_of(executable.machine, executable.program->replicas());
+  const bool is_host = executable.machine.kind == machine::Kind::host;
+  std::map<std::string, double> figures =
+      figures_of(executable.machine, is_host ? 1 : executable.program->replicas());
   // The same description reads and writes, so it takes mutable references; a Writer changes nothing.
   all(header, figures, const_cast<program::Program&>(*executable.program),
       const_cast<Executable&>(executable));

@@ -39,7 +39,7 @@ class RunCycles {
       together_.add(links_.loads(), 1, r * static_cast<uint32_t>(chips.size()));
       account.chips.insert(account.chips.end(), chips.begin(), chips.end());
     }
-    if (account.chips.size() == 1) account.chips.clear();
+    if (account.chips.size() == 1 || e_.machine.kind == machine::Kind::host) account.chips.clear();
     account.links = together_.loads();
     account.sets = std::move(steps_[kSets]);
     account.copies = std::move(steps_[kCopies]);

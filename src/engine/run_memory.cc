@@ -248,6 +248,21 @@ void RunMemory::bind(std::span<const Binding> bindings) {
     throw Error(
         fmt::format("no array is bound to '{}' ({} × {})", variable.name, variable.rows, variable.cols));
   }
+  if (replica_ > 0) bind_apart();
+}
+
+/// Of arrays that all replicas share and that programs fill in place, the first replica has the caller's:
+/// each other one has its own.
+void RunMemory::bind_apart() {
+  for (VariableId v : externals_) {
+    const Variable& variable = executable_.program->variable(v);
+    if (variable.is_read_only() || !variable.is_shared() || bound_[v].replica_stride != 0) continue;
+    base::Buffer& own = apart_[v];
+    if (own == nullptr) own = base::allocate_buffer(variable.bytes());
+    const FieldView shared = bound_view(v);
+    bound_[v] = {v, own.get(), variable.cols};
+    if (variable.role == Role::inout) copy_elements(shared, bound_view(v));
+  }
 }
 
 FieldView RunMemory::view(const BoxAddress& place, Type type, uint32_t rows, uint32_t cols,

@@ -3,6 +3,7 @@
 
 #include <tessera/error.h>
 
+#include <map>
 #include <span>
 #include <vector>
 
@@ -70,6 +71,7 @@ class RunMemory {
  private:
   void note(program::VariableId variable);
   void set_bindings(std::span<const Binding> bindings);
+  void bind_apart();
   program::FieldView bound_view(program::VariableId variable) const;
 
   void allocate_arenas();
@@ -97,7 +99,9 @@ class RunMemory {
   uint64_t state_end_ = 0;            ///< end of the state in another memory's arena; 0: the state is in this
                                       ///< memory
   std::vector<Binding> bound_;        ///< by VariableId
-  std::vector<std::byte*> passed_;    ///< by box of arguments on tiles
+  std::map<program::VariableId, base::Buffer>
+      apart_;                       ///< instead of arrays that only the first replica fills
+  std::vector<std::byte*> passed_;  ///< by box of arguments on tiles
 };
 
 /// Copies elements between views of equal shape and type.

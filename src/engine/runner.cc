@@ -243,7 +243,9 @@ class Run {
     memory_ = &memories_.front();
   }
   bool has_one_chip() const { return clocks_.front().is_one_chip(); }
-  bool has_chips() const { return !has_one_chip() || clocks_.size() > 1; }
+  bool has_chips() const {
+    return !has_one_chip() || (clocks_.size() > 1 && executable_.machine.kind != machine::Kind::host);
+  }
 
   /// Links of the first replica's chips, as another has them.
   void add_links(const std::vector<program::LinkLoad>& loads, uint32_t replica) {

@@ -100,6 +100,13 @@ std::vector<std::vector<Item>> chosen(const std::vector<Item>& items,
   return result;
 }
 
+/// Whether no collective reaches a variable: what other passes of a pipeline take is an argument, and on
+/// hosts callers have what they bind.
+bool is_out_of_reach(Lowering& l, const ops::Operand& operand) {
+  const program::Variable& variable = l.builder().program().variable(operand.variable);
+  return variable.is_argument() || (l.on_host() && variable.is_external());
+}
+
 void lower_replicas(Lowering& l, const Node& node) {
   const uint32_t group = combined_replicas(node, l.replicas());
   if (group == 1) return l.alias_output(0, l.input(0));
@@ -107,10 +114,8 @@ void lower_replicas(Lowering& l, const Node& node) {
   program::CopySet passed{"pass means over replicas", {}};
   join(l, node, group, [&](const Node& other) {
     const ops::Operand in = l.input(0), out = l.output_beside(0, in);
-    // What other passes of a pipeline take is an argument, which no collective reaches.
-    const ops::Builder& builder = l.builder();
-    const bool is_passed = builder.program().variable(out.variable).is_argument();
-    const ops::Operand summed = is_passed ? l.temporary_like("summed", builder.type_of(out), out) : out;
+    const bool is_passed = is_out_of_reach(l, out);
+    const ops::Operand summed = is_passed ? l.temporary_like("summed", l.builder().type_of(out), out) : out;
     scale(l, in, summed, factor_of(other, group));
     sums.push_back(summed.variable);
     if (is_passed) passed.groups.push_back(copy_of(summed, out));
@@ -181,7 +186,13 @@ Types infer_gather(const Signature& s) {
 void lower_shard(Lowering& l, const Node& node) {
   if (l.replicas() == 1) return l.alias_output(0, l.input(0));
   if (const auto part = l.kept_part(node.inputs[0])) return l.copy_to_output(0, *part);
-  const ops::Sharded shard{l.operand_of(node.inputs[0]).variable, l.output(0).variable};
+  ops::Operand whole = l.operand_of(node.inputs[0]);
+  if (is_out_of_reach(l, whole)) {
+    const ops::Operand bound = whole;
+    whole = l.temporary_like("whole", l.builder().type_of(bound), bound);
+    l.run(l.builder().copy({"whole", {copy_of(bound, whole)}}));
+  }
+  const ops::Sharded shard{whole.variable, l.output(0).variable};
   l.run(ops::scatter(l.builder().program(), l.builder().whole_machine(), "shard", {&shard, 1}));
 }
 

@@ -91,12 +91,12 @@ void verify(const Program& program, const Collective& collective, const Exchange
                            elements_of(elements)));
     }
     if (beside.is_read_only()) refuse(fmt::format("'{}' is read only", beside.name));
-    if (beside.streaming) refuse(fmt::format("'{}' does not lie on tiles", beside.name));
+    if (beside.streaming) refuse(fmt::format("'{}' does not lie on tiles or in shared memory", beside.name));
   };
   if (whole.is_read_only() && writes_whole(collective.kind))
     refuse(fmt::format("'{}' is read only", whole.name));
-  if (whole.is_argument() || whole.is_shared() || whole.streaming)
-    refuse(fmt::format("'{}' does not lie on tiles", whole.name));
+  if (whole.is_argument() || whole.streaming)
+    refuse(fmt::format("'{}' does not lie on tiles or in shared memory", whole.name));
   check(exchanged.part, collective.kind != CollectiveKind::all_reduce, "part",
         [&](uint64_t elements) { return part_elements(elements, replicas); });
   check(exchanged.buffer, sums(collective.kind), "buffer",

@@ -101,6 +101,52 @@ TEST(Ranks, HaveTheBitsOfOneProcess) {
       }
 }
 
+/// On a host replicas take turns, or are divided among ranks. Of an array that all share, the first fills it.
+TEST(Ranks, RunOnHosts) {
+  Program p;
+  p.set_replicas(4);
+  const auto add = [&](const std::string& name, uint32_t elements, Role role) {
+    return p.add(testing::variable(name, Type::f32, 1, elements, role));
+  };
+  const auto x = add("x", 8, Role::input), sum = add("sum", 8, Role::temporary),
+             buffer = add("buffer", 2, Role::temporary), y = add("y", 8, Role::output),
+             first = add("first", 8, Role::output);
+  const auto copy = [&](program::VariableId from, program::VariableId to) {
+    const auto whole = program::BoxSeries::same({0, 1, 0, 8});
+    return p.copy({"copy", {{from, to, 1, whole, whole, {}, {}, {}}}});
+  };
+  const auto collect = p.collect({"exchange",
+                                  CollectiveKind::all_reduce,
+                                  CollectiveAlgorithm::ring,
+                                  &testing::add_codelet,
+                                  {{sum, {}, buffer}}});
+  p.set_main(p.sequence({copy(x, sum), collect, copy(sum, y), copy(x, first)}));
+  const Executable executable = compiler::compile(p, testing::toy_host(2));
+  std::vector<float> xs = numbers(32, 1);
+  std::vector<std::vector<float>> results;
+  for (const uint32_t ranks : {1U, 2U, 4U}) {
+    std::vector<float>& ys = results.emplace_back(32);
+    const auto errors = test::errors_on_ranks(connect_threads(ranks), [&](const Ranks& own) {
+      Session session(executable, own);
+      const uint32_t replica = session.first_replica();
+      std::vector<float> shared(8);
+      session.run(
+          std::vector<Binding>{
+              binding_of(p, x, xs, replica), binding_of(p, y, ys, replica), {first, shared.data(), 8, 1, 0}},
+          kOnOneThread);
+      const auto begin = xs.begin() + int64_t{8} * replica;
+      EXPECT_EQ(shared, std::vector<float>(begin, begin + 8));
+      EXPECT_TRUE(session.run({}, {.dry = true}).chips.empty());
+    });
+    EXPECT_THAT(errors, Each(""));
+    EXPECT_EQ(results.front(), ys) << ranks << " ranks";
+  }
+  for (uint32_t i = 0; i < 32; ++i) {
+    const float expected = xs[i % 8] + xs[8 + i % 8] + xs[16 + i % 8] + xs[24 + i % 8];
+    EXPECT_NEAR(results.front()[i], expected, 1e-5F * expected);
+  }
+}
+
 /// Adds x to the state of each replica, in every run.
 Program adding_program(uint32_t replicas) {
   Program p;

@@ -113,7 +113,38 @@ TEST(DataParallel, NeedsChips) {
   Classifier network(Layers::dense);
   add_training(network.loss, {.replicas = 3});
   EXPECT_THROW(Session(network.graph, chips(4)), UsageError);
-  EXPECT_THROW(Session(network.graph, Machine::host(2)), UsageError);
+}
+
+/// On a host replicas take turns.
+TEST(DataParallel, RunsOnAHost) {
+  for (const auto& [layers, shard_from] :
+       std::initializer_list<std::pair<Layers, std::optional<uint64_t>>>{{Layers::dense, {}},
+                                                                         {Layers::dense, 30},
+                                                                         {Layers::sparse, {}},
+                                                                         {Layers::sparse, 30},
+                                                                         {Layers::dynamic, {}}}) {
+    SCOPED_TRACE(static_cast<int>(layers));
+    Classifier network(layers);
+    add_training(network.loss, {.optimizer = Adam{.epsilon = 1e-3},
+                                .clip_norm = 0.5,
+                                .micro_batches = 2,
+                                .replicas = 2,
+                                .shard_from = shard_from});
+    Session session(network.graph, Machine::host(2));
+    expect_steps_like_float64(network, session, 2);
+    EXPECT_TRUE(session.cost().chips.empty());
+  }
+}
+
+TEST(DataParallel, GivesTheScalarsOfTheFirstReplicaOfAHost) {
+  Graph g;
+  const Value h = relu(linear(g.input("x", {5, 16}), g.parameter("w", {12, 16}, Initial::normal(0.3))));
+  g.output("h", h);
+  g.output("sum", sum(h));
+  g.output("total", sum_over_replicas(sum(h)));
+  g.replicate(3);
+  Session session(g, Machine::host(2));
+  expect_run_like_float64(g, session);
 }
 
 /// A layer as a function of x, its weight and its bias.

@@ -111,7 +111,7 @@ TEST(RanksOfSessions, TrainAsOneProcess) {
     SCOPED_TRACE(static_cast<int>(layers));
     Classifier network(layers, true);
     add_training(network.loss, {.optimizer = Sgd{.momentum = 0.9}, .replicas = 4});
-    expect_same_bits(network.graph, chips(4));
+    for (const Machine& machine : {chips(4), Machine::host(2)}) expect_same_bits(network.graph, machine);
   }
 }
 
@@ -141,19 +141,21 @@ struct Stack {
 };
 
 TEST(RanksOfSessions, RoundStochasticallyAsOneProcess) {
-  for (const bool is_divided : {false, true}) {
-    SCOPED_TRACE(is_divided);
-    Stack network(Type::f16);
-    network.graph.output("y", network.y);
-    add_training(network.loss, {.optimizer = Adam{.epsilon = 1e-3},
-                                .clip_norm = 0.5,
-                                .replicas = 4,
-                                .shard_from = is_divided ? std::optional<uint64_t>(30) : std::nullopt,
-                                .state = Type::f16,
-                                .rounding = Rounding::stochastic,
-                                .loss_scale = LossScale{.initial = 1024, .grow_after = 2}});
-    expect_same_bits(network.graph, chips(4));
-  }
+  for (const bool is_divided : {false, true})
+    for (const Type type : {Type::f16, Type::bf16}) {
+      SCOPED_TRACE(is_divided);
+      Stack network(type);
+      network.graph.output("y", network.y);
+      add_training(network.loss, {.optimizer = Adam{.epsilon = 1e-3},
+                                  .clip_norm = 0.5,
+                                  .replicas = 4,
+                                  .shard_from = is_divided ? std::optional<uint64_t>(30) : std::nullopt,
+                                  .state = type,
+                                  .rounding = Rounding::stochastic,
+                                  .loss_scale = LossScale{.initial = 1024, .grow_after = 2}});
+      // Tiles have no bf16.
+      expect_same_bits(network.graph, type == Type::bf16 ? Machine::host(2) : chips(4));
+    }
 }
 
 TEST(RanksOfSessions, DivideParametersAndStateAsOneProcess) {
@@ -165,7 +167,7 @@ TEST(RanksOfSessions, DivideParametersAndStateAsOneProcess) {
                                 .shard_from = 30,
                                 .shard_weights_from = 30,
                                 .offload_from = 0});
-    expect_same_bits(network.graph, chips(4));
+    for (const Machine& machine : {chips(4), Machine::host(2)}) expect_same_bits(network.graph, machine);
   }
 }
 

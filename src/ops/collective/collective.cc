@@ -81,6 +81,7 @@ uint64_t elements_of(const Program& program, const Collective& collective) {
 
 /// Whether links are busy for much longer than tiles, which cannot do anything else meanwhile.
 bool hides_well(const Program& program, const machine::Machine& replica, const Collective& collective) {
+  if (replica.kind == machine::Kind::host) return false;
   constexpr double kTimes = 4;
   const compiler::CollectiveCost cost = compiler::cost_of(program, collective, replica);
   return cost.under_way >= kTimes * (cost.cycles.total() - cost.under_way);
