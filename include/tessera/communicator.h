@@ -63,4 +63,10 @@ class Communicator {
 std::vector<std::shared_ptr<Communicator>> connect_threads(
     uint32_t ranks, std::chrono::milliseconds longest_wait = std::chrono::seconds(10));
 
+/// The communicator of a process that mpirun started, with all others that it did; a process that was started
+/// without it is alone. MPI is started unless it is running, and ends with the communicator: a process has
+/// one, once. After a failure it is not ended, since that would wait for ranks that are gone; mpirun then
+/// ends what is left. Throws Error if MPI does not start, and in a build without MPI.
+std::shared_ptr<Communicator> connect_mpi(std::chrono::milliseconds longest_wait = std::chrono::seconds(10));
+
 }  // namespace tessera

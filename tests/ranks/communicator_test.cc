@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "ranks/gather.h"
+#include "support/error_of.h"
 #include "support/on_ranks.h"
 
 namespace tessera {
@@ -118,6 +119,12 @@ TEST(Threads, RefuseMessagesOfAnotherSize) {
   EXPECT_THAT(errors[0], AllOf(HasSubstr("rank 1 sent 8 bytes to rank 0, which waits for 4"),
                                HasSubstr("make the same calls")));
   EXPECT_EQ(errors[1], "");
+}
+
+TEST(Mpi, IsMissedByBuildsWithoutIt) {
+#ifndef TESSERA_MPI
+  EXPECT_ERROR("this build of the library has no MPI: install libopenmpi-dev", connect_mpi());
+#endif
 }
 
 }  // namespace

@@ -1,0 +1,238 @@
+#include <fmt/format.h>
+#include <tessera/communicator.h>
+#include <tessera/error.h>
+
+#include <chrono>
+#include <memory>
+
+#ifdef TESSERA_MPI
+#define OMPI_SKIP_MPICXX 1
+#define MPICH_SKIP_MPICXX 1
+#include <mpi.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+// Constants of MPI are macros with casts of C.
+#pragma GCC diagnostic ignored "-Wold-style-cast"
+#endif
+
+namespace tessera {
+
+#ifdef TESSERA_MPI
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr int kMessage = 1, kFailure = 2;         // tags
+constexpr size_t kMostInPiece = size_t{1} << 30;  // counts are int
+
+std::string text_of(int error) {
+  char text[MPI_MAX_ERROR_STRING];
+  int length = 0;
+  if (MPI_Error_string(error, text, &length) != MPI_SUCCESS) return fmt::format("error {}", error);
+  return {text, static_cast<size_t>(length)};
+}
+
+void require(int result, const char* what) {
+  if (result != MPI_SUCCESS) throw Error(fmt::format("MPI: {}: {}", what, text_of(result)));
+}
+
+/// Calls visit(piece) for each piece of a message; an empty one has one piece.
+template <class Byte, class Visit>
+void each_piece(std::span<Byte> bytes, const Visit& visit) {
+  do {
+    const size_t length = std::min(bytes.size(), kMostInPiece);
+    visit(bytes.first(length));
+    bytes = bytes.subspan(length);
+  } while (!bytes.empty());
+}
+
+class MpiCommunicator final : public Communicator {
+ public:
+  explicit MpiCommunicator(std::chrono::milliseconds longest_wait) : longest_wait_(longest_wait) {
+    int is_initialized = 0, provided = 0, rank = 0, size = 0;
+    require(MPI_Initialized(&is_initialized), "it does not start");
+    if (is_initialized == 0)
+      require(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &provided), "it does not start");
+    else
+      require(MPI_Query_thread(&provided), "it does not say how many threads may call it");
+    is_own_ = is_initialized == 0;
+    if (provided < MPI_THREAD_SERIALIZED)
+      throw Error(
+          "MPI may only be called by the thread that started it: start it with MPI_THREAD_SERIALIZED");
+    require(MPI_Comm_dup(MPI_COMM_WORLD, &all_), "the ranks do not connect");
+    require(MPI_Comm_set_errhandler(all_, MPI_ERRORS_RETURN), "it keeps its errors");
+    require(MPI_Comm_rank(all_, &rank), "it does not number the ranks");
+    require(MPI_Comm_size(all_, &size), "it does not count the ranks");
+    rank_ = static_cast<uint32_t>(rank);
+    size_ = static_cast<uint32_t>(size);
+  }
+
+  /// After a failure it would wait for ranks that are gone.
+  ~MpiCommunicator() override {
+    if (!failure_.empty()) return;
+    MPI_Comm_free(&all_);
+    if (is_own_) MPI_Finalize();
+  }
+
+  uint32_t rank() const override { return rank_; }
+  uint32_t size() const override { return size_; }
+
+  void exchange(std::span<const Outgoing> sent, std::span<const Incoming> received) override {
+    if (!failure_.empty()) throw RankError(failure_);
+    std::vector<Transfer> transfers;
+    try {
+      begin(sent, received, transfers);
+      wait(transfers);
+    } catch (...) {
+      give_up(transfers);
+      throw;
+    }
+  }
+
+  void abort(const std::string& message) noexcept override {
+    if (has_aborted_) return;
+    has_aborted_ = true;
+    try {
+      if (failure_.empty()) failure_ = message;
+      tell_all(message);
+    } catch (...) {
+      // The others notice that nothing more comes.
+    }
+  }
+
+ private:
+  struct Transfer {
+    MPI_Request request;
+    uint32_t other;
+    int bytes;
+    bool is_received;
+  };
+
+  [[noreturn]] void fail(std::string message) {
+    failure_ = std::move(message);
+    throw RankError(failure_);
+  }
+
+  void begin(std::span<const Outgoing> sent, std::span<const Incoming> received,
+             std::vector<Transfer>& transfers) {
+    const auto add = [&](uint32_t other, size_t bytes, bool is_received) -> Transfer& {
+      return transfers.emplace_back(Transfer{MPI_REQUEST_NULL, other, static_cast<int>(bytes), is_received});
+    };
+    for (const Incoming& message : received)
+      each_piece(message.bytes, [&](std::span<std::byte> piece) {
+        Transfer& t = add(message.from, piece.size(), true);
+        require_begun(
+            MPI_Irecv(piece.data(), t.bytes, MPI_BYTE, static_cast<int>(t.other), kMessage, all_, &t.request),
+            t.other);
+      });
+    for (const Outgoing& message : sent)
+      each_piece(message.bytes, [&](std::span<const std::byte> piece) {
+        Transfer& t = add(message.to, piece.size(), false);
+        require_begun(
+            MPI_Isend(piece.data(), t.bytes, MPI_BYTE, static_cast<int>(t.other), kMessage, all_, &t.request),
+            t.other);
+      });
+  }
+
+  void require_begun(int result, uint32_t other) {
+    if (result != MPI_SUCCESS) fail(fmt::format("rank {} is out of reach: {}", other, text_of(result)));
+  }
+
+  void wait(std::vector<Transfer>& transfers) {
+    const Clock::time_point deadline = Clock::now() + longest_wait_;
+    while (const Transfer* missing = first_missing(transfers)) {
+      hear_of_failure();
+      if (Clock::now() > deadline)
+        fail(fmt::format("rank {} has not answered rank {} for {} ms", missing->other, rank_,
+                         longest_wait_.count()));
+      std::this_thread::yield();
+    }
+  }
+
+  /// Null: all are complete.
+  const Transfer* first_missing(std::vector<Transfer>& transfers) {
+    const Transfer* missing = nullptr;
+    for (Transfer& t : transfers)
+      if (t.request != MPI_REQUEST_NULL && !is_complete(t) && missing == nullptr) missing = &t;
+    return missing;
+  }
+
+  bool is_complete(Transfer& t) {
+    int is_done = 0, count = t.bytes;
+    MPI_Status status;
+    int result = MPI_Test(&t.request, &is_done, &status);
+    if (result == MPI_SUCCESS && is_done == 0) return false;
+    if (result == MPI_SUCCESS && t.is_received) result = MPI_Get_count(&status, MPI_BYTE, &count);
+    if (result != MPI_SUCCESS)
+      fail(fmt::format("what rank {} and rank {} exchange is lost: {}", t.other, rank_, text_of(result)));
+    if (count != t.bytes)
+      fail(
+          fmt::format("rank {} sent {} bytes to rank {}, which waits for {}: all ranks have to make the same "
+                      "calls",
+                      t.other, count, rank_, t.bytes));
+    return true;
+  }
+
+  /// Throws the failure of which another rank tells.
+  void hear_of_failure() {
+    int is_there = 0, length = 0;
+    MPI_Status status;
+    if (MPI_Iprobe(MPI_ANY_SOURCE, kFailure, all_, &is_there, &status) != MPI_SUCCESS || is_there == 0)
+      return;
+    MPI_Get_count(&status, MPI_BYTE, &length);
+    std::string message(static_cast<size_t>(length), '\0');
+    MPI_Recv(message.data(), length, MPI_BYTE, status.MPI_SOURCE, kFailure, all_, MPI_STATUS_IGNORE);
+    fail(std::move(message));
+  }
+
+  /// Waits a moment for messages that are not sent at once.
+  void tell_all(const std::string& message) {
+    std::vector<MPI_Request> requests;
+    for (uint32_t other = 0; other < size_; ++other)
+      if (other != rank_)
+        MPI_Isend(message.data(), static_cast<int>(message.size()), MPI_BYTE, static_cast<int>(other),
+                  kFailure, all_, &requests.emplace_back(MPI_REQUEST_NULL));
+    const Clock::time_point deadline = Clock::now() + std::chrono::seconds(1);
+    for (int are_sent = 0; are_sent == 0 && Clock::now() < deadline; std::this_thread::yield())
+      if (MPI_Testall(static_cast<int>(requests.size()), requests.data(), &are_sent, MPI_STATUSES_IGNORE) !=
+          MPI_SUCCESS)
+        return;
+  }
+
+  static void give_up(std::vector<Transfer>& transfers) {
+    for (Transfer& t : transfers) {
+      if (t.request == MPI_REQUEST_NULL) continue;
+      if (t.is_received) MPI_Cancel(&t.request);
+      MPI_Request_free(&t.request);
+    }
+  }
+
+  const std::chrono::milliseconds longest_wait_;
+  MPI_Comm all_ = MPI_COMM_NULL;
+  uint32_t rank_ = 0;
+  uint32_t size_ = 1;
+  bool is_own_ = false;  ///< whether MPI was started here
+  bool has_aborted_ = false;
+  std::string failure_;  ///< why the ranks cannot go on; empty: they can
+};
+
+}  // namespace
+
+std::shared_ptr<Communicator> connect_mpi(std::chrono::milliseconds longest_wait) {
+  return std::make_shared<MpiCommunicator>(longest_wait);
+}
+#else
+std::shared_ptr<Communicator> connect_mpi(std::chrono::milliseconds) {
+  throw Error("this build of the library has no MPI: install libopenmpi-dev, and build it again");
+}
+#endif
+
+}  // namespace tessera
