@@ -5,7 +5,6 @@
 
 #include <bit>
 #include <cstdint>
-#include <exception>
 #include <functional>
 #include <memory>
 #include <set>
@@ -19,27 +18,11 @@
 #include "graph/operation.h"
 #include "lower/session_file.h"
 #include "lower/session_impl.h"
+#include "ranks/agreement.h"
 #include "ranks/gather.h"
 
 namespace tessera::graph {
 namespace {
-
-/// Does what each rank does for itself; if it fails on one of them, it fails on all.
-template <class Work>
-void do_on_each(Communicator& communicator, const Work& work) {
-  std::exception_ptr own;
-  std::string error;  // empty: none
-  try {
-    work();
-  } catch (const std::exception& thrown) {
-    own = std::current_exception();
-    error = fmt::format("rank {}: {}", communicator.rank(), thrown.what());
-  }
-  const std::vector<std::string> errors = ranks::all_gather(communicator, error);
-  if (own) std::rethrow_exception(own);
-  for (const std::string& of_other : errors)
-    if (!of_other.empty()) throw RankError(of_other);
-}
 
 /// What a graph's text leaves out: values, and the positions of blocks.
 class Contents {
@@ -101,7 +84,7 @@ std::shared_ptr<Session::Impl> Session::Impl::from_options(const Graph& graph,
   Communicator* communicator = options.communicator.get();
   if (communicator == nullptr || communicator->size() == 1) return make(graph, machine, options, of);
   std::shared_ptr<Impl> made;
-  do_on_each(*communicator, [&] {
+  ranks::do_on_each(*communicator, [&] {
     if (of.session == nullptr && graph.replicas() == 1)
       throw UsageError(
           fmt::format("{} ranks divide the replicas of a graph among them, and there is one: ask for a "
@@ -119,11 +102,7 @@ std::shared_ptr<Session::Impl> Session::Impl::from_options(const Graph& graph,
 }
 
 void Session::Impl::write_once(const std::function<void()>& write) const {
-  Communicator* communicator = options.communicator.get();
-  if (communicator == nullptr) return write();
-  do_on_each(*communicator, [&] {
-    if (communicator->rank() == 0) write();
-  });
+  ranks::do_once(options.communicator.get(), write);
 }
 
 }  // namespace tessera::graph

@@ -10,6 +10,7 @@
 #include "graph/initial.h"
 #include "graph/state_file.h"
 #include "io/json_document.h"
+#include "ranks/agreement.h"
 #include "train/settings.h"
 
 namespace tessera::train {
@@ -208,7 +209,7 @@ void restore(const Snapshot& snapshot, Session& session) {
 }
 
 void save_checkpoint(const std::string& path, const Identity& identity, const std::string& position,
-                     const Session& session, const Snapshot* best) {
+                     const Session& session, const Snapshot* best, Communicator* communicator) {
   StateFile file;
   for (const ValueInfo& info : session.graph().values()) {
     if (!is_kept(info)) continue;
@@ -224,7 +225,7 @@ void save_checkpoint(const std::string& path, const Identity& identity, const st
                      {kData, identity.data},
                      {"place", json_of(identity.environment).dump()},
                      {"position", position}};
-  file.write(path);
+  ranks::do_once(communicator, [&] { file.write(path); });
 }
 
 void save_checkpoint(const std::string& path, const Identity& identity, const Position& position,

@@ -3,6 +3,7 @@
 // history.
 #pragma once
 
+#include <tessera/communicator.h>
 #include <tessera/training.h>
 
 #include <functional>
@@ -62,9 +63,10 @@ struct Identity {
 };
 
 /// Writes a checkpoint, with the position in training as JSON. An existing file is only replaced by a
-/// complete one.
+/// complete one. All ranks of a session have to call it; the first one writes.
 void save_checkpoint(const std::string& path, const Identity& identity, const std::string& position,
-                     const graph::Session& session, const Snapshot* best = nullptr);
+                     const graph::Session& session, const Snapshot* best = nullptr,
+                     Communicator* communicator = nullptr);
 void save_checkpoint(const std::string& path, const Identity& identity, const Position& position,
                      const graph::Session& session);
 

@@ -1,16 +1,22 @@
 // Pre-training of BERT: it learns, packed as padded, and goes on where it was stopped.
 #include <gtest/gtest.h>
+#include <tessera/communicator.h>
 #include <tessera/pretraining.h>
 
+#include <chrono>
 #include <csignal>
 #include <filesystem>
 #include <fstream>
+#include <memory>
 #include <optional>
 #include <random>
+#include <string>
+#include <vector>
 
 #include "io/files.h"
 #include "support/error_of.h"
 #include "support/number_of.h"
+#include "support/on_ranks.h"
 #include "train/bert/trainer_impl.h"
 
 namespace tessera {
@@ -122,6 +128,35 @@ TEST_F(BertTrainerTest, ContinuesBitByBitWhereverItStops) {
       EXPECT_EQ(resumed.step(), stop);
       EXPECT_TRUE(resumed.train({.checkpoint = file}).finished);
       EXPECT_TRUE(test::content_of(file) == whole) << settings.numbers << ", stopped after " << stop;
+    }
+  }
+}
+
+/// Checkpoints of ranks are those of one process, which can go on from them.
+TEST_F(BertTrainerTest, RanksTrainAsOneProcess) {
+  for (const char* numbers : {"fp32", "bf16"}) {
+    SCOPED_TRACE(numbers);
+    PretrainingSettings settings = small();
+    settings.phases[0].steps = 12;
+    settings.numbers = numbers;
+    settings.replicas = 2;
+    settings.shard_from = 100;
+    const std::string whole = trained_at_once(settings), file = path("ranks");
+    for (const uint64_t stop : {5U, 12U}) {
+      std::filesystem::remove(file);
+      const auto errors = test::errors_on_ranks(
+          connect_threads(2, std::chrono::minutes(10)), [&](const std::shared_ptr<Communicator>& ranks) {
+            BertTrainer trainer(settings, text(), Machine::host(2), 1, ranks);
+            const auto progress = [&](const PretrainingProgress& now) {
+              return ranks->rank() == 0 || now.step < stop;
+            };
+            EXPECT_EQ(trainer.train({.checkpoint = file, .progress = progress}).step, stop);
+          });
+      EXPECT_EQ(errors, std::vector<std::string>(2));
+      BertTrainer resumed = trainer_of(settings);
+      resumed.resume(file);
+      EXPECT_TRUE(resumed.train({.checkpoint = file}).finished);
+      EXPECT_TRUE(test::content_of(file) == whole) << "stopped after " << stop;
     }
   }
 }

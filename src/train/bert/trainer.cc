@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <cstddef>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <span>
 #include <tuple>
@@ -14,6 +16,7 @@
 #include "base/isa.h"
 #include "data/text/tokens_in_file.h"
 #include "graph/transforms/transforms.h"
+#include "ranks/agreement.h"
 #include "train/bert/network.h"
 #include "train/bert/settings.h"
 #include "train/bert/trainer_impl.h"
@@ -61,6 +64,18 @@ std::string settings_of_results(const PretrainingSettings& settings) {
   return without_placement(json_of(settings)).dump();
 }
 
+/// Of inputs with the rows of all replicas, those of a rank's.
+void take_own_rows(const graph::Graph& graph, const Communicator& ranks, std::vector<graph::Tensor>& arrays) {
+  const uint32_t replicas = graph.replicas() / ranks.size();
+  for (const graph::ValueId id : graph.inputs()) {
+    const auto array = std::ranges::find(arrays, graph.info(id).name, &graph::Tensor::name);
+    const uint64_t all = graph.bound_type(id).elements(), own = graph.bound_type(id, replicas).elements();
+    if (array == arrays.end() || own == all) continue;
+    array->data = static_cast<std::byte*>(array->data) + ranks.rank() * own * size_of(graph.type(id).type);
+    if (array->elements) array->elements = own;
+  }
+}
+
 /// A weighted mean.
 struct Mean {
   double sum = 0, weight = 0;
@@ -93,11 +108,13 @@ PretrainingPosition position_of(const std::string& text) {
 }
 
 BertTrainerImpl::BertTrainerImpl(const PretrainingSettings& given, const TextSplit& text, Machine target,
-                                 uint32_t thread_count, bool estimates_only)
+                                 uint32_t thread_count, bool estimates_only,
+                                 std::shared_ptr<Communicator> ranks)
     : settings(with_vocabulary(given, text)),
       machine(std::move(target)),
       threads(thread_count),
-      only_estimates(estimates_only) {
+      only_estimates(estimates_only),
+      communicator(std::move(ranks)) {
   for (const PretrainingPhase& phase : settings.phases) add_phase(phase, text);
   if (settings.evaluate_every == 0) settings.evaluate_every = phases.front().steps_per_epoch;
   graph::Schedule schedule = settings.lr_schedule;
@@ -174,8 +191,9 @@ graph::Graph BertTrainerImpl::evaluation_graph_of(const Phase& phase) const {
 
 BertTrainerImpl::Sessions BertTrainerImpl::sessions_of(size_t number) const {
   const Phase& phase = phases[number];
-  graph::Session trained(training_graph_of(phase), machine,
-                         {.seed = settings.seed, .threads = threads, .host_io = settings.host_io});
+  graph::Session trained(
+      training_graph_of(phase), machine,
+      {.seed = settings.seed, .threads = threads, .host_io = settings.host_io, .communicator = communicator});
   graph::Session evaluation(evaluation_graph_of(phase), trained);
   return {number, std::move(trained), std::move(evaluation)};
 }
@@ -235,7 +253,9 @@ double BertTrainerImpl::step(uint64_t number, const PretrainingRun& run, StepTot
                                {kMaskedLmLoss, &masked_lm},
                                {kNextSentenceLoss, &next_sentence}});
   const Clock::time_point start = Clock::now();
-  trained().run(taken_by(trained().graph(), std::move(arrays)));
+  arrays = taken_by(trained().graph(), std::move(arrays));
+  if (communicator != nullptr) take_own_rows(trained().graph(), *communicator, arrays);
+  trained().run(arrays);
   totals.seconds += machine.is_host() ? seconds_since(start) : trained().last_seconds();
   totals.tokens += batch.tokens;
   totals.sequences += batch.sequences;
@@ -293,7 +313,7 @@ uint64_t BertTrainerImpl::evaluation_batches(size_t number) const {
 void BertTrainerImpl::save(const PretrainingRun& run) {
   if (run.checkpoint.empty()) return;
   require_success();
-  save_checkpoint(run.checkpoint, identity, text_of(position), present->trained);
+  save_checkpoint(run.checkpoint, identity, text_of(position), present->trained, nullptr, communicator.get());
   last_checkpoint = run.checkpoint;
 }
 
@@ -369,7 +389,7 @@ PretrainingResult BertTrainerImpl::train(const PretrainingRun& run) {
       now.evaluated = &position.evaluations.back();
     }
     has_failed = false;
-    stopped = run.progress && !run.progress(now);
+    stopped = ranks::is_any(communicator.get(), run.progress && !run.progress(now));
     if (stopped && now.evaluated == nullptr) save(run);
   }
   result.finished = position.step == steps;
@@ -393,10 +413,11 @@ using train::BertTrainerImpl;
 namespace {
 
 std::unique_ptr<BertTrainerImpl> bert_trainer(const PretrainingSettings& settings, const TextSplit& text,
-                                              const Machine& machine, uint32_t threads, bool only_estimates) {
+                                              const Machine& machine, uint32_t threads, bool only_estimates,
+                                              const std::shared_ptr<Communicator>& communicator = {}) {
   std::unique_ptr<BertTrainerImpl> made;
   train::make_for(machine, [&] {
-    made = std::make_unique<BertTrainerImpl>(settings, text, machine, threads, only_estimates);
+    made = std::make_unique<BertTrainerImpl>(settings, text, machine, threads, only_estimates, communicator);
   });
   return made;
 }
@@ -404,8 +425,8 @@ std::unique_ptr<BertTrainerImpl> bert_trainer(const PretrainingSettings& setting
 }  // namespace
 
 BertTrainer::BertTrainer(const PretrainingSettings& settings, const TextSplit& text, const Machine& machine,
-                         uint32_t threads)
-    : BertTrainer(bert_trainer(settings, text, machine, threads, false)) {}
+                         uint32_t threads, const std::shared_ptr<Communicator>& communicator)
+    : BertTrainer(bert_trainer(settings, text, machine, threads, false, communicator)) {}
 BertTrainer::BertTrainer(std::unique_ptr<BertTrainerImpl> impl) : impl_(std::move(impl)) {}
 
 BertTrainer BertTrainer::for_estimates(const PretrainingSettings& settings, const TextSplit& text,

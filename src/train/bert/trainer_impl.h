@@ -4,6 +4,7 @@
 #include <tessera/pretraining.h>
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -27,7 +28,7 @@ PretrainingPosition position_of(const std::string& text);
 
 struct BertTrainerImpl {
   BertTrainerImpl(const PretrainingSettings& given, const TextSplit& text, Machine target,
-                  uint32_t thread_count, bool estimates_only);
+                  uint32_t thread_count, bool estimates_only, std::shared_ptr<Communicator> ranks = {});
 
   PretrainingResult train(const PretrainingRun& run);
   void resume(const std::string& checkpoint, bool allow_different_bits);
@@ -70,6 +71,7 @@ struct BertTrainerImpl {
   Machine machine;
   uint32_t threads;
   bool only_estimates;
+  std::shared_ptr<Communicator> communicator;  ///< null: one process has all replicas
   std::vector<Phase> phases;
   uint64_t steps = 0;
   Identity identity;
