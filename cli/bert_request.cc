@@ -151,7 +151,13 @@ void add_text_options(CLI::App& command, BertRequest& r) {
   command.add_flag("--recompute", r.settings.recompute,
                    "Keep only the inputs of layers, and compute them again for the backward pass");
   add_count(command, "--replicas", r.settings.replicas,
-            "Equal parts of the machine's chips, among which a batch is divided (default: 1)");
+            "Equal parts of the machine's chips, or on a host of the ranks of mpirun, among which a batch is "
+            "divided (default: 1, with mpirun the number of ranks)");
+  add_count(
+      command, "--rank-timeout", r.rank_timeout,
+      "With mpirun: seconds after which a rank counts as failed that does not answer, because it computes, "
+      "writes a checkpoint, or hangs (default: 10)",
+      86400);
   command.add_flag("--overlap,!--no-overlap", r.settings.overlap,
                    "Sum gradients over replicas while the rest of the backward pass is computed (default)");
   static constexpr uint64_t kLarge = 8192;

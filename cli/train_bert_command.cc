@@ -1,13 +1,18 @@
 #include <fmt/format.h>
+#include <tessera/communicator.h>
+#include <tessera/error.h>
 
 #include <CLI/CLI.hpp>
+#include <csignal>
 #include <cstdio>
+#include <memory>
 
 #include "cli/bert_plan.h"
 #include "cli/bert_report.h"
 #include "cli/commands.h"
 #include "cli/interrupt.h"
 #include "cli/output.h"
+#include "cli/ranks.h"
 #include "cli/train_display.h"
 #include "cli/train_output.h"
 #include "io/atomic_file.h"
@@ -30,7 +35,17 @@ void write_files(const BertRequest& r, const PretrainingReport& report) {
   if (!r.trace.empty()) io::write_text(r.trace, trace_of(report));
 }
 
-int train(const BertRequest& r, BertTrainer& trainer, PretrainingReport& report) {
+/// Those that mpirun has started, which divide the replicas among them, by default one for each; null: none.
+std::shared_ptr<Communicator> ranks_for(BertRequest& r, const CLI::App& command) {
+  if (!has_other_ranks()) return {};
+  if (r.estimate || r.plan)
+    throw UsageError("--estimate and --plan take one process: run them without mpirun");
+  std::shared_ptr<Communicator> ranks = connect_ranks(r.rank_timeout);
+  if (command.count("--replicas") == 0) r.settings.replicas = ranks->size();
+  return ranks;
+}
+
+int train(const BertRequest& r, BertTrainer& trainer, PretrainingReport& report, bool writes_files) {
   begin(r, trainer);
   const uint64_t first = trainer.step();
   if (!r.json) fmt::print("{}{}\n{}", heading(report), printed(r, report), report::heading_of_evaluations());
@@ -48,10 +63,11 @@ int train(const BertRequest& r, BertTrainer& trainer, PretrainingReport& report)
   const bool saved = write_or_complain([&] {
     if (result.finished && !r.save.empty()) trainer.save_parameters(r.save);
   });
-  const bool written = write_or_complain([&] { write_files(r, report); });
+  const bool written = !writes_files || write_or_complain([&] { write_files(r, report); });
   if (result.finished) return saved && written ? 0 : 1;
   complain(stopped_text(r, result.step, trainer.steps()));
-  return 128 + Interruption::pending();
+  const int noted = Interruption::pending();
+  return 128 + (noted != 0 ? noted : SIGTERM);  // another rank may have had it
 }
 
 int show_estimate(const BertRequest& r, const BertTrainer& trainer, const PretrainingReport& report) {
@@ -62,17 +78,19 @@ int show_estimate(const BertRequest& r, const BertTrainer& trainer, const Pretra
   return written ? status : 1;
 }
 
-int run(const BertRequest& request, const CLI::App& command) {
+int run(BertRequest request, const CLI::App& command) {
   check(request, command);
+  const std::shared_ptr<Communicator> ranks = ranks_for(request, command);
   const Machine machine = machine_for(request);  // before the text, which takes long
   const TextSplit text = text_for(request);
   if (request.plan) return show_plan(request, machine, text, command);
   const PretrainingSettings settings = settings_of(request);
   BertTrainer trainer = request.estimate
                             ? BertTrainer::for_estimates(settings, text, machine, request.threads)
-                            : BertTrainer(settings, text, machine, request.threads);
+                            : BertTrainer(settings, text, machine, request.threads, ranks);
   PretrainingReport report = report_of(request, trainer, machine, text);
-  return request.estimate ? show_estimate(request, trainer, report) : train(request, trainer, report);
+  return request.estimate ? show_estimate(request, trainer, report)
+                          : train(request, trainer, report, ranks == nullptr || ranks->rank() == 0);
 }
 
 }  // namespace
@@ -89,7 +107,8 @@ Command add_train_bert_command(CLI::App& train) {
       "  tessera train bert --size base --data wiki --length 128,512 --steps 900,100 --batch 64,16 "
       "--micro-batches 8 --numbers mlperf-v1 --checkpoint run.safetensors --resume\n"
       "  tessera train bert --length 64 --batch 1 --machine gc200 --estimate\n"
-      "  tessera train bert --config mlperf-v1.0-pod16 --plan");
+      "  tessera train bert --config mlperf-v1.0-pod16 --plan\n"
+      "  mpirun -n 4 tessera train bert --size base --data wiki --batch 64 --numbers bf16");
   return [request, &command] { return run(*request, command); };
 }
 

@@ -9,7 +9,6 @@
 #include <memory>
 #include <set>
 #include <span>
-#include <sstream>
 #include <string>
 #include <vector>
 
@@ -19,7 +18,6 @@
 #include "lower/session_file.h"
 #include "lower/session_impl.h"
 #include "ranks/agreement.h"
-#include "ranks/gather.h"
 
 namespace tessera::graph {
 namespace {
@@ -53,29 +51,6 @@ class Contents {
   std::set<const Graph*> bodies_;
 };
 
-/// One on each line: its name, a tab, and its value.
-std::string lines_of(const Facts& facts) {
-  std::string lines;
-  for (const Fact& fact : facts) lines += fmt::format("{}\t{}\n", fact.name, fact.value);
-  return lines;
-}
-
-std::string text_of_difference(uint32_t rank, const std::string& facts, const std::string& of_first) {
-  std::istringstream own(facts), first(of_first);
-  std::string line, expected;
-  while (std::getline(own, line) && std::getline(first, expected) && line == expected) {
-  }
-  const size_t tab = line.find('\t');
-  return fmt::format("rank {} has another {} than rank 0, {} and not {}: start all ranks with the same", rank,
-                     line.substr(0, tab), line.substr(tab + 1), expected.substr(expected.find('\t') + 1));
-}
-
-void require_equal(Communicator& communicator, const Facts& facts) {
-  const std::vector<std::string> all = ranks::all_gather(communicator, lines_of(facts));
-  for (uint32_t rank = 1; rank < all.size(); ++rank)
-    if (all[rank] != all[0]) throw RankError(text_of_difference(rank, all[rank], all[0]));
-}
-
 }  // namespace
 
 std::shared_ptr<Session::Impl> Session::Impl::from_options(const Graph& graph,
@@ -92,12 +67,13 @@ std::shared_ptr<Session::Impl> Session::Impl::from_options(const Graph& graph,
                       communicator->size(), communicator->size()));
     made = make(graph, machine, options, of);
   });
-  Facts facts = facts_of(graph, machine, options);
-  facts.push_back({"instruction set", std::string(name_of(active_isa()))});
-  facts.push_back({"number of replicas", fmt::format("{}", graph.replicas())});
-  facts.push_back({"seed", fmt::format("{}", options.seed)});
-  facts.push_back({"set of values", fmt::format("{:016x}", Contents(graph).checksum())});
-  require_equal(*communicator, facts);
+  ranks::Facts facts;
+  for (const Fact& fact : facts_of(graph, machine, options)) facts.emplace_back(fact.name, fact.value);
+  facts.emplace_back("instruction set", std::string(name_of(active_isa())));
+  facts.emplace_back("number of replicas", fmt::format("{}", graph.replicas()));
+  facts.emplace_back("seed", fmt::format("{}", options.seed));
+  facts.emplace_back("set of values", fmt::format("{:016x}", Contents(graph).checksum()));
+  ranks::require_equal(*communicator, facts);
   return made;
 }
 

@@ -6,6 +6,7 @@
 
 #include <exception>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "ranks/gather.h"
@@ -45,5 +46,11 @@ inline bool is_any(Communicator* communicator, bool own) {
     if (!each.empty()) return true;
   return false;
 }
+
+/// What ranks have to have in common, by names for messages, and values of one line.
+using Facts = std::vector<std::pair<std::string, std::string>>;
+
+/// Throws RankError on all ranks, naming the first fact that differs, unless all have the same.
+void require_equal(Communicator& communicator, const Facts& facts);
 
 }  // namespace tessera::ranks

@@ -161,6 +161,18 @@ TEST_F(BertTrainerTest, RanksTrainAsOneProcess) {
   }
 }
 
+TEST_F(BertTrainerTest, RanksOfOtherSettingsAreRefused) {
+  const auto errors = test::errors_on_ranks(connect_threads(2, std::chrono::minutes(10)),
+                                            [&](const std::shared_ptr<Communicator>& ranks) {
+                                              PretrainingSettings settings = small();
+                                              settings.replicas = 2;
+                                              settings.lr = ranks->rank() == 0 ? 0.01 : 0.02;
+                                              BertTrainer(settings, text(), Machine::host(2), 1, ranks);
+                                            });
+  const std::string error = "rank 1 has another set of settings than rank 0: start all ranks with the same";
+  EXPECT_EQ(errors, (std::vector<std::string>{error, error}));
+}
+
 /// The same checkpoints, also if training goes on in the middle of an epoch.
 TEST_F(BertTrainerTest, TextInAFileTrainsAsTextInMemory) {
   const TokenText all = synthetic_text({.vocabulary = 80, .documents = 60, .seed = 3});

@@ -126,6 +126,8 @@ BertTrainerImpl::BertTrainerImpl(const PretrainingSettings& given, const TextSpl
               {host_or_name(machine), machine.tiles(), std::string(name_of(active_isa()))},
               settings.evaluate_every,
               steps};
+  if (communicator != nullptr)
+    ranks::require_equal(*communicator, {{"text", identity.data}, {"set of settings", settings_json}});
   if (!only_estimates) present = sessions_of(0);
   for (size_t i = 0; i < phases.size(); ++i) estimate(i);
 }

@@ -1,0 +1,18 @@
+// Ranks of a command: processes that mpirun has started.
+#pragma once
+
+#include <tessera/communicator.h>
+
+#include <cstdint>
+#include <memory>
+
+namespace tessera::cli {
+
+/// Whether mpirun has started this process with others.
+bool has_other_ranks();
+
+/// The ranks that mpirun has started, of which the first one alone prints results. Waits for none of them
+/// longer than so many seconds.
+std::shared_ptr<Communicator> connect_ranks(uint32_t longest_wait);
+
+}  // namespace tessera::cli

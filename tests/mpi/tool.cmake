@@ -1,0 +1,14 @@
+# Checkpoints of ranks that mpirun starts are those of one process. Takes TOOL, MPIRUN and FOLDER.
+file(MAKE_DIRECTORY ${FOLDER})
+set(train ${TOOL} train bert --documents 60 --vocabulary 100 --length 16 --batch 4 --steps 3 --threads 1 --seed 3)
+set(ranks ${MPIRUN} --allow-run-as-root --oversubscribe -n 2)
+file(REMOVE ${FOLDER}/one.safetensors ${FOLDER}/two.safetensors)
+execute_process(COMMAND ${train} --replicas 2 --checkpoint ${FOLDER}/one.safetensors COMMAND_ERROR_IS_FATAL ANY)
+execute_process(COMMAND ${ranks} ${train} --checkpoint ${FOLDER}/two.safetensors COMMAND_ERROR_IS_FATAL ANY)
+execute_process(COMMAND ${CMAKE_COMMAND} -E compare_files ${FOLDER}/one.safetensors ${FOLDER}/two.safetensors
+  COMMAND_ERROR_IS_FATAL ANY)
+# What all of them refuse, they refuse at once.
+execute_process(COMMAND ${ranks} ${train} --estimate RESULT_VARIABLE status ERROR_VARIABLE error)
+if(status EQUAL 0 OR NOT error MATCHES "run them without mpirun")
+  message(FATAL_ERROR "ranks estimate: status ${status}, ${error}")
+endif()
