@@ -29,6 +29,7 @@ void bind_onnx(nanobind::module_& m);
 void bind_weight(nanobind::module_& m);
 void bind_packing(nanobind::module_& m);
 void bind_products(nanobind::module_& m);
+void bind_ranks(nanobind::module_& m);
 void bind_recordings(nanobind::module_& m);
 void bind_session(nanobind::module_& m);
 void bind_spiking(nanobind::module_& m);

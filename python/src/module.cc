@@ -76,6 +76,7 @@ NB_MODULE(_tessera, m) {
   tessera::python::bind_images(m);
   tessera::python::bind_inspect(m);
   tessera::python::bind_onnx(m);
+  tessera::python::bind_ranks(m);
   tessera::python::bind_recordings(m);
   tessera::python::bind_session(m);
   tessera::python::bind_bert_trainer(m);

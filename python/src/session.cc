@@ -3,9 +3,11 @@
 #include <nanobind/stl/map.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
+#include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
+#include <tessera/communicator.h>
 #include <tessera/error.h>
 #include <tessera/estimate.h>
 #include <tessera/graph.h>
@@ -15,6 +17,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -42,14 +45,16 @@ using Released = nb::call_guard<nb::gil_scoped_release>;
 
 struct BoundSession {
   BoundSession(const Graph& graph, const ChosenMachine& machine, uint32_t threads, uint64_t seed,
-               uint32_t on_chips, uint32_t parts, bool host_io, const std::string& executable)
+               uint32_t on_chips, uint32_t parts, bool host_io, const std::string& executable,
+               std::shared_ptr<Communicator> communicator)
       : session(graph, machine.machine,
                 {.seed = seed,
                  .threads = threads,
                  .on_chips = on_chips,
                  .parts = parts,
                  .host_io = host_io,
-                 .executable = executable}),
+                 .executable = executable,
+                 .communicator = std::move(communicator)}),
         is_host(machine.machine.is_host()) {}
   BoundSession(const Graph& graph, const BoundSession& owner, const std::string& executable)
       : session(graph, owner.session, executable), is_host(owner.is_host) {}
@@ -353,9 +358,9 @@ void bind_session(nb::module_& m) {
   m.def("load_graphs", &load_graphs, "path"_a, Released());
   nb::class_<BoundSession>(m, "Session", "A network lowered for a machine, with its parameters.")
       .def(nb::init<const Graph&, const ChosenMachine&, uint32_t, uint64_t, uint32_t, uint32_t, bool,
-                    const std::string&>(),
+                    const std::string&, std::shared_ptr<Communicator>>(),
            "graph"_a, "machine"_a, "threads"_a, "seed"_a, "on_chips"_a, "parts"_a, "host_io"_a,
-           "executable"_a, Released())
+           "executable"_a, "communicator"_a.none(), Released())
       .def(nb::init<const Graph&, const BoundSession&, const std::string&>(), "graph"_a, "owner"_a,
            "executable"_a, Released())
       .def("run", &run, "arrays"_a)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
@@ -15,6 +15,7 @@ from tessera._matrices import Matrix
 from tessera._tessera import Initial, Machine
 from tessera.graph._estimate import Estimate, machine_for
 from tessera.graph._pipeline import PipelineKind
+from tessera.graph._ranks import communicator_of
 from tessera.graph._session import Session
 from tessera.graph._training import Numbers, Optimizer, ParameterGroup, Schedule, native_groups, native_optimizer
 from tessera.graph._values import (
@@ -29,6 +30,9 @@ from tessera.graph._values import (
     require_integers,
     value_type,
 )
+
+if TYPE_CHECKING:
+    from torch.distributed import ProcessGroup
 
 #: The number of a run, or of each of its micro-batches, on which masks of dropout depend.
 _DRAW = "dropout_step"
@@ -288,6 +292,8 @@ class Graph:
         host_io: bool = False,
         share: Session | None = None,
         executable: str | os.PathLike[str] | None = None,
+        process_group: ProcessGroup | None = None,
+        rank_timeout: float = 10,
     ) -> Session:
         """Lower the graph for a machine, with initial parameters by a seed.
 
@@ -299,6 +305,10 @@ class Graph:
         machine is taken, and whose parameters are read where they lie: those of an evaluation follow every change.
         `executable` is a file of `save_executable()` of a session of an equal graph, machine and options: the graph is
         lowered, but not compiled again. A file of another one is refused.
+
+        The ranks of `process_group`, of `torch.distributed`, divide the replicas of a training step among them
+        (docs/ranks.md): each makes this session and calls the same functions of it, with the rows of its own replicas.
+        Where one fails, or does not answer for `rank_timeout` seconds, the others raise `RuntimeError`.
         """
         threads = checked_threads(threads)
         seed = _tessera.whole_number("seed", seed, 0, 2**64 - 1)
@@ -313,11 +323,14 @@ class Graph:
                 raise ValueError(f"parts is {parts}; a session that shares parameters chooses its own: leave it out")
             if host_io:
                 raise ValueError("a session that shares parameters has the other's host_io: leave it out")
+            if process_group is not None:
+                raise ValueError("a session that shares parameters has the other's process_group: leave it out")
             chosen = share.machine
             made = _tessera.Session(native, share._native, compiled)
         else:
             chosen = machine_for(machine, threads)
-            made = _tessera.Session(native, chosen, threads, seed, on_chips, parts, bool(host_io), compiled)
+            ranks = None if process_group is None else communicator_of(process_group, rank_timeout)
+            made = _tessera.Session(native, chosen, threads, seed, on_chips, parts, bool(host_io), compiled, ranks)
         session = Session(native, made, chosen, _kept_inputs(self), self._truths, repr(self), share)
         self._prepare(session)
         return session

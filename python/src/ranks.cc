@@ -1,0 +1,91 @@
+// Ranks whose messages Python sends, through torch.distributed.
+#include <fmt/format.h>
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/shared_ptr.h>
+#include <tessera/communicator.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+
+#include "bindings.h"
+
+namespace tessera::python {
+namespace {
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+nb::object view_of(const std::byte* data, size_t bytes) {
+  // What is sent is only read; a view that says so would be refused as a tensor.
+  char* characters = const_cast<char*>(reinterpret_cast<const char*>(data));
+  return nb::steal(PyMemoryView_FromMemory(characters, static_cast<Py_ssize_t>(bytes), PyBUF_WRITE));
+}
+
+class PythonCommunicator final : public Communicator {
+ public:
+  PythonCommunicator(uint32_t rank, uint32_t size, nb::object exchange, nb::object abort)
+      : rank_(rank), size_(size), exchange_(std::move(exchange)), abort_(std::move(abort)) {}
+
+  ~PythonCommunicator() override {
+    if (!nb::is_alive()) {  // nothing may be done any more
+      exchange_.release();
+      abort_.release();
+      return;
+    }
+    const nb::gil_scoped_acquire locked;
+    exchange_.reset();
+    abort_.reset();
+  }
+
+  uint32_t rank() const override { return rank_; }
+  uint32_t size() const override { return size_; }
+
+  void exchange(std::span<const Outgoing> sent, std::span<const Incoming> received) override {
+    const nb::gil_scoped_acquire locked;
+    try {
+      nb::list to, from;
+      for (const Outgoing& message : sent)
+        to.append(nb::make_tuple(message.to, view_of(message.bytes.data(), message.bytes.size())));
+      for (const Incoming& message : received)
+        from.append(nb::make_tuple(message.from, view_of(message.bytes.data(), message.bytes.size())));
+      exchange_(to, from);
+    } catch (const nb::python_error& error) {
+      throw RankError(nb::str(error.value()).c_str());
+    }
+  }
+
+  void abort(const std::string& message) noexcept override {
+    const nb::gil_scoped_acquire locked;
+    try {
+      abort_(message.c_str());
+    } catch (...) {
+      // The others notice that nothing more comes.
+    }
+  }
+
+ private:
+  const uint32_t rank_;
+  const uint32_t size_;
+  nb::object exchange_, abort_;
+};
+
+}  // namespace
+
+void bind_ranks(nb::module_& m) {
+  nb::class_<Communicator>(m, "Communicator", "The ranks that divide the replicas of a session among them.");
+  m.def(
+      "communicator",
+      [](uint32_t rank, uint32_t size, nb::object exchange,
+         nb::object abort) -> std::shared_ptr<Communicator> {
+        return std::make_shared<PythonCommunicator>(rank, size, std::move(exchange), std::move(abort));
+      },
+      "rank"_a, "size"_a, "exchange"_a, "abort"_a,
+      nb::sig("def communicator(rank: int, size: int, exchange: object, abort: object) -> Communicator"),
+      "That of functions: exchange(sent, received) with lists of (rank, memoryview), and abort(message).");
+}
+
+}  // namespace tessera::python

@@ -1,0 +1,55 @@
+"""One rank of a run that test_ranks.py starts: trains replicas together with others, and saves what all have."""
+
+import argparse
+import os
+import signal
+
+import numpy as np
+import torch
+import torch.distributed as dist
+from torch import nn
+
+from tessera import graph as tg
+
+ROWS, REPLICAS, STEPS = 10, 4, 4
+
+
+def training_step():
+    torch.manual_seed(3)
+    module = nn.Sequential(nn.Linear(12, 16), nn.ReLU(), nn.Dropout(0.1), nn.Linear(16, 5))
+    graph = tg.from_torch(module, torch.randn(ROWS, 12))
+    return graph.training_step("cross_entropy", "adamw", lr=0.05, replicas=REPLICAS, shard=1)
+
+
+def batch_of(step):
+    random = np.random.default_rng(step)
+    x = random.standard_normal((REPLICAS * ROWS, 12), np.float32)
+    return x, random.integers(0, 5, REPLICAS * ROWS, np.int32)
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--out", required=True, help="where the parameters and the state are saved at the end")
+    parser.add_argument("--seed-of-last", type=int, default=0, help="the seed of the last rank")
+    parser.add_argument("--die-after", type=int, help="the step after which the last rank is killed")
+    a = parser.parse_args()
+    rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    group = None
+    if world > 1:
+        dist.init_process_group("gloo")
+        group = dist.group.WORLD
+    is_last = rank == world - 1
+    seed = a.seed_of_last if is_last else 0
+    session = training_step().session("host", threads=1, seed=seed, process_group=group, rank_timeout=60)
+    for step in range(STEPS):
+        x, labels = (np.split(array, world)[rank] for array in batch_of(step))
+        session.run(x, labels)
+        if a.die_after == step + 1 and is_last:
+            os.kill(os.getpid(), signal.SIGKILL)
+    session.save(a.out)
+    if group is not None:
+        dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()
