@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstddef>
+#include <cstdint>
 #include <cstring>
 #include <deque>
 
@@ -16,11 +17,12 @@ using program::FieldView;
 class CollectiveRun {
  public:
   CollectiveRun(const program::Program& program, const program::Collective& collective, RunState& state,
-                bool reference)
+                bool reference, uint64_t noted)
       : program_(program),
         collective_(collective),
         own_(state.own),
         ranks_(state.ranks.get()),
+        noted_(noted),
         memories_(state.memories),
         count_(program.replicas()),
         group_(program::group_size(collective, count_)),
@@ -69,7 +71,7 @@ class CollectiveRun {
 
   /// What goes to and comes from other ranks in a round. Nothing that is sent is received in the same round.
   void exchange(const program::Round& round) const {
-    ranks_->begin();
+    ranks_->begin(noted_);
     for (const program::Message& message : round.messages) {
       const bool is_sent = own_.has(message.from), is_received = own_.has(message.to);
       if (is_sent == is_received) continue;
@@ -122,6 +124,7 @@ class CollectiveRun {
   const program::Collective& collective_;
   const OwnReplicas own_;
   RankExchange* ranks_;
+  const uint64_t noted_;
   const std::deque<RunMemory>& memories_;  ///< by replica, from the first own one
   uint32_t count_;
   uint32_t group_;
@@ -131,8 +134,8 @@ class CollectiveRun {
 }  // namespace
 
 void run_collective(const program::Program& program, const program::Collective& collective, RunState& state,
-                    bool reference) {
-  CollectiveRun(program, collective, state, reference).run();
+                    bool reference, uint64_t noted) {
+  CollectiveRun(program, collective, state, reference, noted).run();
 }
 
 }  // namespace tessera::engine

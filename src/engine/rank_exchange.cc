@@ -42,12 +42,13 @@ RankExchange::RankExchange(std::shared_ptr<Communicator> communicator)
       received_(communicator_->size()) {}
 
 void RankExchange::note(uint64_t what) {
-  place_.digest = (place_.digest ^ (what + 1)) * 0x9E3779B97F4A7C15;
-  place_.digest ^= place_.digest >> 32;
+  noted_ = (noted_ ^ (what + 1)) * 0x9E3779B97F4A7C15;
+  noted_ ^= noted_ >> 32;
 }
 
-void RankExchange::begin() {
+void RankExchange::begin(uint64_t noted) {
   ++place_.round;
+  place_.noted = noted;
   for (std::vector<Letter>* letters : {&sent_, &received_})
     for (Letter& letter : *letters) letter.size = letter.taken = 0;
 }
@@ -106,7 +107,7 @@ void RankExchange::all_gather(std::span<const std::byte> own, std::span<std::byt
       if (rank != communicator_->rank()) visit(rank);
   };
   const auto place_of = [&](uint32_t rank) { return all.subspan(rank * own.size(), own.size()); };
-  begin();
+  begin(noted_);
   each_other([&](uint32_t rank) {
     send(rank, own, 1);
     expect(rank, own.size(), 1);

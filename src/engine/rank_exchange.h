@@ -33,11 +33,14 @@ class RankExchange {
   explicit RankExchange(std::shared_ptr<Communicator> communicator);
 
   /// Notes something that all ranks do alike, such as a decision. A rank that notes another is refused in the
-  /// next round.
+  /// next round that begins with it.
   void note(uint64_t what);
+  /// What stands for all that was noted. Unlike the functions below, these may be called during a round.
+  uint64_t noted() const { return noted_; }
 
-  /// A round: pieces are named, exchanged, and taken. Each is aligned to so many bytes, at most 16.
-  void begin();
+  /// A round: pieces are named, exchanged, and taken. Each is aligned to so many bytes, at most 16. `noted`
+  /// is what all ranks had noted when they decided to begin the round.
+  void begin(uint64_t noted);
   void send(uint32_t to, std::span<const std::byte> piece, size_t alignment);
   void expect(uint32_t from, size_t bytes, size_t alignment);
   void exchange();
@@ -56,7 +59,7 @@ class RankExchange {
   /// What both ranks have to agree on before they use what is in a message.
   struct Header {
     uint64_t round = 0;
-    uint64_t digest = 0;
+    uint64_t noted = 0;
 
     bool operator==(const Header&) const = default;
   };
@@ -73,6 +76,7 @@ class RankExchange {
   void check(uint32_t from) const;
 
   std::shared_ptr<Communicator> communicator_;
+  uint64_t noted_ = 0;
   Header place_;
   std::vector<Letter> sent_, received_;  ///< by rank
   std::vector<Outgoing> outgoing_;

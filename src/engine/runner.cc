@@ -9,6 +9,7 @@
 #include <atomic>
 #include <cassert>
 #include <cmath>
+#include <future>
 #include <map>
 #include <optional>
 
@@ -48,6 +49,18 @@ uint32_t threads_of(const compiler::Executable& executable, const DispatchTable&
   if (most == 0) most = default_threads();
   return std::min(most, table.most_threads());
 }
+
+/// A collective that another thread does with data of the run, which therefore lasts until that is done.
+struct UnderWay {
+  std::future<void> done;
+
+  UnderWay() = default;
+  UnderWay(const UnderWay&) = delete;
+  UnderWay& operator=(const UnderWay&) = delete;
+  ~UnderWay() {
+    if (done.valid()) done.wait();
+  }
+};
 
 /// One run: walks the control flow, executes or skips each step, and keeps the accounts.
 class Run {
@@ -193,20 +206,35 @@ class Run {
 
   void walk_inside(const program::Collect& collect) {
     const program::Collective& collective = program_.collectives()[collect.collective];
+    const bool has_data = has_memory_ && !options_.dry;
+    if (has_data) note(collect.collective);
+    const auto exchange_all = [this, &collective,
+                               noted = state_.ranks != nullptr ? state_.ranks->noted() : 0] {
+      run_collective(program_, collective, state_, options_.reference, noted);
+    };
+    const bool is_early = has_data && state_.ranks != nullptr && collect.beside != program::kNoStep;
+    UnderWay under_way;
+    if (is_early) under_way.done = state_.courier.send(exchange_all);
     const auto exchange = [&] {
-      if (!has_memory_ || options_.dry) return;
-      note(collect.collective);
-      run_collective(program_, collective, state_, options_.reference);
+      if (!has_data) return;
+      if (is_early) return under_way.done.get();
+      // What began before comes first.
+      are_under_way_ > 0 ? state_.courier.send(exchange_all).get() : exchange_all();
+    };
+    const auto walk_beside = [&] {
+      are_under_way_ += is_early ? 1 : 0;
+      walk(collect.beside);
+      are_under_way_ -= is_early ? 1 : 0;
     };
     if (!is_timed_) {
-      walk(collect.beside);
+      walk_beside();
       return exchange();
     }
     const compiler::CollectiveCost& cost = executable_.collectives[collect.collective];
     const bool is_alone = collect.beside == program::kNoStep && !clocks_.front().has_under_way();
     if (!is_alone) {
       compiler::ChipClocks::start(clocks_, cost);
-      walk(collect.beside);
+      walk_beside();
     }
     StepProfile& step = profile_.collectives[collect.collective];
     run_step(step, {StepKind::collective, collect.collective, 0, {}, cost.cycles}, [&](PhaseTimes& cycles) {
@@ -572,6 +600,7 @@ class Run {
   Profile profile_;
   Clock::time_point start_;
   uint32_t threads_of_step_ = 0;
+  uint32_t are_under_way_ = 0;  ///< collectives of several ranks, beside steps
 };
 
 }  // namespace

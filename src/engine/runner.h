@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "engine/courier.h"
 #include "engine/dispatch_table.h"
 #include "engine/rank_exchange.h"
 #include "engine/run.h"
@@ -34,6 +35,7 @@ struct RunState {
   std::unique_ptr<RankExchange> ranks;  ///< null if this process has all replicas
   std::deque<RunMemory> memories;       ///< by replica, from the first own one
   WorkSharing threads;
+  Courier courier;  ///< if there are other ranks
 };
 
 /// An executable, made ready for runs in any number of states.

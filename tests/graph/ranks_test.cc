@@ -171,6 +171,24 @@ TEST(RanksOfSessions, DivideParametersAndStateAsOneProcess) {
   }
 }
 
+/// Sums over slow links go on while other gradients are computed.
+TEST(RanksOfSessions, SumBesideTheRest) {
+  for (const uint32_t micro_batches : {1U, 3U}) {
+    Graph g;
+    Value h = g.input("x", {64, 128});
+    for (uint32_t l = 0; l < 4; ++l)
+      h = relu(linear(h, g.parameter("w" + std::to_string(l), {128, 128}, Initial::normal(0.1))));
+    const Value loss = mean_squared_error(h, g.input("target", {64, 128}));
+    g.output("loss", loss);
+    add_training(
+        loss,
+        {.optimizer = Sgd{.momentum = 0.9}, .clip_norm = 1, .micro_batches = micro_batches, .replicas = 2});
+    const Machine machine = chips(2).with("link_gb_per_second", 1);
+    EXPECT_THAT(Session(g, machine).program(), HasSubstr("beside it"));
+    expect_same_bits(g, machine);
+  }
+}
+
 TEST(RanksOfSessions, HavePipelinesOfTheirOwn) {
   Stack network(Type::f32, true);
   add_training(network.loss, {.optimizer = Sgd{.momentum = 0.9},
