@@ -44,6 +44,11 @@ const compiler::Executable& Session::executable() const { return runner_->execut
 uint32_t Session::first_replica() const { return state_->own.first; }
 uint32_t Session::own_replicas() const { return state_->own.count; }
 
+void Session::note(uint64_t what) {
+  const std::lock_guard lock(mutex_);
+  if (state_->ranks != nullptr) state_->ranks->note(what);
+}
+
 Profile Session::run(std::span<const Binding> bindings, const RunOptions& options) {
   const std::lock_guard lock(mutex_);
   if (options.dry) return runner_->dry_run(bindings, options, state_.get());

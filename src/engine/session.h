@@ -44,6 +44,9 @@ class Session {
   uint32_t first_replica() const;
   uint32_t own_replicas() const;
 
+  /// For something that all ranks have alike: run() and read_all() then refuse a rank that noted another.
+  void note(uint64_t what);
+
   /// Runs the program once, like Engine::run(), on the state left by the last run. After a run that throws,
   /// state may be partially updated. A dry run starts from the integers of the state and changes nothing.
   Profile run(std::span<const Binding> bindings, const RunOptions& options = {});

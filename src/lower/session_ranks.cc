@@ -3,6 +3,7 @@
 #include <tessera/communicator.h>
 #include <tessera/error.h>
 
+#include <atomic>
 #include <bit>
 #include <cstdint>
 #include <functional>
@@ -18,6 +19,7 @@
 #include "lower/session_file.h"
 #include "lower/session_impl.h"
 #include "ranks/agreement.h"
+#include "ranks/gather.h"
 
 namespace tessera::graph {
 namespace {
@@ -51,6 +53,15 @@ class Contents {
   std::set<const Graph*> bodies_;
 };
 
+/// A number that all ranks have for the session that they make, and for no other one: that of the first rank.
+uint64_t number_of_session(Communicator& communicator) {
+  static std::atomic<uint64_t> last = 0;
+  const uint64_t own = ++last;
+  std::vector<uint64_t> all(communicator.size());
+  ranks::all_gather(communicator, std::as_bytes(std::span(&own, 1)), std::as_writable_bytes(std::span(all)));
+  return all.front();
+}
+
 }  // namespace
 
 std::shared_ptr<Session::Impl> Session::Impl::from_options(const Graph& graph,
@@ -74,6 +85,8 @@ std::shared_ptr<Session::Impl> Session::Impl::from_options(const Graph& graph,
   facts.emplace_back("seed", fmt::format("{}", options.seed));
   facts.emplace_back("set of values", fmt::format("{:016x}", Contents(graph).checksum()));
   ranks::require_equal(*communicator, facts);
+  // Otherwise ranks could mix what equal sessions send.
+  made->program().state().note(number_of_session(*communicator));
   return made;
 }
 

@@ -324,6 +324,25 @@ TEST(RanksOfSessions, AreRefusedTogether) {
               Each(IsEmpty()));
 }
 
+/// Equal sessions at the same place, of which one rank runs or reads another than the other rank.
+TEST(RanksOfSessions, DoNotMixSessions) {
+  Stack network(Type::f32);
+  add_training(network.loss, {.optimizer = Sgd{.momentum = 0.9}, .replicas = 2, .shard_from = 30});
+  for (const bool is_read : {false, true}) {
+    const auto errors = test::errors_on_ranks(patient(2), [&](const Ranks& ranks) {
+      Session first(network.graph, chips(2), of_rank(ranks)), second(network.graph, chips(2), of_rank(ranks));
+      const Share share{ranks->rank(), 2};
+      EXPECT_EQ(train(first, share).state, train(second, share).state);
+      Session& chosen = ranks->rank() == 0 ? first : second;
+      if (is_read)
+        chosen.state();
+      else
+        train(chosen, share);
+    });
+    EXPECT_THAT(errors, Each(HasSubstr("is elsewhere in the program than rank")));
+  }
+}
+
 /// A row of an embedding that does not exist ends the run of the rank that has it, and of the other.
 TEST(RanksOfSessions, EndWithTheErrorOfOne) {
   Graph graph;
