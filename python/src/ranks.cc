@@ -1,5 +1,4 @@
 // Ranks whose messages Python sends, through torch.distributed.
-#include <fmt/format.h>
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/shared_ptr.h>
 #include <tessera/communicator.h>

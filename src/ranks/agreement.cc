@@ -1,6 +1,15 @@
 #include "ranks/agreement.h"
 
+#include <fmt/format.h>
+#include <tessera/communicator.h>
+
+#include <cstddef>
+#include <cstdint>
 #include <sstream>
+#include <string>
+#include <vector>
+
+#include "ranks/gather.h"
 
 namespace tessera::ranks {
 namespace {
