@@ -7,10 +7,11 @@
 #include <bit>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
-#include <set>
 #include <span>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "base/checksum.h"
@@ -24,33 +25,47 @@
 namespace tessera::graph {
 namespace {
 
-/// What a graph's text leaves out: values, and the positions of blocks.
+/// What a graph's text leaves out: the functions that it calls, and values, all digits of numbers and the
+/// positions of blocks.
 class Contents {
  public:
   explicit Contents(const Graph& graph) { add(graph); }
 
-  uint64_t checksum() const { return base::checksum(std::as_bytes(std::span(sums_))); }
+  uint64_t functions() const { return sum_of(functions_); }
+  uint64_t values() const { return sum_of(values_); }
 
  private:
-  void add(const Graph& graph) {
-    for (const ValueInfo& info : graph.values()) {
-      sums_.push_back(static_cast<uint64_t>(info.initial.kind));
-      sums_.push_back(std::bit_cast<uint64_t>(info.initial.scale));
-      if (info.initial.values != nullptr) add_items(*info.initial.values);
-      if (info.type.pattern == nullptr) continue;
-      add_items(info.type.pattern->crow_indices);
-      add_items(info.type.pattern->col_indices);
-    }
-    for (const Node& node : graph.nodes())
-      if (node.body != nullptr && bodies_.insert(node.body.get()).second) add(*node.body);
-  }
-  template <class T>
-  void add_items(const std::vector<T>& items) {
-    sums_.push_back(base::checksum(std::as_bytes(std::span(items))));
+  template <class Items>
+  static uint64_t sum_of(const Items& items) {
+    return base::checksum(std::as_bytes(std::span(items)));
   }
 
-  std::vector<uint64_t> sums_;
-  std::set<const Graph*> bodies_;
+  void add(const Graph& graph) {
+    for (const ValueInfo& info : graph.values()) {
+      values_.push_back(static_cast<uint64_t>(info.initial.kind));
+      values_.push_back(std::bit_cast<uint64_t>(info.initial.scale));
+      if (info.initial.values != nullptr) values_.push_back(sum_of(*info.initial.values));
+      if (info.type.pattern == nullptr) continue;
+      values_.push_back(sum_of(info.type.pattern->crow_indices));
+      values_.push_back(sum_of(info.type.pattern->col_indices));
+    }
+    for (const Node& node : graph.nodes()) {
+      for (const auto& [name, value] : node.attributes)
+        if (const auto* number = std::get_if<double>(&value))
+          values_.push_back(std::bit_cast<uint64_t>(*number));
+      if (node.body != nullptr) add_function(*node.body);
+    }
+  }
+  void add_function(const Graph& function) {
+    const auto [known, is_new] = numbers_.try_emplace(&function, numbers_.size());
+    functions_.push_back(known->second);
+    if (!is_new) return;
+    functions_.push_back(sum_of(to_string(function)));
+    add(function);
+  }
+
+  std::vector<uint64_t> functions_, values_;
+  std::map<const Graph*, uint64_t> numbers_;
 };
 
 /// A number that all ranks have for the session that they make, and for no other one: that of the first rank.
@@ -83,7 +98,9 @@ std::shared_ptr<Session::Impl> Session::Impl::from_options(const Graph& graph,
   facts.emplace_back("instruction set", std::string(name_of(active_isa())));
   facts.emplace_back("number of replicas", fmt::format("{}", graph.replicas()));
   facts.emplace_back("seed", fmt::format("{}", options.seed));
-  facts.emplace_back("set of values", fmt::format("{:016x}", Contents(graph).checksum()));
+  const Contents contents(graph);
+  facts.emplace_back("set of functions", fmt::format("{:016x}", contents.functions()));
+  facts.emplace_back("set of values", fmt::format("{:016x}", contents.values()));
   ranks::require_equal(*communicator, facts);
   // Otherwise ranks could mix what equal sessions send.
   made->program().state().note(number_of_session(*communicator));

@@ -302,6 +302,29 @@ TEST(RanksOfSessions, RefuseOthers) {
                    Session(network.graph, chips(2), of_rank(ranks));
                  }),
                  "set of values");
+  // More digits than the text of a graph has.
+  expect_refused(errors_of_making([&](const Ranks& ranks) {
+                   Stack network(Type::f32);
+                   add_training(network.loss,
+                                {.optimizer = Adam{.beta2 = 0.999 + 1e-7 * ranks->rank()}, .replicas = 2});
+                   Session(network.graph, chips(2), of_rank(ranks));
+                 }),
+                 "set of values");
+}
+
+TEST(RanksOfSessions, RefuseOthersFunctions) {
+  const auto errors = errors_of_making([](const Ranks& ranks) {
+    const auto function = std::make_shared<Graph>();
+    const Value x = function->input("x", {4, 16});
+    function->output("y", ranks->rank() == 0 ? sin(x) : cos(x));
+    Graph graph;
+    const Value h = graph.input("x", {4, 16}) * graph.parameter("w", {4, 16}, Initial::normal(1));
+    const Value loss = mean(square(graph.call(function, {h})[0]));
+    graph.output("loss", loss);
+    add_training(loss, {.replicas = 2});
+    Session(graph, chips(2), of_rank(ranks));
+  });
+  EXPECT_THAT(errors, Each(HasSubstr("rank 1 has another ")));
 }
 
 TEST(RanksOfSessions, AreRefusedTogether) {
