@@ -131,6 +131,7 @@ void Session::read_all(std::string_view name, std::span<std::byte> to) const {
     memories().at(replica).read(id, {own.data() + replica * v.bytes(), v.type, v.rows, v.cols, v.cols, 1});
   if (state_->ranks == nullptr) return;
   together(state_->ranks.get(), [&] {
+    state_->ranks->note(~uint64_t{id});  // which no collective and no decision notes
     const std::vector<std::byte> sent(own.begin(), own.end());
     state_->ranks->all_gather(sent, to);
   });

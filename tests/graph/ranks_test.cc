@@ -236,6 +236,16 @@ TEST(RanksOfSessions, SaveWholeFiles) {
   for (const char* name : {"whole", "divided", "parameters"}) std::filesystem::remove(path(name));
 }
 
+TEST(RanksOfSessions, ReadTheSameState) {
+  Stack network(Type::f32);
+  add_training(network.loss, {.optimizer = Sgd{.momentum = 0.9}, .replicas = 2, .shard_from = 30});
+  const auto errors = test::errors_on_ranks(patient(2), [&](const Ranks& ranks) {
+    Session session(network.graph, chips(2), of_rank(ranks));
+    session.get(ranks->rank() == 0 ? "0.weight.velocity" : "1.weight.velocity");
+  });
+  EXPECT_THAT(errors, Each(HasSubstr("is elsewhere in the program than rank")));
+}
+
 /// A graph without replicas, with the parameters of one that has some.
 TEST(RanksOfSessions, EvaluateForThemselves) {
   Stack network(Type::f32), evaluation(Type::f32);
