@@ -173,6 +173,23 @@ TEST_F(BertTrainerTest, RanksOfOtherSettingsAreRefused) {
   EXPECT_EQ(errors, (std::vector<std::string>{error, error}));
 }
 
+TEST_F(BertTrainerTest, RanksOfOtherCheckpointsAreRefused) {
+  PretrainingSettings settings = small();
+  settings.replicas = 2;
+  const std::string file = path("stopped");
+  trainer_of(settings).train(
+      {.checkpoint = file, .progress = [](const PretrainingProgress& now) { return now.step < 3; }});
+  const auto errors = test::errors_on_ranks(
+      connect_threads(2, std::chrono::minutes(10)), [&](const std::shared_ptr<Communicator>& ranks) {
+        BertTrainer trainer(settings, text(), Machine::host(2), 1, ranks);
+        if (ranks->rank() == 0) trainer.resume(file);
+        trainer.train();
+      });
+  const std::string error =
+      "rank 1 has another number of steps so far than rank 0, 0 and not 3: start all ranks with the same";
+  EXPECT_EQ(errors, (std::vector<std::string>{error, error}));
+}
+
 /// The same checkpoints, also if training goes on in the middle of an epoch.
 TEST_F(BertTrainerTest, TextInAFileTrainsAsTextInMemory) {
   const TokenText all = synthetic_text({.vocabulary = 80, .documents = 60, .seed = 3});

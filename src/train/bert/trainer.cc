@@ -364,6 +364,9 @@ PretrainingProgress BertTrainerImpl::progress() const {
 
 PretrainingResult BertTrainerImpl::train(const PretrainingRun& run) {
   require_success();
+  if (communicator != nullptr)
+    ranks::require_equal(*communicator, {{"number of steps so far", fmt::format("{}", position.step)},
+                                         {"checkpoint", text_of(position)}});
   const Clock::time_point start = Clock::now();
   Clock::time_point since = start;
   PretrainingResult result;
