@@ -5,6 +5,7 @@
 #include <CLI/CLI.hpp>
 #include <csignal>
 #include <cstdio>
+#include <exception>
 #include <memory>
 
 #include "cli/bert_plan.h"
@@ -78,9 +79,7 @@ int show_estimate(const BertRequest& r, const BertTrainer& trainer, const Pretra
   return written ? status : 1;
 }
 
-int run(BertRequest request, const CLI::App& command) {
-  check(request, command);
-  const std::shared_ptr<Communicator> ranks = ranks_for(request, command);
+int run(const BertRequest& request, const CLI::App& command, const std::shared_ptr<Communicator>& ranks) {
   const Machine machine = machine_for(request);  // before the text, which takes long
   const TextSplit text = text_for(request);
   if (request.plan) return show_plan(request, machine, text, command);
@@ -91,6 +90,23 @@ int run(BertRequest request, const CLI::App& command) {
   PretrainingReport report = report_of(request, trainer, machine, text);
   return request.estimate ? show_estimate(request, trainer, report)
                           : train(request, trainer, report, ranks == nullptr || ranks->rank() == 0);
+}
+
+/// A rank that fails tells the others, which would wait for it, and whose end would end it before it says
+/// why.
+int run(BertRequest request, const CLI::App& command) {
+  check(request, command);
+  const std::shared_ptr<Communicator> ranks = ranks_for(request, command);
+  if (ranks == nullptr) return run(request, command, ranks);
+  try {
+    return run(request, command, ranks);
+  } catch (const RankError& error) {
+    ranks->abort(error.what());
+    throw;
+  } catch (const std::exception& error) {
+    ranks->abort(fmt::format("rank {}: {}", ranks->rank(), error.what()));
+    throw;
+  }
 }
 
 }  // namespace

@@ -1,7 +1,8 @@
 # Checkpoints of ranks that mpirun starts are those of one process. Takes TOOL, MPIRUN and FOLDER.
 file(MAKE_DIRECTORY ${FOLDER})
 set(train ${TOOL} train bert --documents 60 --vocabulary 100 --length 16 --batch 4 --steps 3 --threads 1 --seed 3)
-set(ranks ${MPIRUN} --allow-run-as-root --oversubscribe -n 2)
+set(mpirun ${MPIRUN} --allow-run-as-root --oversubscribe)
+set(ranks ${mpirun} -n 2)
 file(REMOVE ${FOLDER}/one.safetensors ${FOLDER}/two.safetensors)
 execute_process(COMMAND ${train} --replicas 2 --checkpoint ${FOLDER}/one.safetensors COMMAND_ERROR_IS_FATAL ANY)
 execute_process(COMMAND ${ranks} ${train} --checkpoint ${FOLDER}/two.safetensors COMMAND_ERROR_IS_FATAL ANY)
@@ -11,4 +12,16 @@ execute_process(COMMAND ${CMAKE_COMMAND} -E compare_files ${FOLDER}/one.safetens
 execute_process(COMMAND ${ranks} ${train} --estimate RESULT_VARIABLE status ERROR_VARIABLE error)
 if(status EQUAL 0 OR NOT error MATCHES "run them without mpirun")
   message(FATAL_ERROR "ranks estimate: status ${status}, ${error}")
+endif()
+# What one of them lacks ends all of them at once, and it says what.
+string(TIMESTAMP begin %s)
+execute_process(
+  COMMAND ${mpirun} -n 1 ${train} --replicas 2 --rank-timeout 600 :
+    -n 1 ${TOOL} train bert --data ${FOLDER}/nowhere.safetensors --length 16 --batch 4 --steps 3 --threads 1 --seed 3
+      --replicas 2 --rank-timeout 600
+  RESULT_VARIABLE status ERROR_VARIABLE error)
+string(TIMESTAMP end %s)
+math(EXPR seconds "${end} - ${begin}")
+if(status EQUAL 0 OR NOT error MATCHES "nowhere" OR seconds GREATER 300)
+  message(FATAL_ERROR "a rank without text: status ${status} after ${seconds} s, ${error}")
 endif()
