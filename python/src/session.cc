@@ -63,6 +63,19 @@ struct BoundSession {
   bool is_host;
 };
 
+// A run holds its session's lock while it waits for Python to exchange messages with other ranks: who waits
+// for the lock lets Python go on.
+
+std::vector<graph::ArrayType> types_of_arrays(const BoundSession& s) {
+  const nb::gil_scoped_release released;
+  return s.session.arrays();
+}
+
+Pattern native_pattern_of(const BoundSession& s, const std::string& name) {
+  const nb::gil_scoped_release released;
+  return s.session.pattern(name);
+}
+
 /// Throws UsageError if a graph has no input of that name.
 TensorType type_of_input(const Graph& graph, const std::string& name) {
   for (const ValueId id : graph.inputs())
@@ -90,7 +103,7 @@ RunCost estimate(const Graph& graph, const ChosenMachine& machine, uint32_t on_c
 class BoundArrays {
  public:
   BoundArrays(const BoundSession& s, const AnyList& arrays) {
-    const std::vector<graph::ArrayType> all = s.session.arrays();
+    const std::vector<graph::ArrayType> all = types_of_arrays(s);
     const auto inputs = static_cast<size_t>(std::ranges::count(all, true, &graph::ArrayType::is_input));
     if (arrays.size() != inputs)
       throw UsageError(fmt::format("{} arrays for {} inputs", arrays.size(), inputs));
@@ -139,7 +152,7 @@ void run_at(BoundSession& s, const std::vector<uintptr_t>& addresses, const std:
   std::vector<void*> arrays = pointers<void>(addresses);
   std::vector<std::vector<int32_t>> copies;
   if (!wide.empty()) {
-    const std::vector<graph::ArrayType> types = s.session.arrays();
+    const std::vector<graph::ArrayType> types = types_of_arrays(s);
     for (const auto& [i, least, most] : wide) {
       const auto* integers = static_cast<const int64_t*>(arrays[i]);
       copies.push_back(narrowed({integers, types[i].type.elements()}, types[i].name, least, most));
@@ -158,7 +171,7 @@ RunCost measure(BoundSession& s, const AnyList& arrays) {
 
 std::vector<std::string> names_of(const BoundSession& s, bool inputs) {
   std::vector<std::string> names;
-  for (const graph::ArrayType& each : s.session.arrays())
+  for (const graph::ArrayType& each : types_of_arrays(s))
     if (each.is_input == inputs) names.push_back(each.name);
   return names;
 }
@@ -186,12 +199,12 @@ Numbers<float> get(const BoundSession& s, const std::string& name) {
 }
 
 std::pair<Numbers<uint64_t>, Numbers<uint32_t>> pattern_of(const BoundSession& s, const std::string& name) {
-  Pattern pattern = s.session.pattern(name);
+  Pattern pattern = native_pattern_of(s, name);
   return {array_from(std::move(pattern.crow_indices)), array_from(std::move(pattern.col_indices))};
 }
 
 void set_pattern(BoundSession& s, const std::string& name, nb::handle crow_indices, nb::handle col_indices) {
-  Pattern pattern = s.session.pattern(name);
+  Pattern pattern = native_pattern_of(s, name);
   pattern.crow_indices = integers_of<uint64_t>(crow_indices, "crow_indices");
   pattern.col_indices = integers_of<uint32_t>(col_indices, "col_indices");
   const nb::gil_scoped_release released;
@@ -210,7 +223,7 @@ void set_state(BoundSession& s, const nb::typed<nb::dict, nb::str, nb::any>& sta
   std::map<std::string, Pattern> changed;
   for (const auto& [key, arrays_of] : patterns) {
     Pattern& pattern = changed[nb::cast<std::string>(key)];
-    pattern = s.session.pattern(nb::cast<std::string>(key));
+    pattern = native_pattern_of(s, nb::cast<std::string>(key));
     pattern.crow_indices = integers_of<uint64_t>(nb::object(arrays_of[0]), "crow_indices");
     pattern.col_indices = integers_of<uint32_t>(nb::object(arrays_of[1]), "col_indices");
   }

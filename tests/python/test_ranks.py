@@ -1,12 +1,19 @@
 """Sessions whose replicas are divided among processes of torch.distributed."""
 
+import multiprocessing
 import os
+import queue
 import socket
 import subprocess
 import sys
+import threading
+import time
 from pathlib import Path
 
+import numpy as np
 import pytest
+
+from tessera import _tessera
 
 torch = pytest.importorskip("torch")
 
@@ -51,3 +58,52 @@ def test_a_rank_that_is_killed_ends_the_others(tmp_path):
     assert status == [1, -9]
     assert "rank 1 has failed, ended, or not answered in time" in complaints[0]
     assert not (tmp_path / "none").exists()
+
+
+def ask_while_ranks_wait():
+    """Asks a session for its inputs while a run of it waits for the other rank, which is a thread."""
+    import ranks_worker
+    import tessera.graph._graph as graphs
+
+    letters = {(0, 1): queue.Queue(), (1, 0): queue.Queue()}
+
+    def communicator_of(rank, _):
+        def exchange(sent, received):
+            for to, view in sent:
+                letters[rank, to].put(bytes(view))
+            for sender, view in received:
+                view[:] = letters[sender, rank].get(timeout=60)
+
+        return _tessera.communicator(rank, 2, exchange, lambda message: None)
+
+    graphs.communicator_of = communicator_of
+    steps = [ranks_worker.training_step() for _ in range(2)]
+    sessions, runs = [None, None], threading.Event()
+
+    def work(rank):
+        session = sessions[rank] = steps[rank].session("host", threads=1, process_group=rank)
+        x, labels = (np.split(array, 2)[rank] for array in ranks_worker.batch_of(0))
+        if rank == 0:
+            runs.set()
+        else:
+            runs.wait()
+            time.sleep(1)
+        session.run(x, labels)
+
+    threads = [threading.Thread(target=work, args=(rank,), daemon=True) for rank in range(2)]
+    for thread in threads:
+        thread.start()
+    assert runs.wait(60)
+    time.sleep(0.2)
+    assert "labels" in sessions[0]._native.inputs
+    for thread in threads:
+        thread.join()
+    assert all(session.step == 2 for session in sessions)
+
+
+def test_who_asks_a_session_of_ranks_waits_for_its_run():
+    process = multiprocessing.get_context("spawn").Process(target=ask_while_ranks_wait)
+    process.start()
+    process.join(600)
+    process.kill()
+    assert process.exitcode == 0
