@@ -60,6 +60,14 @@ def test_a_rank_that_is_killed_ends_the_others(tmp_path):
     assert not (tmp_path / "none").exists()
 
 
+@pytest.mark.parametrize("seconds", [0, -1, float("nan")])
+def test_ranks_do_not_wait_forever(seconds):
+    import ranks_worker
+
+    with pytest.raises(ValueError, match="rank_timeout is .*; it must be at least 0.001 seconds"):
+        ranks_worker.training_step().session("host", process_group=object(), rank_timeout=seconds)
+
+
 def ask_while_ranks_wait():
     """Asks a session for its inputs while a run of it waits for the other rank, which is a thread."""
     import ranks_worker

@@ -58,6 +58,8 @@ class _Ranks:
 
 def communicator_of(group: ProcessGroup, longest_wait: float) -> _tessera.Communicator:
     """The ranks of a process group; every one of them has to call it."""
+    if not longest_wait >= 0.001:  # gloo would take less as no limit
+        raise ValueError(f"rank_timeout is {longest_wait}; it must be at least 0.001 seconds")
     import torch.distributed as dist
 
     ranks = _Ranks(group, longest_wait)
