@@ -171,7 +171,7 @@ TEST(RanksOfSessions, DivideParametersAndStateAsOneProcess) {
   }
 }
 
-/// Sums over slow links go on while other gradients are computed.
+/// Sums over slow links, and on hosts, go on while other gradients are computed.
 TEST(RanksOfSessions, SumBesideTheRest) {
   for (const uint32_t micro_batches : {1U, 3U}) {
     Graph g;
@@ -183,9 +183,10 @@ TEST(RanksOfSessions, SumBesideTheRest) {
     add_training(
         loss,
         {.optimizer = Sgd{.momentum = 0.9}, .clip_norm = 1, .micro_batches = micro_batches, .replicas = 2});
-    const Machine machine = chips(2).with("link_gb_per_second", 1);
-    EXPECT_THAT(Session(g, machine).program(), HasSubstr("beside it"));
-    expect_same_bits(g, machine);
+    for (const Machine& machine : {chips(2).with("link_gb_per_second", 1), Machine::host(2)}) {
+      EXPECT_THAT(Session(g, machine).program(), HasSubstr("beside it"));
+      expect_same_bits(g, machine);
+    }
   }
 }
 

@@ -18,17 +18,17 @@ program::StepId all_reduce(program::Program& program, const machine::Machine& re
                            std::span<const program::VariableId> variables, uint32_t group = 0);
 
 /// As several collectives: each list is of variables that are complete at the same time, and the lists are in
-/// the order of these times. Neighbouring lists share a collective until it has a good part of all, and its
-/// links are busy for several times as long as tiles, so that more of it can be hidden behind other work than
-/// it adds. All take the algorithm that is faster for one collective of all, so that sums have the same bits
-/// as there. Without replicas it adds nothing.
+/// the order of these times. Neighbouring lists share a collective until it has a good part of all, and on
+/// machines with tiles its links are busy for several times as long as tiles, so that more of it can be
+/// hidden behind other work than it adds. All take the algorithm that is faster for one collective of all, so
+/// that sums have the same bits as there. Without replicas it adds nothing.
 std::vector<program::StepId> all_reduces(program::Program& program, const machine::Machine& replica,
                                          const std::string& name,
                                          std::span<const std::vector<program::VariableId>> lists,
                                          uint32_t group = 0);
 
 /// Whether an all-reduce of variables keeps links busy for several times as long as tiles, as all_reduces()
-/// wants it of each.
+/// wants it of each; on hosts, whether there is one.
 bool hides_well(const program::Program& program, const machine::Machine& replica,
                 std::span<const program::VariableId> variables);
 
