@@ -1,10 +1,13 @@
 #include "engine/collective.h"
 
+#include <algorithm>
 #include <array>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <deque>
+#include <vector>
 
 #include "engine/run_memory.h"
 #include "program/collective.h"
@@ -17,12 +20,13 @@ using program::FieldView;
 class CollectiveRun {
  public:
   CollectiveRun(const program::Program& program, const program::Collective& collective, RunState& state,
-                bool reference, uint64_t noted)
+                bool reference, uint64_t noted, Pool::Team* team)
       : program_(program),
         collective_(collective),
         own_(state.own),
         ranks_(state.ranks.get()),
         noted_(noted),
+        team_(team),
         memories_(state.memories),
         count_(program.replicas()),
         group_(program::group_size(collective, count_)),
@@ -86,18 +90,58 @@ class CollectiveRun {
     ranks_->exchange();
   }
 
+  /// Elements of a message, and where they go.
+  struct Piece {
+    FieldView from;
+    FieldView to;
+  };
+
   void receive(const program::Message& message, bool adds) const {
     const bool is_own = own_.has(message.from);
+    std::vector<Piece> pieces;
     each_line(message, message.to, [&](const program::Exchanged& exchanged, size_t box, const FieldView& to) {
       FieldView from = to;
       if (is_own)
         from = chunks(exchanged, box, message.from, message.first, message.chunks);
       else
         from.data = ranks_->take(own_.rank_of(message.from), bytes_of(to), size_of(to.type));
-      if (!adds) return copy_elements(from, to);
-      const std::array<FieldView, 3> fields = {to, from, to};
+      divide({from, to}, pieces);
+    });
+    each_piece(pieces, [&](const Piece& piece) {
+      if (!adds) return copy_elements(piece.from, piece.to);
+      const std::array<FieldView, 3> fields = {piece.to, piece.from, piece.to};
       add_({fields, {}});
     });
+  }
+
+  static constexpr uint32_t kPieceElements = 1 << 16;
+
+  /// Adds a line to pieces, several if threads can divide it.
+  void divide(const Piece& line, std::vector<Piece>& pieces) const {
+    const uint32_t most = team_ == nullptr ? line.to.cols : kPieceElements;
+    for (uint32_t begin = 0; begin < line.to.cols; begin += std::min(most, line.to.cols - begin)) {
+      Piece piece = line;
+      for (FieldView* field : {&piece.from, &piece.to}) {
+        field->data += begin * size_of(field->type);
+        field->cols = std::min(most, line.to.cols - begin);
+        field->row_stride = field->cols;
+      }
+      pieces.push_back(piece);
+    }
+  }
+
+  template <class Visit>
+  void each_piece(const std::vector<Piece>& pieces, const Visit& visit) const {
+    uint64_t elements = 0;
+    for (const Piece& piece : pieces) elements += piece.to.cols;
+    std::atomic<size_t> next{0};
+    const auto work = [&](uint32_t) {
+      for (size_t p; (p = next.fetch_add(1, std::memory_order_relaxed)) < pieces.size();) visit(pieces[p]);
+    };
+    if (team_ == nullptr || elements <= kPieceElements)
+      work(0);
+    else
+      team_->run(work);
   }
 
   /// What a chunk fills of a part.
@@ -125,6 +169,7 @@ class CollectiveRun {
   const OwnReplicas own_;
   RankExchange* ranks_;
   const uint64_t noted_;
+  Pool::Team* team_;                       ///< null: one thread does it all
   const std::deque<RunMemory>& memories_;  ///< by replica, from the first own one
   uint32_t count_;
   uint32_t group_;
@@ -134,8 +179,8 @@ class CollectiveRun {
 }  // namespace
 
 void run_collective(const program::Program& program, const program::Collective& collective, RunState& state,
-                    bool reference, uint64_t noted) {
-  CollectiveRun(program, collective, state, reference, noted).run();
+                    bool reference, uint64_t noted, Pool::Team* team) {
+  CollectiveRun(program, collective, state, reference, noted, team).run();
 }
 
 }  // namespace tessera::engine

@@ -208,18 +208,20 @@ class Run {
     const program::Collective& collective = program_.collectives()[collect.collective];
     const bool has_data = has_memory_ && !options_.dry;
     if (has_data) note(collect.collective);
-    const auto exchange_all = [this, &collective,
-                               noted = state_.ranks != nullptr ? state_.ranks->noted() : 0] {
-      run_collective(program_, collective, state_, options_.reference, noted);
-    };
     const bool is_early = has_data && state_.ranks != nullptr && collect.beside != program::kNoStep;
+    // What steps beside it compute takes the team.
+    const auto exchange_all = [this, &collective, team = is_early ? nullptr : team_,
+                               noted = state_.ranks != nullptr ? state_.ranks->noted() : 0] {
+      run_collective(program_, collective, state_, options_.reference, noted, team);
+    };
     UnderWay under_way;
     if (is_early) under_way.done = state_.courier.send(exchange_all);
     const auto exchange = [&] {
       if (!has_data) return;
       if (is_early) return under_way.done.get();
       // What began before comes first.
-      are_under_way_ > 0 ? state_.courier.send(exchange_all).get() : exchange_all();
+      if (are_under_way_ > 0) state_.courier.send([] {}).get();
+      exchange_all();
     };
     const auto walk_beside = [&] {
       are_under_way_ += is_early ? 1 : 0;

@@ -101,26 +101,40 @@ TEST(Ranks, HaveTheBitsOfOneProcess) {
       }
 }
 
+/// For hosts: y is the sum of x over four replicas, and `first` is x.
+struct HostSum {
+  Program program;
+  program::VariableId x = 0, y = 0, first = 0;
+
+  explicit HostSum(uint32_t elements) {
+    Program& p = program;
+    p.set_replicas(4);
+    const auto add = [&](const std::string& name, uint32_t count, Role role) {
+      return p.add(testing::variable(name, Type::f32, 1, count, role));
+    };
+    x = add("x", elements, Role::input);
+    const auto sum = add("sum", elements, Role::temporary);
+    const auto buffer =
+        add("buffer", static_cast<uint32_t>(program::buffer_elements(CollectiveAlgorithm::ring, elements, 4)),
+            Role::temporary);
+    y = add("y", elements, Role::output);
+    first = add("first", elements, Role::output);
+    const auto copy = [&](program::VariableId from, program::VariableId to) {
+      const auto whole = program::BoxSeries::same({0, 1, 0, elements});
+      return p.copy({"copy", {{from, to, 1, whole, whole, {}, {}, {}}}});
+    };
+    const auto collect = p.collect({"exchange",
+                                    CollectiveKind::all_reduce,
+                                    CollectiveAlgorithm::ring,
+                                    &testing::add_codelet,
+                                    {{sum, {}, buffer}}});
+    p.set_main(p.sequence({copy(x, sum), collect, copy(sum, y), copy(x, first)}));
+  }
+};
+
 /// On a host replicas take turns, or are divided among ranks. Of an array that all share, the first fills it.
 TEST(Ranks, RunOnHosts) {
-  Program p;
-  p.set_replicas(4);
-  const auto add = [&](const std::string& name, uint32_t elements, Role role) {
-    return p.add(testing::variable(name, Type::f32, 1, elements, role));
-  };
-  const auto x = add("x", 8, Role::input), sum = add("sum", 8, Role::temporary),
-             buffer = add("buffer", 2, Role::temporary), y = add("y", 8, Role::output),
-             first = add("first", 8, Role::output);
-  const auto copy = [&](program::VariableId from, program::VariableId to) {
-    const auto whole = program::BoxSeries::same({0, 1, 0, 8});
-    return p.copy({"copy", {{from, to, 1, whole, whole, {}, {}, {}}}});
-  };
-  const auto collect = p.collect({"exchange",
-                                  CollectiveKind::all_reduce,
-                                  CollectiveAlgorithm::ring,
-                                  &testing::add_codelet,
-                                  {{sum, {}, buffer}}});
-  p.set_main(p.sequence({copy(x, sum), collect, copy(sum, y), copy(x, first)}));
+  const HostSum of(8);
   const Executable executable = compiler::compile(p, testing::toy_host(2));
   std::vector<float> xs = numbers(32, 1);
   std::vector<std::vector<float>> results;
@@ -130,10 +144,10 @@ TEST(Ranks, RunOnHosts) {
       Session session(executable, own);
       const uint32_t replica = session.first_replica();
       std::vector<float> shared(8);
-      session.run(
-          std::vector<Binding>{
-              binding_of(p, x, xs, replica), binding_of(p, y, ys, replica), {first, shared.data(), 8, 1, 0}},
-          kOnOneThread);
+      session.run(std::vector<Binding>{binding_of(of.program, of.x, xs, replica),
+                                       binding_of(of.program, of.y, ys, replica),
+                                       {of.first, shared.data(), 8, 1, 0}},
+                  kOnOneThread);
       const auto begin = xs.begin() + int64_t{8} * replica;
       EXPECT_EQ(shared, std::vector<float>(begin, begin + 8));
       EXPECT_TRUE(session.run({}, {.dry = true}).chips.empty());
@@ -145,6 +159,23 @@ TEST(Ranks, RunOnHosts) {
     const float expected = xs[i % 8] + xs[8 + i % 8] + xs[16 + i % 8] + xs[24 + i % 8];
     EXPECT_NEAR(results.front()[i], expected, 1e-5F * expected);
   }
+}
+
+TEST(Ranks, AddOnSeveralThreads) {
+  constexpr uint32_t kElements = (1 << 20) + 7;
+  const HostSum of(kElements);
+  const Executable executable = compiler::compile(of.program, testing::toy_host(2));
+  std::vector<float> xs = numbers(uint64_t{4} * kElements, 1), first(kElements);
+  std::vector<std::vector<float>> results;
+  for (const uint32_t threads : {1U, 2U}) {
+    std::vector<float>& ys = results.emplace_back(xs.size());
+    Session(executable)
+        .run(std::vector<Binding>{binding_of(of.program, of.x, xs, 0),
+                                  binding_of(of.program, of.y, ys, 0),
+                                  {of.first, first.data(), kElements, 1, 0}},
+             {.threads = threads});
+  }
+  EXPECT_TRUE(results[0] == results[1]);
 }
 
 /// Adds x to the state of each replica, in every run.
