@@ -670,6 +670,9 @@ class Session {
   void run_in_order(std::span<void* const> arrays);
   /// The seconds that a tiled machine would have taken for the last run() or measure(); on a host 0.
   double last_seconds() const;
+  /// The bytes that this rank has sent to others in all runs so far, each as many as cost() predicts
+  /// (RunCost::sent_bytes); without ranks 0.
+  uint64_t sent_bytes() const;
   /// Runs once and returns where the time went: on a host measured, otherwise as cost() says.
   RunCost measure(std::span<const Tensor> arrays);
   /// Runs once with copies of the inputs in FP32, and returns copies of the outputs.

@@ -142,6 +142,9 @@ struct RunCost {
   std::vector<ChipSpan> under_way;
   std::vector<PlacementCost> placements;  ///< considered for a graph without stages and replicas
   std::vector<PassRecord> passes;         ///< how the program was made, in order
+  /// That a rank sends to others, in messages as its communicator gets them: of a measured run counted,
+  /// otherwise predicted, from the layout of the messages. 0 unless ranks divide the replicas.
+  uint64_t sent_bytes = 0;
 
   double seconds_without_host_io() const { return seconds - (host_io ? host_io->seconds : 0); }
 };

@@ -299,6 +299,7 @@ void bind_cost(nb::module_& m) {
       .def_ro("fullest_tile_bytes", &RunCost::fullest_tile_bytes)
       .def_ro("tile_bytes", &RunCost::tile_bytes)
       .def_ro("streaming_bytes", &RunCost::streaming_bytes)
+      .def_ro("sent_bytes", &RunCost::sent_bytes)
       .def_ro("overflow", &RunCost::overflow)
       .def_prop_ro("chips",
                    [](const RunCost& c) {
@@ -384,6 +385,8 @@ void bind_session(nb::module_& m) {
       .def_prop_ro("parameters", [](const BoundSession& s) { return names_of(s, graph::Kind::parameter); })
       .def_prop_ro("state", [](const BoundSession& s) { return names_of(s, graph::Kind::state); })
       .def_prop_ro("fits", [](const BoundSession& s) { return s.session.fits(); })
+      .def_prop_ro(
+          "sent_bytes", [](const BoundSession& s) { return s.session.sent_bytes(); }, Released())
       .def(
           "cost", [](const BoundSession& s) { return s.session.cost(); }, Released())
       .def("program", [](const BoundSession& s) { return s.session.program(); })

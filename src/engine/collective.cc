@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <cstring>
 #include <deque>
+#include <map>
 #include <vector>
 
 #include "engine/run_memory.h"
@@ -181,6 +182,38 @@ class CollectiveRun {
 void run_collective(const program::Program& program, const program::Collective& collective, RunState& state,
                     bool reference, uint64_t noted, Pool::Team* team) {
   CollectiveRun(program, collective, state, reference, noted, team).run();
+}
+
+namespace {
+
+/// Adds what a message has of each box.
+void add_pieces(const program::Program& program, const program::Collective& collective,
+                const program::Message& message, LetterLength& letter) {
+  const uint32_t group = program::group_size(collective, program.replicas());
+  for (const program::Exchanged& exchanged : collective.variables) {
+    const program::Variable& whole = program.variable(exchanged.whole);
+    for (const program::MappedBox& mapped : whole.mapping) {
+      const uint64_t elements = mapped.box.elements();
+      const uint64_t sent = program::chunk_begin(elements, message.first + message.chunks, group) -
+                            program::chunk_begin(elements, message.first, group);
+      if (sent > 0) letter.add(sent * size_of(whole.type), size_of(whole.type));
+    }
+  }
+}
+
+}  // namespace
+
+uint64_t sent_bytes(const program::Program& program, const program::Collective& collective,
+                    const OwnReplicas& own) {
+  uint64_t bytes = 0;
+  for (const program::Round& round : program::rounds_of(collective, program.replicas())) {
+    std::map<uint32_t, LetterLength> to;
+    for (const program::Message& message : round.messages)
+      if (own.has(message.from) && !own.has(message.to))
+        add_pieces(program, collective, message, to[own.rank_of(message.to)]);
+    for (const auto& [rank, letter] : to) bytes += letter.bytes;
+  }
+  return bytes;
 }
 
 }  // namespace tessera::engine

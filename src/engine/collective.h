@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "engine/pool.h"
+#include "engine/rank_exchange.h"
 #include "engine/runner.h"
 #include "program/program.h"
 
@@ -15,5 +16,10 @@ namespace tessera::engine {
 /// added and copied on the threads of `team`, or without one on the calling thread.
 void run_collective(const program::Program& program, const program::Collective& collective, RunState& state,
                     bool reference, uint64_t noted, Pool::Team* team);
+
+/// Bytes of the messages that the rank with the replicas `own` sends in a collective, if every rank has as
+/// many.
+uint64_t sent_bytes(const program::Program& program, const program::Collective& collective,
+                    const OwnReplicas& own);
 
 }  // namespace tessera::engine

@@ -26,14 +26,14 @@ OwnReplicas own_replicas(uint32_t replicas, const Communicator* communicator) {
   return {communicator->rank() * each, each};
 }
 
-size_t RankExchange::Letter::add(size_t piece, size_t alignment) {
-  const size_t at = rounded_up(std::max(size, sizeof(Header)), alignment);
-  size = at + piece;
+size_t LetterLength::add(size_t piece, size_t alignment) {
+  const size_t at = rounded_up(std::max(bytes, sizeof(LetterHeader)), alignment);
+  bytes = at + piece;
   return at;
 }
 
 void RankExchange::Letter::make_room() {
-  if (bytes.size() < size + kMostOverRead) bytes.resize(size + kMostOverRead);
+  if (bytes.size() < length.bytes + kMostOverRead) bytes.resize(length.bytes + kMostOverRead);
 }
 
 RankExchange::RankExchange(std::shared_ptr<Communicator> communicator)
@@ -50,41 +50,42 @@ void RankExchange::begin(uint64_t noted) {
   ++place_.round;
   place_.noted = noted;
   for (std::vector<Letter>* letters : {&sent_, &received_})
-    for (Letter& letter : *letters) letter.size = letter.taken = 0;
+    for (Letter& letter : *letters) letter.length = letter.taken = {};
 }
 
 void RankExchange::send(uint32_t to, std::span<const std::byte> piece, size_t alignment) {
   Letter& letter = sent_[to];
-  const size_t at = letter.add(piece.size(), alignment);
+  const size_t at = letter.length.add(piece.size(), alignment);
   letter.make_room();
   if (!piece.empty()) std::memcpy(&letter.bytes[at], piece.data(), piece.size());
 }
 
 void RankExchange::expect(uint32_t from, size_t bytes, size_t alignment) {
-  received_[from].add(bytes, alignment);
+  received_[from].length.add(bytes, alignment);
 }
 
 void RankExchange::exchange() {
   outgoing_.clear();
   incoming_.clear();
   for (uint32_t rank = 0; rank < sent_.size(); ++rank) {
-    if (Letter& letter = sent_[rank]; letter.size > 0) {
-      std::memcpy(letter.bytes.data(), &place_, sizeof(Header));
-      outgoing_.push_back({rank, {letter.bytes.data(), letter.size}});
+    if (Letter& letter = sent_[rank]; letter.length.bytes > 0) {
+      std::memcpy(letter.bytes.data(), &place_, sizeof(LetterHeader));
+      outgoing_.push_back({rank, letter.whole()});
     }
-    if (Letter& letter = received_[rank]; letter.size > 0) {
+    if (Letter& letter = received_[rank]; letter.length.bytes > 0) {
       letter.make_room();
-      incoming_.push_back({rank, {letter.bytes.data(), letter.size}});
+      incoming_.push_back({rank, letter.whole()});
     }
   }
   if (outgoing_.empty() && incoming_.empty()) return;
   communicator_->exchange(outgoing_, incoming_);
+  for (const Outgoing& message : outgoing_) sent_bytes_ += message.bytes.size();
   for (const Incoming& message : incoming_) check(message.from);
 }
 
 void RankExchange::check(uint32_t from) const {
-  Header header;
-  std::memcpy(&header, received_[from].bytes.data(), sizeof(Header));
+  LetterHeader header;
+  std::memcpy(&header, received_[from].bytes.data(), sizeof(LetterHeader));
   if (header == place_) return;
   throw RankError(
       fmt::format("rank {} is elsewhere in the program than rank {}: ranks have to make the same calls, and "
@@ -94,9 +95,8 @@ void RankExchange::check(uint32_t from) const {
 
 std::byte* RankExchange::take(uint32_t from, size_t bytes, size_t alignment) {
   Letter& letter = received_[from];
-  const size_t at = rounded_up(std::max(letter.taken, sizeof(Header)), alignment);
-  letter.taken = at + bytes;
-  assert(letter.taken <= letter.size);
+  const size_t at = letter.taken.add(bytes, alignment);
+  assert(letter.taken.bytes <= letter.length.bytes);
   return letter.bytes.data() + at;
 }
 

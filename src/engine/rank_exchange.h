@@ -26,6 +26,22 @@ struct OwnReplicas {
 /// if they cannot be divided equally.
 OwnReplicas own_replicas(uint32_t replicas, const Communicator* communicator);
 
+/// What both ranks have to agree on before they use what is in a message, which begins with it.
+struct LetterHeader {
+  uint64_t round = 0;
+  uint64_t noted = 0;
+
+  bool operator==(const LetterHeader&) const = default;
+};
+
+/// The length of a message to another rank.
+struct LetterLength {
+  size_t bytes = 0;  ///< 0: there is none
+
+  /// Adds a piece, and returns where it begins.
+  size_t add(size_t piece, size_t alignment);
+};
+
 /// Exchanges rounds of messages. Each round is one message to and from every rank with which there is
 /// anything to exchange: pieces, in the order in which both ranks name them.
 class RankExchange {
@@ -37,6 +53,8 @@ class RankExchange {
   void note(uint64_t what);
   /// What stands for all that was noted. Unlike the functions below, these may be called during a round.
   uint64_t noted() const { return noted_; }
+  /// Bytes of all messages that this rank has sent.
+  uint64_t sent_bytes() const { return sent_bytes_; }
 
   /// A round: pieces are named, exchanged, and taken. Each is aligned to so many bytes, at most 16. `noted`
   /// is what all ranks had noted when they decided to begin the round.
@@ -56,28 +74,21 @@ class RankExchange {
   void abort(const RankError& error) noexcept { communicator_->abort(error.what()); }
 
  private:
-  /// What both ranks have to agree on before they use what is in a message.
-  struct Header {
-    uint64_t round = 0;
-    uint64_t noted = 0;
-
-    bool operator==(const Header&) const = default;
-  };
   struct Letter {
     std::vector<std::byte> bytes;  ///< with room behind the end, as kernels may read a vector past it
-    size_t size = 0;               ///< 0: there is none in this round
-    size_t taken = 0;
+    LetterLength length;           ///< in this round
+    LetterLength taken;
 
-    /// Adds a piece, and returns where it begins.
-    size_t add(size_t piece, size_t alignment);
     void make_room();
+    std::span<std::byte> whole() { return {bytes.data(), length.bytes}; }
   };
 
   void check(uint32_t from) const;
 
   std::shared_ptr<Communicator> communicator_;
   uint64_t noted_ = 0;
-  Header place_;
+  uint64_t sent_bytes_ = 0;
+  LetterHeader place_;
   std::vector<Letter> sent_, received_;  ///< by rank
   std::vector<Outgoing> outgoing_;
   std::vector<Incoming> incoming_;

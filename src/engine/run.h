@@ -81,6 +81,8 @@ struct Profile {
   std::vector<StepProfile> copies;         ///< by CopySetId
   std::vector<StepProfile> collectives;    ///< by CollectiveId
   uint64_t supersteps = 0;
+  uint64_t sent_bytes = 0;  ///< to other ranks, in messages as a communicator gets them: counted in a run,
+                            ///< and predicted in a dry one
 };
 
 }  // namespace tessera::engine

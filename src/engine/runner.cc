@@ -619,7 +619,10 @@ Profile Runner::run(RunState& state, std::span<const Binding> bindings, const Ru
   std::optional<Pool::Team> team;
   if (const uint32_t threads = threads_of(*executable_, table_, options); threads > 1)
     team.emplace(Pool::shared(), threads);
+  const auto sent_so_far = [&] { return state.ranks == nullptr ? uint64_t{0} : state.ranks->sent_bytes(); };
+  const uint64_t sent_before = sent_so_far();
   Profile profile = Run(*executable_, table_, state, bindings, options, team ? &*team : nullptr).run();
+  profile.sent_bytes = sent_so_far() - sent_before;
   team.reset();
   if (!options.dry)
     for (const RunMemory& memory : state.memories) memory.store_outputs();
@@ -649,10 +652,27 @@ void Runner::run_side_by_side(std::span<RunState* const> states,
 
 Profile Runner::dry_run(std::span<const Binding> bindings, const RunOptions& options,
                         const RunState* present) const {
-  if (options.trace == nullptr && !has_to_follow(*executable_, bindings))
-    return counted(*executable_, bindings, options.watch);
   const OwnReplicas own =
       present == nullptr ? OwnReplicas{0, executable_->program->replicas()} : present->own;
+  Profile profile = dry_run_of(own, bindings, options, present);
+  profile.sent_bytes = predicted_bytes(profile, own);
+  return profile;
+}
+
+uint64_t Runner::predicted_bytes(const Profile& profile, const OwnReplicas& own) const {
+  const program::Program& program = *executable_->program;
+  if (own.count == program.replicas()) return 0;
+  uint64_t bytes = 0;
+  for (size_t c = 0; c < profile.collectives.size(); ++c)
+    if (const uint64_t times = profile.collectives[c].times; times > 0)
+      bytes += times * sent_bytes(program, program.collectives()[c], own);
+  return bytes;
+}
+
+Profile Runner::dry_run_of(const OwnReplicas& own, std::span<const Binding> bindings,
+                           const RunOptions& options, const RunState* present) const {
+  if (options.trace == nullptr && !has_to_follow(*executable_, bindings))
+    return counted(*executable_, bindings, options.watch);
   RunState scratch(*executable_, executable_->cycles_vary ? Contents::integers : Contents::none, own);
   if (present != nullptr)
     for (size_t r = 0; r < scratch.memories.size(); ++r)

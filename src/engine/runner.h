@@ -59,6 +59,11 @@ class Runner {
                   const RunState* present = nullptr) const;
 
  private:
+  Profile dry_run_of(const OwnReplicas& own, std::span<const Binding> bindings, const RunOptions& options,
+                     const RunState* present) const;
+  /// What the rank with the replicas `own` sends to others in a run with this profile.
+  uint64_t predicted_bytes(const Profile& profile, const OwnReplicas& own) const;
+
   std::shared_ptr<const compiler::Executable> executable_;
   DispatchTable table_;
 };

@@ -53,7 +53,14 @@ Profile Session::run(std::span<const Binding> bindings, const RunOptions& option
   const std::lock_guard lock(mutex_);
   if (options.dry) return runner_->dry_run(bindings, options, state_.get());
   require_fit(executable());
-  return together(state_->ranks.get(), [&] { return runner_->run(*state_, bindings, options); });
+  Profile profile = together(state_->ranks.get(), [&] { return runner_->run(*state_, bindings, options); });
+  sent_bytes_ += profile.sent_bytes;
+  return profile;
+}
+
+uint64_t Session::sent_bytes() const {
+  const std::lock_guard lock(mutex_);
+  return sent_bytes_;
 }
 
 void Session::run_side_by_side(std::span<const std::vector<Binding>> runs, uint32_t threads) {

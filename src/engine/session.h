@@ -51,6 +51,9 @@ class Session {
   /// state may be partially updated. A dry run starts from the integers of the state and changes nothing.
   Profile run(std::span<const Binding> bindings, const RunOptions& options = {});
 
+  /// Bytes that this rank has sent to others in all runs that have ended well (Profile::sent_bytes).
+  uint64_t sent_bytes() const;
+
   /// Runs the program once with each of several sets of arrays, on up to `threads` threads side by side. The
   /// executable must be for a host with one thread, and leave state unchanged. Throws Error if there is not
   /// enough memory.
@@ -93,6 +96,7 @@ class Session {
 
   std::unique_ptr<const Runner> runner_;
   std::unique_ptr<RunState> state_;
+  uint64_t sent_bytes_ = 0;
   std::deque<RunState> beside_;  ///< states of further threads that run side by side
   mutable std::mutex mutex_;
 };

@@ -244,6 +244,11 @@ double Session::last_seconds() const {
   return impl_->last_seconds;
 }
 
+uint64_t Session::sent_bytes() const {
+  const Impl::Lock lock(*impl_);
+  return impl_->program().state().sent_bytes();
+}
+
 RunCost Session::measure(std::span<const Tensor> arrays) {
   const Impl::Lock lock(*impl_);
   engine::RunOptions options = impl_->run_options();

@@ -282,6 +282,7 @@ RunCost Session::Impl::cost_of(const engine::Profile& profile, bool measured) co
   add_chips(executable(), profile, cost);
   cost.placements = placed.considered;
   cost.passes = passes;
+  cost.sent_bytes = profile.sent_bytes;
   return cost;
 }
 

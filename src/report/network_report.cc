@@ -38,6 +38,8 @@ std::vector<KeyFigure> key_figures_of(const RunCost& cost) {
   if (cost.host_io) figures.push_back(host_io_figure(*cost.host_io));
   if (cost.streaming_bytes > 0)
     figures.push_back({"streaming memory", base::bytes_text(cost.streaming_bytes), "beside the chips"});
+  if (cost.sent_bytes > 0)
+    figures.push_back({"to other ranks", base::bytes_text(cost.sent_bytes), "sent by each in a run"});
   return figures;
 }
 

@@ -79,7 +79,10 @@ Values after(const CollectiveProgram& of, const Executable& executable, uint32_t
     std::vector<Binding> arrays = {binding_of(program, of.whole, all.whole, session.first_replica())};
     if (has_parts) arrays.push_back(binding_of(program, of.part, all.part, session.first_replica()));
     const Profile run = session.run(arrays, kOnOneThread);
-    EXPECT_EQ(session.run({}, {.dry = true}).cycles.at, run.cycles.at);
+    const Profile predicted = session.run({}, {.dry = true});
+    EXPECT_EQ(predicted.cycles.at, run.cycles.at);
+    EXPECT_EQ(predicted.sent_bytes, run.sent_bytes);
+    EXPECT_EQ(session.sent_bytes(), run.sent_bytes);
   });
   EXPECT_THAT(errors, Each(""));
   return all;
@@ -151,6 +154,8 @@ TEST(Ranks, RunOnHosts) {
       const auto begin = xs.begin() + int64_t{8} * replica;
       EXPECT_EQ(shared, std::vector<float>(begin, begin + 8));
       EXPECT_TRUE(session.run({}, {.dry = true}).chips.empty());
+      // In each of six rounds one message, of a quarter of the sums behind 16 bytes.
+      EXPECT_EQ(session.sent_bytes(), ranks == 1 ? 0U : 6U * (16 + 8));
     });
     EXPECT_THAT(errors, Each(""));
     EXPECT_EQ(results.front(), ys) << ranks << " ranks";

@@ -279,6 +279,29 @@ TEST(RanksOfSessions, CostWhatOneProcessDoes) {
   EXPECT_THAT(errors, Each(IsEmpty()));
 }
 
+TEST(RanksOfSessions, SendWhatIsPredicted) {
+  for (const bool is_divided : {false, true}) {
+    Stack network(Type::f32);
+    add_training(network.loss, {.optimizer = Sgd{.momentum = 0.9},
+                                .clip_norm = 1,
+                                .micro_batches = 2,
+                                .replicas = 4,
+                                .shard_from = is_divided ? std::optional<uint64_t>(30) : std::nullopt});
+    for (const Machine& machine : {chips(4), Machine::host(1)})
+      for (const uint32_t count : {1U, 2U, 4U}) {
+        SCOPED_TRACE(std::to_string(count) + " ranks of " + machine.name());
+        const auto errors = test::errors_on_ranks(patient(count), [&](const Ranks& ranks) {
+          Session session(network.graph, machine, of_rank(ranks));
+          const uint64_t predicted = session.cost().sent_bytes;
+          EXPECT_EQ(predicted > 0, count > 1);
+          train(session, {ranks->rank(), count});
+          EXPECT_EQ(session.sent_bytes(), kSteps * predicted);
+        });
+        EXPECT_THAT(errors, Each(IsEmpty()));
+      }
+  }
+}
+
 /// The errors of two ranks that make sessions.
 template <class Make>
 std::vector<std::string> errors_of_making(const Make& make) {

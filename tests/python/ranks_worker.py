@@ -46,6 +46,8 @@ def main():
         session.run(x, labels)
         if a.die_after == step + 1 and is_last:
             os.kill(os.getpid(), signal.SIGKILL)
+    assert session.sent_bytes == STEPS * session.cost().sent_bytes
+    assert (session.sent_bytes > 0) == (world > 1)
     session.save(a.out)
     if group is not None:
         dist.destroy_process_group()

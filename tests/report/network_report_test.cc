@@ -61,6 +61,15 @@ TEST(NetworkReport, DrawsNoTilesOfAHost) {
   EXPECT_EQ(text_of(cost_of(1)).find("tile by tile"), std::string::npos);
 }
 
+TEST(NetworkReport, SaysWhatRanksSend) {
+  graph::RunCost cost = cost_of(1);
+  EXPECT_EQ(text_of(cost).find("other ranks"), std::string::npos);
+  cost.sent_bytes = 5000;
+  const std::string text = text_of(cost);
+  for (const char* words : {"to other ranks", "5.0 kB"})
+    EXPECT_NE(text.find(words), std::string::npos) << words;
+}
+
 TEST(NetworkReport, SaysWhatDoesNotFit) {
   graph::RunCost cost = cost_of(3000);
   cost.overflow = "tile 5 overflows";

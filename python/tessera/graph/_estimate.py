@@ -50,6 +50,8 @@ class Estimate:
         self.tile_bytes: int = cost.tile_bytes
         #: In use of the streaming memory beside the chips, which `total_bytes` lacks.
         self.streaming_bytes: int = cost.streaming_bytes
+        #: That a rank sends to others (`session(…, process_group=…)`): counted if it was measured, otherwise predicted.
+        self.sent_bytes: int = cost.sent_bytes
         #: What does not fit, and what to change; empty if everything fits.
         self.overflow: str = cost.overflow
         #: On a machine of several chips: (chip, cycles by phase, bytes), and (from, to, bytes, seconds) of each link in use.
@@ -106,6 +108,7 @@ class Estimate:
                 "fullest_tile_bytes": self.fullest_tile_bytes,
                 "tile_bytes": self.tile_bytes,
                 "streaming_bytes": self.streaming_bytes,
+                "sent_bytes": self.sent_bytes,
                 "fits": self.fits,
                 "overflow": self.overflow,
                 **self._of_chips(),
@@ -161,6 +164,8 @@ class Estimate:
         lines.append(f"  {self.total_bytes:,} bytes: {_parts(self.bytes)}")
         if self.streaming_bytes:
             lines.append(f"  {self.streaming_bytes:,} bytes in streaming memory")
+        if self.sent_bytes:
+            lines.append(f"  {self.sent_bytes:,} bytes to other ranks")
         for operation in sorted(self.operations, key=lambda o: -o.seconds)[:5]:
             share = operation.seconds / self.seconds if self.seconds else 0.0
             lines.append(f"  {share:4.0%} {operation.operation} {operation.value}")

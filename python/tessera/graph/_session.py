@@ -86,6 +86,18 @@ class Session:
             self.step += 1
         return Estimate(cost, self._graph, self.machine, self._title)
 
+    def cost(self) -> Estimate:
+        """Return what a run takes, as predicted: of a rank also the bytes that it sends to others."""
+        with self._lock:
+            cost = self._native.cost()
+        return Estimate(cost, self._graph, self.machine, self._title)
+
+    @property
+    def sent_bytes(self) -> int:
+        """Bytes that this rank has sent to others in all runs so far; without a process group 0."""
+        with self._lock:
+            return self._native.sent_bytes
+
     def _ordered(self, given: dict[str, Any]) -> list[Any]:
         """Arrays for all inputs, in their order; the lock is held."""
         given |= {name: self._provide(name) for name in self._kept}
