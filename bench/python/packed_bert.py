@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import argparse
 import multiprocessing
+from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 
 import numpy as np
@@ -97,9 +98,11 @@ class InPyTorch(nn.Module):
         return masked + loss(pairs.flatten(0, 1), batch["next_sentence_labels"].flatten())
 
 
-def in_pytorch(config: object, batch: Batch, compiled: bool) -> Job:
+def in_pytorch(
+    config: object, batch: Batch, compiled: bool, wrapped: Callable[[nn.Module], nn.Module] = lambda module: module
+) -> Job:
     torch.manual_seed(0)
-    module = InPyTorch(config).train()
+    module = wrapped(InPyTorch(config).train())
     optimizer = torch.optim.AdamW(module.parameters(), 1e-4, fused=True)
     forward = torch.compile(module) if compiled else module
     tensors = batch.tensors()
@@ -124,7 +127,7 @@ def patterns_of(config: object, density: float, block: int) -> dict[str, tessera
 
 
 def step_in_tessera(
-    config: object, batch: Batch, patterns: dict[str, tessera.Matrix] | None = None
+    config: object, batch: Batch, patterns: dict[str, tessera.Matrix] | None = None, replicas: int = 1
 ) -> tg.TrainingStep:
     bert = tg.bert_for_pretraining(
         config,
@@ -135,7 +138,7 @@ def step_in_tessera(
         patterns=patterns,
         dynamic=patterns is not None,
     )
-    return bert.graph.training_step(bert.loss, "adamw", lr=1e-4)
+    return bert.graph.training_step(bert.loss, "adamw", lr=1e-4, replicas=replicas)
 
 
 def in_tessera(config: object, batch: Batch, patterns: dict[str, tessera.Matrix] | None = None) -> Job:
