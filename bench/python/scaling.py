@@ -1,0 +1,309 @@
+"""What training on more computers would take, from what bench/python/ranks.py measured (docs/scaling.md).
+
+    python bench/python/ranks.py --json ranks.json
+    python bench/python/scaling.py ranks.json                                  # tables on the terminal
+    python bench/python/scaling.py ranks.json --network "25 GbE=30,25"         # also for µs of latency, and Gbit/s
+    python bench/python/scaling.py ranks.json --write docs/scaling.md          # tables and curves in the page
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+COMPUTERS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
+#: Of all gradients, the least share of a sum that begins before the last one, as ops/collective/ has it.
+SHARE = 8
+BEGIN, END = "<!-- measured: begin -->", "<!-- measured: end -->"
+
+
+@dataclass(frozen=True)
+class Transport:
+    """Exchanges between neighbours of a ring: each sends a message and receives one of the same size meanwhile."""
+
+    name: str
+    #: By bytes of the message, ascending: seconds, and of these those in which the rank's own core is busy.
+    messages: tuple[tuple[float, float, float], ...]
+    #: For each byte that is received: writing the message, and adding it.
+    handling: float = 0.0
+
+    def seconds(self, size: float) -> float:
+        return self._at(size, 1)
+
+    def busy(self, size: float) -> float:
+        return self._at(size, 2)
+
+    def _at(self, size: float, column: int) -> float:
+        """Linear between sizes that were measured; beyond the largest at its rate."""
+        last = self.messages[-1]
+        if size >= last[0]:
+            return last[column] * size / last[0]
+        below = self.messages[0]
+        if size <= below[0]:
+            return below[column]
+        for above in self.messages:
+            if size <= above[0]:
+                break
+            below = above
+        part = (size - below[0]) / (above[0] - below[0])
+        return below[column] + part * (above[column] - below[column])
+
+    def over(self, network: str, latency: float, rate: float) -> Transport:
+        """Between computers whose network has so many seconds of latency and bytes per second: what a core does for
+        a message stays as it was measured."""
+        messages = tuple((size, max(busy, latency + size / rate), busy) for size, _, busy in self.messages)
+        return replace(self, name=network, messages=messages)
+
+
+@dataclass(frozen=True)
+class Case:
+    """A training step of one rank, and what it sums."""
+
+    name: str
+    #: Of a rank alone, with nothing to exchange.
+    step_seconds: float
+    #: Of these, after the forward pass and before the update.
+    backward_seconds: float
+    #: Bytes of each sum, in the order in which they begin.
+    sums: tuple[int, ...]
+    #: By number of ranks: measured seconds of a step.
+    points: tuple[tuple[int, float], ...] = ()
+
+
+def sums_of(sizes: Iterable[int]) -> tuple[int, ...]:
+    """Bytes of the sums over replicas, from those of gradients in the order in which they are computed."""
+    sizes = tuple(sizes)
+    sums, begun = [], 0
+    for size in sizes[:-1]:
+        begun += size
+        if begun * SHARE >= sum(sizes):
+            sums.append(begun)
+            begun = 0
+    return (*sums, begun + sizes[-1])
+
+
+def rounds_of(size: float, ranks: int, algorithm: str) -> Iterator[tuple[float, int]]:
+    """Bytes of the messages of an all-reduce, and in how many rounds one after the other there are such."""
+    if ranks == 1:
+        return
+    if algorithm == "ring":
+        yield size / ranks, 2 * (ranks - 1)
+    else:
+        yield size, 2 * math.ceil(math.log2(ranks))
+
+
+def sum_seconds(size: float, ranks: int, transport: Transport, algorithm: str = "ring") -> tuple[float, float]:
+    """Seconds of an all-reduce, and of these those in which the rank's own core is busy with it."""
+    wall = busy = 0.0
+    for message, count in rounds_of(size, ranks, algorithm):
+        handling = transport.handling * message
+        wall += count * (transport.seconds(message) + handling)
+        busy += count * (transport.busy(message) + handling)
+    return wall, busy
+
+
+def step_seconds(
+    case: Case, ranks: int, transport: Transport, algorithm: str = "ring", ranks_of_core: float = 1.0
+) -> float:
+    """Seconds of a step of each of `ranks` ranks.
+
+    Sums begin in order, as soon as their gradients are complete and the last sum is over. What the core does for them
+    delays the rest of the backward pass. `ranks_of_core` ranks share each core.
+    """
+    if ranks == 1:
+        return case.step_seconds
+    # The update comes after the last sum, which delays it as if it came before the first.
+    now = (case.step_seconds - case.backward_seconds) * ranks_of_core
+    free = 0.0
+    for size in case.sums:
+        now += case.backward_seconds / len(case.sums) * ranks_of_core
+        wall, busy = sum_seconds(size, ranks, transport, algorithm)
+        of_others = busy * (ranks_of_core - 1)
+        free = max(now, free) + wall + of_others
+        now += busy + of_others
+    return max(now, free)
+
+
+def efficiency(case: Case, ranks: int, transport: Transport, algorithm: str = "ring") -> float:
+    """Of as many computers that never wait for each other."""
+    return case.step_seconds / step_seconds(case, ranks, transport, algorithm)
+
+
+def errors_of(case: Case, transport: Transport, cores: int) -> dict[int, float]:
+    """By number of ranks that were measured: by what part the model takes longer."""
+    return {
+        ranks: step_seconds(case, ranks, transport, ranks_of_core=max(1.0, ranks / cores)) / seconds - 1
+        for ranks, seconds in case.points
+    }
+
+
+@dataclass(frozen=True)
+class Measured:
+    """The file of a run of bench/python/ranks.py."""
+
+    computer: str
+    cores: int
+    transport: Transport
+    cases: tuple[Case, ...]
+
+    @staticmethod
+    def read(path: str | Path) -> Measured:
+        return Measured.of(json.loads(Path(path).read_text(encoding="utf-8")))
+
+    @staticmethod
+    def of(file: dict[str, Any]) -> Measured:
+        given = file["transport"]
+        messages = sorted((m["bytes"], m["seconds"], m["busy_seconds"]) for m in given["messages"])
+        transport = Transport(given["name"], tuple(messages), given["handling_seconds_per_byte"])
+        cases = [
+            Case(
+                case["name"],
+                case["step_seconds"],
+                case["backward_seconds"],
+                tuple(case["sums"]),
+                tuple((point["ranks"], point["seconds"]) for point in case["points"]),
+            )
+            for case in file["cases"]
+        ]
+        return Measured(file["computer"], file["cores"], transport, tuple(cases))
+
+
+def table(columns: list[str], rows: Iterable[list[str]]) -> str:
+    lines = [f"| {' | '.join(columns)} |", f"| --- |{' ---: |' * (len(columns) - 1)}"]
+    return "\n".join([*lines, *(f"| {' | '.join(row)} |" for row in rows)])
+
+
+def milliseconds(seconds: float) -> str:
+    return f"{1e3 * seconds:,.3g}" if seconds < 1 else f"{1e3 * seconds:,.0f}"
+
+
+def transport_table(transport: Transport) -> str:
+    rows = (
+        [f"{size:,.0f}", f"{1e6 * seconds:,.0f}", f"{1e6 * busy:,.0f}", f"{size / seconds / 1e6:,.0f}"]
+        for size, seconds, busy in transport.messages
+    )
+    return table(["bytes each way", "µs", "of these busy", "MB/s each way"], rows)
+
+
+def points_table(measured: Measured) -> str:
+    rows = []
+    for case in measured.cases:
+        errors = errors_of(case, measured.transport, measured.cores)
+        for ranks, seconds in case.points:
+            model = seconds * (1 + errors[ranks])
+            rows.append(
+                [case.name, str(ranks), milliseconds(seconds), milliseconds(model), f"{100 * errors[ranks]:+.1f} %"]
+            )
+    return table(["step", "ranks", "measured, ms", "model, ms", "difference"], rows)
+
+
+def curve_table(case: Case, transports: list[Transport]) -> str:
+    columns = ["computers", *(f"{t.name}, {algorithm}" for t in transports for algorithm in ("ring", "tree"))]
+    rows = (
+        [str(n), *(f"{100 * efficiency(case, n, t, a):.1f} %" for t in transports for a in ("ring", "tree"))]
+        for n in COMPUTERS
+    )
+    return table(columns, rows)
+
+
+def curves(case: Case, transports: list[Transport], cores: int) -> str:
+    """An SVG picture: efficiency over computers, a line for each transport, and a point for each measured number."""
+    width, height, left, top = 480, 240, 50, 20
+    across = (width - left - 20) / math.log2(COMPUTERS[-1])
+
+    def at(ranks: float, share: float) -> tuple[float, float]:
+        return left + across * math.log2(ranks), top + (height - top - 40) * (1 - share)
+
+    def text(x: float, y: float, words: str, anchor: str) -> str:
+        return f'<text x="{x:.0f}" y="{y:.0f}" text-anchor="{anchor}">{words}</text>'
+
+    colours = ("#1f77b4", "#d62728", "#2ca02c", "#9467bd")
+    parts = [text(left, 12, f"{case.name}: efficiency over computers", "start")]
+    for share in (0.0, 0.5, 1.0):
+        x, y = at(1, share)
+        parts.append(f'<line x1="{x}" y1="{y}" x2="{width - 20}" y2="{y}" stroke="#ddd"/>')
+        parts.append(text(x - 6, y + 4, f"{share:.0%}", "end"))
+    parts += [text(at(n, 0)[0], height - 24, str(n), "middle") for n in COMPUTERS]
+    for number, transport in enumerate(transports):
+        colour = colours[number % len(colours)]
+        line = (at(n, efficiency(case, n, transport)) for n in COMPUTERS)
+        points = " ".join(f"{x:.1f},{y:.1f}" for x, y in line)
+        parts.append(f'<polyline points="{points}" fill="none" stroke="{colour}"/>')
+        parts.append(f'<g fill="{colour}">{text(left + 110 * number, height - 6, transport.name, "start")}</g>')
+    for ranks, seconds in case.points:
+        x, y = at(ranks, min(1.0, case.step_seconds * max(1.0, ranks / cores) / seconds))
+        parts.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3"/>')
+    style = 'font-family="sans-serif" font-size="11"'
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" {style}>'
+        f'<rect width="{width}" height="{height}" fill="#fff"/>{"".join(parts)}</svg>\n'
+    )
+
+
+def page_of(measured: Measured, networks: list[Transport], picture_of: Callable[[Case], str] | None = None) -> str:
+    """The part of the page that is measured. `picture_of` gives the address of a case's picture."""
+    transports = [measured.transport, *networks]
+    parts = [
+        f"{measured.computer}; {measured.transport.name}, medians.",
+        transport_table(measured.transport),
+        points_table(measured),
+    ]
+    for case in measured.cases:
+        parts.append(f"{case.name}, {sum(case.sums):,} bytes of gradients; efficiency:")
+        parts.append(curve_table(case, transports))
+        if picture_of is not None:
+            parts.append(f"![{case.name}]({picture_of(case)})")
+    return "\n\n".join(parts)
+
+
+def with_measured(page: str, text: str) -> str:
+    """A page with another text between its marks."""
+    before, found, rest = page.partition(BEGIN)
+    _, ended, after = rest.partition(END)
+    if not found or not ended:
+        raise ValueError(f"the page has no {BEGIN} and {END} after it")
+    return f"{before}{BEGIN}\n\n{text}\n\n{END}{after}"
+
+
+def write(path: Path, measured: Measured, networks: list[Transport]) -> None:
+    """The tables in a page, and the curves beside it."""
+
+    def picture_of(case: Case) -> str:
+        return f"images/scaling-{measured.cases.index(case) + 1}.svg"
+
+    page = with_measured(path.read_text(encoding="utf-8"), page_of(measured, networks, picture_of))
+    for case in measured.cases:
+        picture = path.parent / picture_of(case)
+        picture.parent.mkdir(exist_ok=True)
+        picture.write_text(curves(case, [measured.transport, *networks], measured.cores), encoding="utf-8")
+    path.write_text(page, encoding="utf-8")
+
+
+def network_of(text: str, measured: Transport) -> Transport:
+    """From "name=microseconds,gigabits per second"."""
+    name, _, figures = text.partition("=")
+    latency, rate = (float(figure) for figure in figures.split(","))
+    return measured.over(name, 1e-6 * latency, 1e9 / 8 * rate)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("measured", help="the file of bench/python/ranks.py --json")
+    parser.add_argument("--network", action="append", default=[], help="name=µs of latency,Gbit/s of each direction")
+    parser.add_argument("--write", type=Path, help="a page with marks, such as docs/scaling.md")
+    a = parser.parse_args()
+    measured = Measured.read(a.measured)
+    networks = [network_of(text, measured.transport) for text in a.network]
+    if a.write is None:
+        print(page_of(measured, networks))
+    else:
+        write(a.write, measured, networks)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,132 @@
+"""What bench/python/scaling.py makes of measurements: hand-computed steps, curves, and the page."""
+
+import importlib.util
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+def load(name):
+    spec = importlib.util.spec_from_file_location(f"bench_{name}", ROOT / "bench" / "python" / f"{name}.py")
+    module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+scaling = load("scaling")
+
+# 1 ms for a message of any size up to 1 kB, 1 s for 1 MB, and a tenth of it busy.
+TRANSPORT = scaling.Transport("wire", ((1e3, 1e-3, 1e-4), (1e6, 1.0, 0.1)))
+
+
+def test_messages_take_what_is_between_those_measured():
+    assert TRANSPORT.seconds(1) == 1e-3
+    assert TRANSPORT.seconds(1e6) == 1
+    assert TRANSPORT.seconds(3e6) == 3
+    assert TRANSPORT.busy(3e6) == pytest.approx(0.3)
+    assert TRANSPORT.seconds((1e3 + 1e6) / 2) == pytest.approx((1e-3 + 1) / 2)
+
+
+def test_sums_have_an_eighth_of_the_gradients():
+    assert scaling.sums_of([10]) == (10,)
+    assert scaling.sums_of([1, 1, 40, 2, 2, 38]) == (42, 42)
+    assert scaling.sums_of([1] * 16) == (2,) * 8
+    assert sum(scaling.sums_of(range(1, 100))) == sum(range(1, 100))
+
+
+def test_a_ring_and_a_tree_send_what_they_have_to():
+    assert list(scaling.rounds_of(1e6, 4, "ring")) == [(2.5e5, 6)]
+    assert list(scaling.rounds_of(1e6, 5, "tree")) == [(1e6, 6)]
+    assert list(scaling.rounds_of(1e6, 1, "ring")) == []
+    wall, busy = scaling.sum_seconds(2e6, 2, TRANSPORT)
+    assert (wall, busy) == pytest.approx((2.0, 0.2))
+    handled = scaling.replace(TRANSPORT, handling=1e-7)
+    assert scaling.sum_seconds(2e6, 2, handled) == pytest.approx((2.2, 0.4))
+
+
+def test_a_step_waits_for_what_the_backward_pass_does_not_hide():
+    # Sums of 1 s each, of which 0.1 s are busy, after 2 and 4 s of the backward pass.
+    case = scaling.Case("two", 10.0, 4.0, (1_000_000, 1_000_000))
+    sent = scaling.Transport("wire", ((1e3, 0.5e-3, 0.5e-4), (5e5, 0.5, 0.05)))
+    assert scaling.step_seconds(case, 1, sent) == 10
+    # The first is over before the second begins, which begins 0.1 s later as the first took the core for so long.
+    assert scaling.step_seconds(case, 2, sent) == pytest.approx(10 + 0.1 + 1)
+    # Two ranks of one core: all takes twice as long, and so does what is busy in the sums.
+    assert scaling.step_seconds(case, 2, sent, ranks_of_core=2) == pytest.approx(20 + 0.2 + 1.1)
+
+
+def test_slow_links_hold_up_one_sum_by_another():
+    case = scaling.Case("two", 1.0, 0.5, (1_000_000, 1_000_000))
+    idle = scaling.Transport("wire", ((5e5, 5.0, 0.0),))
+    assert scaling.step_seconds(case, 2, idle) == pytest.approx(0.75 + 10 + 10)
+
+
+def test_networks_replace_what_nobody_is_busy_with():
+    network = TRANSPORT.over("fast", 1e-5, 1e9)
+    assert network.name == "fast"
+    assert network.seconds(1e6) == pytest.approx(0.1)
+    assert scaling.network_of("fast=10,8", TRANSPORT).seconds(1e6) == pytest.approx(network.seconds(1e6))
+    slow = scaling.network_of("slow=1000,0.008", TRANSPORT)
+    assert slow.name == "slow"
+    assert slow.seconds(1e6) == pytest.approx(1.001)
+
+
+FILE = {
+    "computer": "2 cores",
+    "cores": 2,
+    "transport": {
+        "name": "gloo",
+        "messages": [
+            {"bytes": 1000, "seconds": 1e-4, "busy_seconds": 5e-5},
+            {"bytes": 64, "seconds": 9e-5, "busy_seconds": 4e-5},
+        ],
+        "handling_seconds_per_byte": 1e-9,
+    },
+    "cases": [
+        {
+            "name": "small",
+            "step_seconds": 0.01,
+            "backward_seconds": 0.006,
+            "sums": [4000, 4000],
+            "points": [{"ranks": 1, "seconds": 0.01}, {"ranks": 2, "seconds": 0.0105}],
+        }
+    ],
+}
+
+
+def test_the_model_is_compared_with_what_was_measured():
+    measured = scaling.Measured.of(FILE)
+    assert [message[0] for message in measured.transport.messages] == [64, 1000]
+    case = measured.cases[0]
+    errors = scaling.errors_of(case, measured.transport, measured.cores)
+    assert errors[1] == 0
+    assert errors[2] == pytest.approx(scaling.step_seconds(case, 2, measured.transport) / 0.0105 - 1)
+    assert 1 > scaling.efficiency(case, 2, measured.transport) > scaling.efficiency(case, 512, measured.transport)
+
+
+def test_the_page_has_what_was_measured(tmp_path):
+    measured = scaling.Measured.of(FILE)
+    page = tmp_path / "scaling.md"
+    page.write_text(f"before\n{scaling.BEGIN}\nold\n{scaling.END}\nafter\n", encoding="utf-8")
+    for _ in range(2):
+        scaling.write(page, measured, [measured.transport.over("fast", 1e-6, 1e10)])
+    text = page.read_text(encoding="utf-8")
+    assert text.startswith("before\n")
+    assert text.endswith(f"{scaling.END}\nafter\n")
+    assert "old" not in text
+    assert text.count("| 512 |") == 1
+    assert "| small | 2 | 10.5 |" in text
+    assert "gloo, ring | gloo, tree | fast, ring | fast, tree" in text
+    picture = (tmp_path / "images" / "scaling-1.svg").read_text(encoding="utf-8")
+    assert picture.count("<polyline") == 2
+    assert picture.count("<circle") == 2
+    with pytest.raises(ValueError, match="the page has no"):
+        scaling.with_measured("nothing", "text")
+
+
+def test_the_page_of_the_project_has_marks():
+    page = (ROOT / "docs" / "scaling.md").read_text(encoding="utf-8")
+    assert "new" in scaling.with_measured(page, "new")
