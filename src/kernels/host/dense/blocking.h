@@ -28,8 +28,11 @@ inline constexpr uint32_t kMostDenseColumns = 12;
 inline constexpr uint32_t kDenseColumns = 512;
 /// Number of terms of a sum of dW that are added in one pass: their part of two panels stays in the L1 cache.
 inline constexpr uint32_t kDenseGradientDepth = 256;
-/// Number of rows that are copied together for it: the TLB holds their pages.
-inline constexpr uint32_t kDenseCopiedRows = 32;
+/// Number of rows that are copied together for it: each is a stream, and their part of a micro-tile or panel
+/// is a few lines.
+inline constexpr uint32_t kDenseCopiedRows = 8;
+/// Number of panels of dY that are copied together for FP32 sums.
+inline constexpr uint32_t kDenseCopiedPanels = 16;
 
 /// Number of floats of images' rows that are copied at a time: they stay in the L2 cache.
 inline constexpr uint32_t kSeenFloats = 64 << 10;

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 
 #include "kernels/common/panels-inl.h"
 #include "kernels/host/dense/micro_tile-inl.h"
@@ -73,6 +74,24 @@ inline void store_rows(const float* from, size_t from_step, const FieldView& to,
     for (uint32_t c = 0; c < cols; ++c) *element_of(to, row + r, col + c) = from[r * from_step + c];
 }
 
+// Copies at least a vector of elements, and at most two.
+template <class D>
+HWY_INLINE void copy_ends(D d, const float* from, uint32_t count, float* to) {
+  const size_t last = count - hn::MaxLanes(d);
+  const auto begin = hn::LoadU(d, from), end = hn::LoadU(d, from + last);
+  hn::StoreU(begin, d, to);
+  hn::StoreU(end, d, to + last);
+}
+
+// Copies fewer elements than a vector has.
+HWY_INLINE void copy_few(const float* from, uint32_t count, float* to) {
+  const hn::CappedTag<float, 8> eight;
+  const hn::CappedTag<float, 4> four;
+  if (count >= hn::MaxLanes(eight)) return copy_ends(eight, from, count, to);
+  if (count >= hn::MaxLanes(four)) return copy_ends(four, from, count, to);
+  for (uint32_t i = 0; i < count; ++i) to[i] = from[i];
+}
+
 // Copies rows [row, row + rows) × columns [col, col + cols) as FP32.
 inline void copy_rows(const FieldView& from, uint32_t row, uint32_t rows, uint32_t col, uint32_t cols,
                       float* to, size_t to_step) {
@@ -80,6 +99,11 @@ inline void copy_rows(const FieldView& from, uint32_t row, uint32_t rows, uint32
   with_float_type(from.type, [&]<class T>(T) HWY_ATTR {
     for (uint32_t r = 0; r < rows; ++r, to += to_step) {
       const T* source = row_of<const T>(from, row + r) + col;
+      if constexpr (std::is_same_v<T, float>)
+        if (cols < kPanelLanes) {
+          copy_few(source, cols, to);
+          continue;
+        }
       each_vector(cols, [&](size_t i, size_t count)
                             HWY_ATTR { store_some(load_some(source + i, count), to + i, count); });
     }

@@ -172,11 +172,13 @@ struct DenseGradientFactor {
 /// contiguous and FP32, and too few rows or panels would read the copy.
 struct DenseGradientMethod {
   uint32_t depth;
+  uint32_t copied_panels;  ///< of dY, together
   bool copies_x;
 
   DenseGradientMethod(Type values, Type weights, uint32_t n, uint32_t panels, bool has_rows) {
     constexpr uint32_t kLeastRows = 64, kLeastPanels = 8;
     depth = std::max(1U, weights == Type::f32 ? std::min(n, kDenseGradientDepth) : n);
+    copied_panels = std::clamp(panels, 1U, weights == Type::f32 ? kDenseCopiedPanels : kDensePanels);
     copies_x = !has_rows || values != Type::f32 ||
                (weights == Type::f32 && n >= kLeastRows && panels >= kLeastPanels);
   }
@@ -201,7 +203,7 @@ struct DenseGradientScratch {
   DenseGradientScratch(const DenseGradientMethod& method, uint32_t k, bool sees) {
     seen = method.copies_x ? size_t{method.depth} * round_up(k, 16) : 0;
     dy = seen + (sees ? size_t{kDenseCopiedRows} * kDenseColumns : 0);
-    sums = dy + size_t{method.depth} * kDenseSumStep;
+    sums = dy + size_t{method.depth} * method.copied_panels * kPanelRows;
     total = sums + size_t{kDenseSumStep} * kMostDenseColumns;
   }
 };

@@ -26,14 +26,21 @@ inline constexpr size_t kPanelLanes = hn::MaxLanes(PanelFloats());
 inline constexpr int kPanelVectors = static_cast<int>(kPanelRows / kPanelLanes);
 
 // The most sums that registers hold beside the panels' vectors and a factor. Few rows of a batch leave
-// registers for more panels, whose sums hide each other's latency.
+// registers for more panels, whose sums hide each other's latency. The L2 cache holds a part of the columns
+// of dW's second factor.
 #if HWY_TARGET == HWY_AVX3
 inline constexpr uint32_t kTilePanels = 2, kTileFactors = 12, kFewRows = 4, kFewRowPanels = 4;
+inline constexpr uint32_t kPartColumns = kDenseColumns;
 #elif HWY_TARGET == HWY_AVX2 || HWY_TARGET_IS_NEON
 inline constexpr uint32_t kTilePanels = 1, kTileFactors = 6, kFewRows = 2, kFewRowPanels = 2;
+inline constexpr uint32_t kPartColumns = kDenseColumns / 2;
 #else
 inline constexpr uint32_t kTilePanels = 1, kTileFactors = 2, kFewRows = 2, kFewRowPanels = 1;
+inline constexpr uint32_t kPartColumns = kDenseColumns / 2;
 #endif
+// Whether only the first of several micro-tiles of a panel prefetches: the L1 cache holds a panel's part of a
+// pass, and no other beside it.
+inline constexpr bool kPrefetchesOnce = kTilePanels == 1;
 
 // sums[p][i] = Σ panels[p][t] · factors[i][t] over t < depth, added to the previous sums if `adds`.
 template <class T>
@@ -173,21 +180,23 @@ void run_micro_tile_of_few(const MicroTile<T>& tile, uint32_t factors) {
   kFew[factors - 1](tile);
 }
 
-// Runs micro-tiles for up to kDensePanels panels and any number of factors.
+// Runs micro-tiles for up to kDensePanels panels and any number of factors. finish(begin, count) takes
+// factors whose sums are complete.
 template <size_t kStride, class T, class Finish>
-void run_micro_tiles(MicroTile<T> tile, uint32_t panels, uint32_t factors, const Finish& finish) {
-  const MicroTile<T> whole = tile;
+void run_micro_tiles(const MicroTile<T>& whole, uint32_t panels, uint32_t factors, const Finish& finish) {
+  MicroTile<T> tile = whole;
   const TileSplit split{factors, kTileFactors};
-  for (uint32_t i = 0; i < split.tiles(); ++i) {
-    const uint32_t begin = split.begin(i), count = split.begin(i + 1) - begin;
-    tile.factors = whole.factors + begin * (kStride == kSeen ? tile.factor_step : kStride);
-    for (uint32_t p = 0; p < panels; p += kTilePanels) {
-      tile.panels = whole.panels + p * tile.panel_step;
-      tile.next = whole.next + p * tile.panel_step;
+  for (uint32_t p = 0; p < panels; p += kTilePanels) {
+    tile.panels = whole.panels + p * tile.panel_step;
+    tile.next = whole.next + p * tile.panel_step;
+    for (uint32_t i = 0; i < split.tiles(); ++i) {
+      const uint32_t begin = split.begin(i), count = split.begin(i + 1) - begin;
+      tile.factors = whole.factors + begin * (kStride == kSeen ? tile.factor_step : kStride);
       tile.sums = whole.sums + p * tile.sums_step + begin * sum_step<kStride>();
       run_micro_tile<kStride>(tile, std::min(kTilePanels, panels - p), count);
+      if (kPrefetchesOnce) tile.next = tile.panels;
+      if (p + kTilePanels >= panels) finish(begin, count);
     }
-    finish(begin, count);
   }
 }
 

@@ -32,13 +32,13 @@ class PanelWeightGradient {
 
   void run() const {
     float* scratch = v_.fields[panel_weight_gradient_field::scratch].as<float>();
-    const uint32_t groups = (dw_.rows + kDensePanels - 1) / kDensePanels;
-    const uint32_t parts = (factor_.cols + kDenseColumns - 1) / kDenseColumns;
+    const uint32_t some = method_.copied_panels, blocks = (dw_.rows + some - 1) / some;
     for (uint32_t row = 0; row == 0 || row < factor_.rows; row += method_.depth) {
       const Rows rows{row, std::min(method_.depth, factor_.rows - row), scratch + scratch_.x};
       if (method_.copies_x) copy_tiles(rows);
-      program::share_work(v_.helpers, groups * parts, scratch, [&](uint32_t i, std::byte* of_thread) {
-        group(rows, i % groups * kDensePanels, i / groups, reinterpret_cast<float*>(of_thread));
+      program::share_work(v_.helpers, blocks, scratch, [&](uint32_t i, std::byte* of_thread) {
+        const uint32_t panel = i * some;
+        block(rows, panel, std::min(some, dw_.rows - panel), reinterpret_cast<float*>(of_thread));
       });
     }
   }
@@ -53,8 +53,8 @@ class PanelWeightGradient {
   // Calls visit(col, cols) for the micro-tiles of a part of the columns.
   template <class Visit>
   void each_tile(uint32_t part, const Visit& visit) const {
-    const uint32_t col = part * kDenseColumns;
-    const TileSplit split{std::min(kDenseColumns, factor_.cols - col), kTileFactors};
+    const uint32_t col = part * kPartColumns;
+    const TileSplit split{std::min(kPartColumns, factor_.cols - col), kTileFactors};
     for (uint32_t i = 0; i < split.tiles(); ++i)
       visit(col + split.begin(i), split.begin(i + 1) - split.begin(i));
   }
@@ -62,14 +62,14 @@ class PanelWeightGradient {
   void copy_tiles(const Rows& rows) const {
     v_.enter(Phase::rearrange);
     for (uint32_t r = 0; r < rows.count; r += kDenseCopiedRows)
-      for (uint32_t part = 0; part * kDenseColumns < factor_.cols; ++part)
+      for (uint32_t part = 0; part * kPartColumns < factor_.cols; ++part)
         copy_tiles(rows, r, std::min(kDenseCopiedRows, rows.count - r), part);
     v_.enter(Phase::compute);
   }
 
   // Copies a part of the columns of `count` rows, from the r-th on.
   void copy_tiles(const Rows& rows, uint32_t r, uint32_t count, uint32_t part) const {
-    const uint32_t row = rows.begin + r, left = part * kDenseColumns;
+    const uint32_t row = rows.begin + r, left = part * kPartColumns;
     const FieldView from = factor_.sees ? seen(row, count, left) : x_;
     each_tile(part, [&](uint32_t col, uint32_t cols) HWY_ATTR {
       copy_rows(from, factor_.sees ? 0 : row, count, factor_.sees ? col - left : col, cols,
@@ -79,7 +79,7 @@ class PanelWeightGradient {
 
   // What the window sees of some rows and a part of the columns.
   FieldView seen(uint32_t row, uint32_t count, uint32_t col) const {
-    const uint32_t cols = std::min(kDenseColumns, factor_.cols - col);
+    const uint32_t cols = std::min(kPartColumns, factor_.cols - col);
     const auto first = static_cast<uint32_t>(v_.params[panel_weight_gradient_param::first_col]) + col;
     float* to = v_.fields[panel_weight_gradient_field::scratch].as<float>() + scratch_.seen;
     with_float_type(x_.type, [&]<class T>(T) HWY_ATTR {
@@ -89,11 +89,19 @@ class PanelWeightGradient {
     return {reinterpret_cast<std::byte*>(to), Type::f32, count, cols, cols, 1};
   }
 
-  // Adds the products with rows of X to some panels of a part of the columns of dW.
-  void group(const Rows& rows, uint32_t panel, uint32_t part, float* of_thread) const {
-    const uint32_t panels = std::min(kDensePanels, dw_.rows - panel);
+  // Adds the products with rows of X to some panels of dW.
+  void block(const Rows& rows, uint32_t panel, uint32_t panels, float* of_thread) const {
     float* dy = of_thread + scratch_.dy;
     copy_panels(panel, panels, rows, dy);
+    for (uint32_t part = 0; part * kPartColumns < factor_.cols; ++part)
+      for (uint32_t p = 0; p < panels; p += kTilePanels)
+        add(rows, panel + p, std::min(kTilePanels, panels - p), part,
+            dy + size_t{p} * rows.count * kPanelRows, of_thread + scratch_.sums);
+  }
+
+  // Adds them to the panels of a micro-tile and a part of the columns, with copied panels of dY.
+  void add(const Rows& rows, uint32_t panel, uint32_t panels, uint32_t part, const float* dy,
+           float* sums) const {
     MicroTile<float> tile = {.panels = dy,
                              .panel_step = size_t{rows.count} * kPanelRows,
                              .factors = nullptr,
@@ -111,9 +119,8 @@ class PanelWeightGradient {
         if (rows.begin == 0) scale_previous(panel, panels, col, cols);
         return in_place(tile, panel, panels, col, cols);
       }
-      with_float_type(dw_.type, [&]<class T>(T) HWY_ATTR {
-        rounded<T>(tile, panel, panels, col, cols, of_thread + scratch_.sums);
-      });
+      with_float_type(dw_.type,
+                      [&]<class T>(T) HWY_ATTR { rounded<T>(tile, panel, panels, col, cols, sums); });
     });
   }
 
@@ -127,12 +134,20 @@ class PanelWeightGradient {
   void in_place(MicroTile<float> tile, uint32_t panel, uint32_t panels, uint32_t col, uint32_t cols) const {
     tile.sums = row_of<float>(dw_, panel) + size_t{col} * kPanelRows;
     tile.sums_step = static_cast<size_t>(dw_.row_stride);
+    if (tile.adds) prefetch_sums(tile, panels, cols);
     run_micro_tiles<kAlongRow>(tile, panels, cols, [](uint32_t, uint32_t) {});
     const uint32_t rows = rows_of(panel + panels - 1);
     if (rows == kPanelRows) return;
     float* last = tile.sums + (panels - 1) * tile.sums_step;
     for (uint32_t c = 0; c < cols; ++c)
       std::fill(last + c * kPanelRows + rows, last + (c + 1) * kPanelRows, 0.0F);
+  }
+
+  // Prefetches the sums of the next micro-tile: products cannot begin without them.
+  static void prefetch_sums(const MicroTile<float>& tile, uint32_t panels, uint32_t cols) {
+    for (uint32_t p = 0; p < panels; ++p)
+      for (uint32_t c = cols; c < 2 * cols; ++c)
+        hwy::Prefetch(tile.sums + p * tile.sums_step + size_t{c} * kPanelRows);
   }
 
   template <class T>
@@ -162,12 +177,15 @@ class PanelWeightGradient {
 
   // Copies panels of alpha · dY as FP32: kPanelRows columns for each row.
   void copy_panels(uint32_t panel, uint32_t panels, const Rows& rows, float* to) const {
-    for (uint32_t p = panel; p < panel + panels; ++p, to += size_t{rows.count} * kPanelRows) {
-      const uint32_t columns = rows_of(p);
-      if (columns < kPanelRows) std::fill(to, to + size_t{rows.count} * kPanelRows, 0.0F);
-      copy_rows(dy_, rows.begin, rows.count, p * kPanelRows, columns, to, kPanelRows);
-      if (scalars_.alpha != 1) scale(scalars_.alpha, size_t{rows.count} * kPanelRows, to);
-    }
+    const uint32_t at_once = has_contiguous_rows(dy_) ? kDenseCopiedRows : rows.count;
+    const size_t panel_step = size_t{rows.count} * kPanelRows;
+    if (rows_of(panel + panels - 1) < kPanelRows)
+      std::fill_n(to + (panels - 1) * panel_step, panel_step, 0.0F);
+    for (uint32_t r = 0; r < rows.count; r += at_once)
+      for (uint32_t p = 0; p < panels; ++p)
+        copy_rows(dy_, rows.begin + r, std::min(at_once, rows.count - r), (panel + p) * kPanelRows,
+                  rows_of(panel + p), to + p * panel_step + size_t{r} * kPanelRows, kPanelRows);
+    if (scalars_.alpha != 1) scale(scalars_.alpha, panels * panel_step, to);
   }
 
   // Multiplies whole vectors by a number.
