@@ -258,7 +258,7 @@ TEST_F(TrainBertCliTest, SlicesOfTheHeadTakeLessMemoryAndTrainAlike) {
               1e-4);
   EXPECT_EQ(sliced["settings"]["head_slices"], 4);
   // Passes take room for the gradient of the table twice, so logits have to be larger.
-  const std::string large = "--documents 400 --vocabulary 16000 --batch 64 --estimate";
+  const std::string large = "--documents 400 --vocabulary 16000 --batch 64 --threads 2 --estimate";
   EXPECT_LT(result(8, large)["phases"][0]["step"]["bytes"], result(1, large)["phases"][0]["step"]["bytes"]);
 }
 
