@@ -158,6 +158,10 @@ void add_text_options(CLI::App& command, BertRequest& r) {
       "With mpirun: seconds after which a rank counts as failed that does not answer, because it computes, "
       "writes a checkpoint, or hangs (default: 10)",
       86400);
+  command.add_flag(
+      "--divide-cores,!--no-divide-cores", r.divide_cores,
+      "With mpirun: let each rank have cores of its own, of those that several of a computer may "
+      "use (default)");
   command.add_flag("--overlap,!--no-overlap", r.settings.overlap,
                    "Sum gradients over replicas while the rest of the backward pass is computed (default)");
   static constexpr uint64_t kLarge = 8192;

@@ -36,6 +36,7 @@ struct BertRequest : RunOptions {
   SyntheticText synthetic = {};
 
   uint32_t rank_timeout = 10;  ///< seconds that ranks wait for each other
+  bool divide_cores = true;    ///< among ranks of one computer
   bool plan = false;           ///< search how to divide a step, instead of training
   uint32_t plan_estimates = PretrainingPlanOptions{}.estimates;  ///< of whole networks, at most
   std::set<std::string> configured = {};                         ///< options that a file has given

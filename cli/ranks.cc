@@ -16,8 +16,8 @@ bool has_other_ranks() {
   return false;
 }
 
-std::shared_ptr<Communicator> connect_ranks(uint32_t longest_wait) {
-  std::shared_ptr<Communicator> ranks = connect_mpi(std::chrono::seconds(longest_wait));
+std::shared_ptr<Communicator> connect_ranks(uint32_t longest_wait, bool divides_cores) {
+  std::shared_ptr<Communicator> ranks = connect_mpi(std::chrono::seconds(longest_wait), divides_cores);
   if (ranks->rank() > 0 && std::freopen("/dev/null", "w", stdout) == nullptr)
     throw Error("/dev/null cannot be opened, to which ranks but the first print their results");
   return ranks;

@@ -12,7 +12,7 @@ namespace tessera::cli {
 bool has_other_ranks();
 
 /// The ranks that mpirun has started, of which the first one alone prints results. Waits for none of them
-/// longer than so many seconds.
-std::shared_ptr<Communicator> connect_ranks(uint32_t longest_wait);
+/// longer than so many seconds. See connect_mpi().
+std::shared_ptr<Communicator> connect_ranks(uint32_t longest_wait, bool divides_cores);
 
 }  // namespace tessera::cli

@@ -41,7 +41,7 @@ std::shared_ptr<Communicator> ranks_for(BertRequest& r, const CLI::App& command)
   if (!has_other_ranks()) return {};
   if (r.estimate || r.plan)
     throw UsageError("--estimate and --plan take one process: run them without mpirun");
-  std::shared_ptr<Communicator> ranks = connect_ranks(r.rank_timeout);
+  std::shared_ptr<Communicator> ranks = connect_ranks(r.rank_timeout, r.divide_cores);
   if (command.count("--replicas") == 0) r.settings.replicas = ranks->size();
   return ranks;
 }

@@ -67,6 +67,10 @@ std::vector<std::shared_ptr<Communicator>> connect_threads(
 /// without it is alone. MPI is started unless it is running, and ends with the communicator: a process has
 /// one, once. After a failure it is not ended, since that would wait for ranks that are gone; mpirun then
 /// ends what is left. Throws Error if MPI does not start, and in a build without MPI.
-std::shared_ptr<Communicator> connect_mpi(std::chrono::milliseconds longest_wait = std::chrono::seconds(10));
+///
+/// Ranks of one computer that may use the same cores divide them, unless not all of them are to: this process
+/// is bound to its own. Machines of the host that were made before keep their tiles.
+std::shared_ptr<Communicator> connect_mpi(std::chrono::milliseconds longest_wait = std::chrono::seconds(10),
+                                          bool divides_cores = true);
 
 }  // namespace tessera

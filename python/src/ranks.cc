@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "bindings.h"
+#include "ranks/cores.h"
 
 namespace tessera::python {
 namespace {
@@ -78,13 +79,17 @@ void bind_ranks(nb::module_& m) {
   nb::class_<Communicator>(m, "Communicator", "The ranks that divide the replicas of a session among them.");
   m.def(
       "communicator",
-      [](uint32_t rank, uint32_t size, nb::object exchange,
-         nb::object abort) -> std::shared_ptr<Communicator> {
-        return std::make_shared<PythonCommunicator>(rank, size, std::move(exchange), std::move(abort));
+      [](uint32_t rank, uint32_t size, nb::object exchange, nb::object abort,
+         bool divides_cores) -> std::shared_ptr<Communicator> {
+        auto made = std::make_shared<PythonCommunicator>(rank, size, std::move(exchange), std::move(abort));
+        ranks::divide_cores(*made, divides_cores);
+        return made;
       },
-      "rank"_a, "size"_a, "exchange"_a, "abort"_a,
-      nb::sig("def communicator(rank: int, size: int, exchange: object, abort: object) -> Communicator"),
-      "That of functions: exchange(sent, received) with lists of (rank, memoryview), and abort(message).");
+      "rank"_a, "size"_a, "exchange"_a, "abort"_a, "divides_cores"_a,
+      nb::sig("def communicator(rank: int, size: int, exchange: object, abort: object, divides_cores: bool) "
+              "-> Communicator"),
+      "That of functions: exchange(sent, received) with lists of (rank, memoryview), and abort(message). The "
+      "ranks divide the cores of their computer if they are to.");
 }
 
 }  // namespace tessera::python

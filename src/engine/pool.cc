@@ -64,7 +64,8 @@ Pool& Pool::shared() {
   return shared.compare_exchange_strong(first, fresh.get()) ? *fresh.release() : *first;
 }
 
-Pool::Pool(std::chrono::microseconds spin) : spin_(spin), cpus_(machine::cpus_by_core()) {}
+Pool::Pool(std::chrono::microseconds spin)
+    : spin_(spin), cpus_(machine::cpus_by_core()), bindings_(machine::process_bindings()) {}
 
 Pool::~Pool() {
   for (auto& worker : workers_) {
@@ -91,6 +92,10 @@ void Pool::grow(uint32_t workers) {
 }
 
 void Pool::bind(uint32_t workers) {
+  if (const uint32_t now = machine::process_bindings(); std::exchange(bindings_, now) != now) {
+    cpus_ = machine::cpus_by_core();
+    for (const auto& worker : workers_) worker->cpu = -1;
+  }
   if (workers + 1 > cpus_.size()) return;
   const int callers = sched_getcpu();
   auto cpu = cpus_.begin();

@@ -72,7 +72,8 @@ class Pool {
   void work(Worker& worker);
 
   const std::chrono::microseconds spin_;
-  const std::vector<int> cpus_;  ///< one CPU of each core first
+  std::vector<int> cpus_;  ///< one CPU of each core first
+  uint32_t bindings_;      ///< of the process, when these were found
   std::mutex turn_;
   std::vector<std::unique_ptr<Worker>> workers_;
   alignas(64) std::atomic<uint32_t> pending_{0};

@@ -19,6 +19,8 @@
 #include <utility>
 #include <vector>
 
+#include "ranks/cores.h"
+
 // Constants of MPI are macros with casts of C.
 #pragma GCC diagnostic ignored "-Wold-style-cast"
 #endif
@@ -226,11 +228,13 @@ class MpiCommunicator final : public Communicator {
 
 }  // namespace
 
-std::shared_ptr<Communicator> connect_mpi(std::chrono::milliseconds longest_wait) {
-  return std::make_shared<MpiCommunicator>(longest_wait);
+std::shared_ptr<Communicator> connect_mpi(std::chrono::milliseconds longest_wait, bool divides_cores) {
+  auto made = std::make_shared<MpiCommunicator>(longest_wait);
+  ranks::divide_cores(*made, divides_cores);
+  return made;
 }
 #else
-std::shared_ptr<Communicator> connect_mpi(std::chrono::milliseconds) {
+std::shared_ptr<Communicator> connect_mpi(std::chrono::milliseconds, bool) {
   throw Error("this build of the library has no MPI: install libopenmpi-dev, and build it again");
 }
 #endif

@@ -14,9 +14,9 @@ namespace {
 namespace fs = std::filesystem;
 
 /// A module may include itself and the modules before it.
-const std::vector<std::string> kModules = {"base",    "ranks",      "sparse", "io",      "machine", "program",
-                                           "kernels", "compiler",   "ops",    "graph",   "engine",  "bound",
-                                           "lower",   "operations", "nets",   "packing", "data",    "train",
+const std::vector<std::string> kModules = {"base",    "sparse",     "io",     "machine", "ranks",  "program",
+                                           "kernels", "compiler",   "ops",    "graph",   "engine", "bound",
+                                           "lower",   "operations", "nets",   "packing", "data",   "train",
                                            "onnx",    "check",      "report", "studies"};
 constexpr size_t kMostLines = 800;
 

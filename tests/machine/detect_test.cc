@@ -6,6 +6,10 @@
 
 #include <cstdlib>
 #include <fstream>
+#include <future>
+#include <string>
+#include <thread>
+#include <vector>
 
 #include "io/files.h"
 #include "machine/host/affinity.h"
@@ -81,6 +85,10 @@ TEST_F(Detect, ProcessorsOfDifferentCoresComeFirst) {
   EXPECT_EQ(cpus_by_core({root_, {3, 6, 7}}), (std::vector<int>{3, 6, 7}));
 }
 
+TEST_F(Detect, ProcessorsOfACoreStandTogether) {
+  EXPECT_EQ(cpus_of_cores({root_, {0, 1, 3, 6}}), (std::vector<std::vector<int>>{{0, 1}, {3}, {6}}));
+}
+
 TEST_F(Detect, ClockFallsBackToTheTimeStampCounter) {
   write("proc/cpuinfo", "model name\t: Nameless\nflags\t: fpu\nbogomips\t: 5200.00\n");
   EXPECT_DOUBLE_EQ(facts({0}).nominal_ghz, 2.6);
@@ -154,6 +162,30 @@ TEST(Affinity, BindingHoldsWhileItLives) {
   }
   EXPECT_EQ(allowed_cpus(), before);
   EXPECT_FALSE(bind_thread(0, {}));
+}
+
+TEST(Affinity, AllThreadsOfAProcessAreBound) {
+  const char* given = std::getenv("TESSERA_THREADS");
+  const std::string threads = given == nullptr ? "" : given;
+  setenv("TESSERA_THREADS", "", 1);
+  const std::vector<int> before = allowed_cpus();
+  const uint32_t bindings = process_bindings();
+  std::promise<void> is_bound;
+  std::vector<int> of_other;
+  std::thread other([&, bound = is_bound.get_future()]() mutable {
+    bound.wait();
+    of_other = allowed_cpus();
+  });
+  bind_process({&before.back(), 1});
+  is_bound.set_value();
+  other.join();
+  EXPECT_EQ(allowed_cpus(), std::vector<int>{before.back()});
+  EXPECT_EQ(of_other, std::vector<int>{before.back()});
+  EXPECT_EQ(process_bindings(), bindings + 1);
+  EXPECT_EQ(tessera::default_threads(), 1U);
+  setenv("TESSERA_THREADS", threads.c_str(), 1);
+  bind_process(before);
+  EXPECT_EQ(allowed_cpus(), before);
 }
 
 TEST(DetectHost, ThisComputerIsPlausible) {

@@ -9,10 +9,14 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "machine/host/affinity.h"
+#include "machine/host/detect.h"
+#include "ranks/cores.h"
 #include "ranks/gather.h"
 
 namespace tessera {
@@ -76,9 +80,25 @@ void expect_same_bits(const std::shared_ptr<Communicator>& ranks) {
   EXPECT_EQ(divided.state(), whole.state());
 }
 
+/// As mpirun has not bound them, all of them may use all cores.
+void expect_own_cores(Communicator& ranks) {
+  const size_t cores = machine::cpus_of_cores().size();
+  ranks::divide_cores(ranks, true);
+  const std::vector<std::vector<int>> own = machine::cpus_of_cores();
+  EXPECT_LE(own.size(), std::max<size_t>(1, cores / ranks.size()));
+  if (cores < ranks.size()) return;
+  std::set<std::string> firsts;
+  for (const std::string& first : ranks::all_gather(ranks, std::to_string(own.front().front())))
+    firsts.insert(first);
+  EXPECT_EQ(firsts.size(), ranks.size());
+}
+
 TEST(Mpi, TrainsAsOneProcess) {
-  const std::shared_ptr<Communicator> ranks = connect_mpi(std::chrono::minutes(10));
+  const std::vector<int> before = machine::allowed_cpus();
+  const std::shared_ptr<Communicator> ranks = connect_mpi(std::chrono::minutes(10), false);
+  EXPECT_EQ(machine::allowed_cpus(), before);
   expect_gathers(*ranks);
+  expect_own_cores(*ranks);
   expect_same_bits(ranks);
 }
 

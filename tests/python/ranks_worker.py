@@ -3,6 +3,7 @@
 import argparse
 import os
 import signal
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -32,6 +33,8 @@ def main():
     parser.add_argument("--out", required=True, help="where the parameters and the state are saved at the end")
     parser.add_argument("--seed-of-last", type=int, default=0, help="the seed of the last rank")
     parser.add_argument("--die-after", type=int, help="the step after which the last rank is killed")
+    parser.add_argument("--cores", help="a folder for what processors each rank may use then")
+    parser.add_argument("--keep-cores", action="store_true")
     a = parser.parse_args()
     rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
     group = None
@@ -40,7 +43,11 @@ def main():
         group = dist.group.WORLD
     is_last = rank == world - 1
     seed = a.seed_of_last if is_last else 0
-    session = training_step().session("host", threads=1, seed=seed, process_group=group, rank_timeout=60)
+    session = training_step().session(
+        "host", threads=1, seed=seed, process_group=group, rank_timeout=60, divide_cores=not a.keep_cores
+    )
+    if a.cores is not None:
+        Path(a.cores, str(rank)).write_text(repr(sorted(os.sched_getaffinity(0))))
     for step in range(STEPS):
         x, labels = (np.split(array, world)[rank] for array in batch_of(step))
         session.run(x, labels)

@@ -1,5 +1,6 @@
 """Sessions whose replicas are divided among processes of torch.distributed."""
 
+import ast
 import multiprocessing
 import os
 import queue
@@ -13,6 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import tessera
 from tessera import _tessera
 
 torch = pytest.importorskip("torch")
@@ -75,14 +77,14 @@ def ask_while_ranks_wait():
 
     letters = {(0, 1): queue.Queue(), (1, 0): queue.Queue()}
 
-    def communicator_of(rank, _):
+    def communicator_of(rank, *_):
         def exchange(sent, received):
             for to, view in sent:
                 letters[rank, to].put(bytes(view))
             for sender, view in received:
                 view[:] = letters[sender, rank].get(timeout=60)
 
-        return _tessera.communicator(rank, 2, exchange, lambda message: None)
+        return _tessera.communicator(rank, 2, exchange, lambda message: None, False)
 
     graphs.communicator_of = communicator_of
     steps = [ranks_worker.training_step() for _ in range(2)]
@@ -115,3 +117,17 @@ def test_who_asks_a_session_of_ranks_waits_for_its_run():
     process.join(600)
     process.kill()
     assert process.exitcode == 0
+
+
+@pytest.mark.skipif(tessera.get_num_threads() < 2, reason="needs two cores")
+def test_ranks_of_a_computer_divide_its_cores(tmp_path):
+    def cpus_of_ranks(*options):
+        status, complaints = run(2, "--out", tmp_path / "trained", "--cores", tmp_path, *options)
+        assert status == [0, 0], complaints
+        return [set(ast.literal_eval((tmp_path / str(rank)).read_text())) for rank in range(2)]
+
+    all_cpus = os.sched_getaffinity(0)
+    assert cpus_of_ranks("--keep-cores") == [all_cpus, all_cpus]
+    first, second = cpus_of_ranks()
+    assert first and second and not first & second
+    assert first | second <= all_cpus

@@ -294,6 +294,7 @@ class Graph:
         executable: str | os.PathLike[str] | None = None,
         process_group: ProcessGroup | None = None,
         rank_timeout: float = 10,
+        divide_cores: bool = True,
     ) -> Session:
         """Lower the graph for a machine, with initial parameters by a seed.
 
@@ -308,7 +309,8 @@ class Graph:
 
         The ranks of `process_group`, of `torch.distributed`, divide the replicas of a training step among them
         (docs/ranks.md): each makes this session and calls the same functions of it, with the rows of its own replicas.
-        Where one fails, or does not answer for `rank_timeout` seconds, the others raise `RuntimeError`.
+        Where one fails, or does not answer for `rank_timeout` seconds, the others raise `RuntimeError`. Ranks of a computer
+        that may use the same cores divide them, unless `divide_cores` is false: each process is bound to its own.
         """
         threads = checked_threads(threads)
         seed = _tessera.whole_number("seed", seed, 0, 2**64 - 1)
@@ -328,8 +330,10 @@ class Graph:
             chosen = share.machine
             made = _tessera.Session(native, share._native, compiled)
         else:
+            ranks = None
+            if process_group is not None:
+                ranks = communicator_of(process_group, rank_timeout, bool(divide_cores))
             chosen = machine_for(machine, threads)
-            ranks = None if process_group is None else communicator_of(process_group, rank_timeout)
             made = _tessera.Session(native, chosen, threads, seed, on_chips, parts, bool(host_io), compiled, ranks)
         session = Session(native, made, chosen, _kept_inputs(self), self._truths, repr(self), share)
         self._prepare(session)

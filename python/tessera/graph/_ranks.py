@@ -56,11 +56,12 @@ class _Ranks:
             raise RuntimeError(f"rank {rank} has failed, ended, or not answered in time: {error}") from error
 
 
-def communicator_of(group: ProcessGroup, longest_wait: float) -> _tessera.Communicator:
-    """The ranks of a process group; every one of them has to call it."""
+def communicator_of(group: ProcessGroup, longest_wait: float, divide_cores: bool) -> _tessera.Communicator:
+    """The ranks of a process group; every one of them has to call it, before it makes machines of the host."""
     if not longest_wait >= 0.001:  # gloo would take less as no limit
         raise ValueError(f"rank_timeout is {longest_wait}; it must be at least 0.001 seconds")
     import torch.distributed as dist
 
     ranks = _Ranks(group, longest_wait)
-    return _tessera.communicator(dist.get_rank(group), dist.get_world_size(group), ranks.exchange, ranks.abort)
+    rank, size = dist.get_rank(group), dist.get_world_size(group)
+    return _tessera.communicator(rank, size, ranks.exchange, ranks.abort, divide_cores)

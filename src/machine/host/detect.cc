@@ -14,6 +14,8 @@
 #include <optional>
 #include <set>
 #include <sstream>
+#include <string_view>
+#include <system_error>
 
 #include "machine/host/affinity.h"
 
@@ -202,6 +204,8 @@ uint64_t memory(const fs::path& root) {
 }
 
 std::atomic<unsigned> chosen_threads{0};
+std::atomic<uint32_t> detected_threads{0};  // 0: not yet
+std::atomic<uint32_t> bindings{0};
 
 }  // namespace
 
@@ -222,6 +226,31 @@ std::vector<int> cpus_by_core(const HostSource& source) {
 }
 
 std::vector<int> cpus_by_core() { return cpus_by_core({"/", allowed_cpus()}); }
+
+std::vector<std::vector<int>> cpus_of_cores(const HostSource& source) {
+  std::vector<std::vector<int>> cores;
+  std::map<CoreId, size_t> numbers;
+  for (int cpu : source.allowed_cpus) {
+    const auto [found, is_new] = numbers.emplace(core_of(source.root, cpu), cores.size());
+    if (is_new) cores.emplace_back();
+    cores[found->second].push_back(cpu);
+  }
+  return cores;
+}
+
+std::vector<std::vector<int>> cpus_of_cores() { return cpus_of_cores({"/", allowed_cpus()}); }
+
+void bind_process(std::span<const int> cpus) {
+  bind_thread(0, cpus);
+  std::error_code unreadable;
+  for (const fs::directory_entry& task : fs::directory_iterator("/proc/self/task", unreadable))
+    if (const auto thread = number_in(task.path().filename().string()))
+      bind_thread(static_cast<int>(*thread), cpus);
+  detected_threads = 0;
+  ++bindings;
+}
+
+uint32_t process_bindings() { return bindings; }
 
 HostFacts detect_host(const HostSource& source) {
   HostFacts facts;
@@ -277,8 +306,8 @@ namespace tessera {
 
 uint32_t default_threads() {
   if (const unsigned threads = machine::chosen_threads) return threads;
-  static const uint32_t threads = machine::default_threads(machine::detect_host());
-  return threads;
+  if (const uint32_t threads = machine::detected_threads) return threads;
+  return machine::detected_threads = machine::default_threads(machine::detect_host());
 }
 
 void set_default_threads(uint32_t threads) {

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -43,6 +44,16 @@ HostFacts detect_host(const HostSource& source);
 /// The allowed processors, one per physical core before any siblings.
 std::vector<int> cpus_by_core();
 std::vector<int> cpus_by_core(const HostSource& source);
+
+/// The allowed processors of each physical core, by the first of them.
+std::vector<std::vector<int>> cpus_of_cores();
+std::vector<std::vector<int>> cpus_of_cores(const HostSource& source);
+
+/// Restricts all threads of this process, and those that they start, to these processors. The default number
+/// of threads follows.
+void bind_process(std::span<const int> cpus);
+/// How often it was called: what was found out about processors before may be out of date.
+uint32_t process_bindings();
 
 /// Number of threads of a run: the one given to set_default_threads(), or the environment variable
 /// TESSERA_THREADS if it is set, otherwise one per physical core within the cgroup quota. At least 1. Throws
