@@ -65,8 +65,9 @@ std::vector<std::shared_ptr<Communicator>> connect_threads(
 
 /// The communicator of a process that mpirun started, with all others that it did; a process that was started
 /// without it is alone. MPI is started unless it is running, and ends with the communicator: a process has
-/// one, once. After a failure it is not ended, since that would wait for ranks that are gone; mpirun then
-/// ends what is left. Throws Error if MPI does not start, and in a build without MPI.
+/// one, once. It waits for the others before it ends, as MPI does without any limit. After a failure MPI is
+/// not ended, since that would wait for ranks that are gone; mpirun then ends what is left. Throws Error if
+/// MPI does not start, and in a build without MPI.
 ///
 /// Ranks of one computer that may use the same cores divide them, unless not all of them are to: this process
 /// is bound to its own. Machines of the host that were made before keep their tiles.

@@ -13,6 +13,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <span>
 #include <string>
 #include <thread>
@@ -32,8 +33,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr int kMessage = 1, kFailure = 2;         // tags
-constexpr size_t kMostInPiece = size_t{1} << 30;  // counts are int
+constexpr int kMessage = 1, kFailure = 2, kEnd = 3;  // tags
+constexpr size_t kMostInPiece = size_t{1} << 30;     // counts are int
 
 std::string text_of(int error) {
   char text[MPI_MAX_ERROR_STRING];
@@ -77,9 +78,9 @@ class MpiCommunicator final : public Communicator {
     size_ = static_cast<uint32_t>(size);
   }
 
-  /// After a failure it would wait for ranks that are gone.
+  /// MPI would wait forever for a rank that is gone or hangs.
   ~MpiCommunicator() override {
-    if (!failure_.empty()) return;
+    if (!failure_.empty() || !all_end()) return;
     MPI_Comm_free(&all_);
     if (is_own_) MPI_Finalize();
   }
@@ -89,14 +90,7 @@ class MpiCommunicator final : public Communicator {
 
   void exchange(std::span<const Outgoing> sent, std::span<const Incoming> received) override {
     if (!failure_.empty()) throw RankError(failure_);
-    std::vector<Transfer> transfers;
-    try {
-      begin(sent, received, transfers);
-      wait(transfers);
-    } catch (...) {
-      give_up(transfers);
-      throw;
-    }
+    transfer(sent, received, kMessage);
   }
 
   void abort(const std::string& message) noexcept override {
@@ -111,6 +105,34 @@ class MpiCommunicator final : public Communicator {
   }
 
  private:
+  void transfer(std::span<const Outgoing> sent, std::span<const Incoming> received, int tag) {
+    std::vector<Transfer> transfers;
+    try {
+      begin(sent, received, tag, transfers);
+      wait(transfers);
+    } catch (...) {
+      give_up(transfers);
+      throw;
+    }
+  }
+
+  /// Tells all others that this rank ends; whether all of them do.
+  bool all_end() {
+    std::vector<Outgoing> sent;
+    std::vector<Incoming> received;
+    for (uint32_t other = 0; other < size_; ++other) {
+      if (other == rank_) continue;
+      sent.push_back({other, {}});
+      received.push_back({other, {}});
+    }
+    try {
+      transfer(sent, received, kEnd);
+      return true;
+    } catch (const std::exception&) {
+      return false;
+    }
+  }
+
   struct Transfer {
     MPI_Request request;
     uint32_t other;
@@ -123,7 +145,7 @@ class MpiCommunicator final : public Communicator {
     throw RankError(failure_);
   }
 
-  void begin(std::span<const Outgoing> sent, std::span<const Incoming> received,
+  void begin(std::span<const Outgoing> sent, std::span<const Incoming> received, int tag,
              std::vector<Transfer>& transfers) {
     const auto add = [&](uint32_t other, size_t bytes, bool is_received) -> Transfer& {
       return transfers.emplace_back(Transfer{MPI_REQUEST_NULL, other, static_cast<int>(bytes), is_received});
@@ -132,14 +154,14 @@ class MpiCommunicator final : public Communicator {
       each_piece(message.bytes, [&](std::span<std::byte> piece) {
         Transfer& t = add(message.from, piece.size(), true);
         require_begun(
-            MPI_Irecv(piece.data(), t.bytes, MPI_BYTE, static_cast<int>(t.other), kMessage, all_, &t.request),
+            MPI_Irecv(piece.data(), t.bytes, MPI_BYTE, static_cast<int>(t.other), tag, all_, &t.request),
             t.other);
       });
     for (const Outgoing& message : sent)
       each_piece(message.bytes, [&](std::span<const std::byte> piece) {
         Transfer& t = add(message.to, piece.size(), false);
         require_begun(
-            MPI_Isend(piece.data(), t.bytes, MPI_BYTE, static_cast<int>(t.other), kMessage, all_, &t.request),
+            MPI_Isend(piece.data(), t.bytes, MPI_BYTE, static_cast<int>(t.other), tag, all_, &t.request),
             t.other);
       });
   }
@@ -149,14 +171,30 @@ class MpiCommunicator final : public Communicator {
   }
 
   void wait(std::vector<Transfer>& transfers) {
-    const Clock::time_point deadline = Clock::now() + longest_wait_;
+    const Clock::time_point start = Clock::now();
     while (const Transfer* missing = first_missing(transfers)) {
       hear_of_failure();
-      if (Clock::now() > deadline)
+      // What an ended rank sent before has arrived before.
+      if (has_ended(missing->other) && first_missing(transfers) == missing)
+        fail(fmt::format("rank {} has ended", missing->other));
+      const Clock::duration waited = Clock::now() - start;
+      if (waited > longest_wait_)
         fail(fmt::format("rank {} has not answered rank {} for {} ms", missing->other, rank_,
                          longest_wait_.count()));
-      std::this_thread::yield();
+      pause(waited);
     }
+  }
+
+  /// Most waits are short; long ones leave the core to others.
+  static void pause(Clock::duration waited) {
+    if (waited < std::chrono::milliseconds(2)) return std::this_thread::yield();
+    std::this_thread::sleep_for(std::min<Clock::duration>(waited / 16, std::chrono::milliseconds(1)));
+  }
+
+  bool has_ended(uint32_t other) const {
+    int is_there = 0;
+    return MPI_Iprobe(static_cast<int>(other), kEnd, all_, &is_there, MPI_STATUS_IGNORE) == MPI_SUCCESS &&
+           is_there != 0;
   }
 
   /// Null: all are complete.
