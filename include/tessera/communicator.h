@@ -34,7 +34,7 @@ struct Incoming {
 };
 
 /// A rank's connection to all others. Ranks make the same calls in the same order; one thread calls at a
-/// time.
+/// time, not always the same.
 class Communicator {
  public:
   Communicator() = default;
@@ -45,6 +45,8 @@ class Communicator {
   /// Below size().
   virtual uint32_t rank() const = 0;
   virtual uint32_t size() const = 0;
+  /// For how long exchange() waits for another rank.
+  virtual std::chrono::milliseconds longest_wait() const = 0;
 
   /// Sends and receives messages side by side, so that ranks that all send first do not wait for each other,
   /// and returns when those in `received` have arrived and those in `sent` may be overwritten. Messages from

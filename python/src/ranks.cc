@@ -3,6 +3,8 @@
 #include <nanobind/stl/shared_ptr.h>
 #include <tessera/communicator.h>
 
+#include <chrono>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -27,8 +29,13 @@ nb::object view_of(const std::byte* data, size_t bytes) {
 
 class PythonCommunicator final : public Communicator {
  public:
-  PythonCommunicator(uint32_t rank, uint32_t size, nb::object exchange, nb::object abort)
-      : rank_(rank), size_(size), exchange_(std::move(exchange)), abort_(std::move(abort)) {}
+  PythonCommunicator(uint32_t rank, uint32_t size, std::chrono::milliseconds longest_wait,
+                     nb::object exchange, nb::object abort)
+      : rank_(rank),
+        size_(size),
+        longest_wait_(longest_wait),
+        exchange_(std::move(exchange)),
+        abort_(std::move(abort)) {}
 
   ~PythonCommunicator() override {
     if (!nb::is_alive()) {  // nothing may be done any more
@@ -43,6 +50,7 @@ class PythonCommunicator final : public Communicator {
 
   uint32_t rank() const override { return rank_; }
   uint32_t size() const override { return size_; }
+  std::chrono::milliseconds longest_wait() const override { return longest_wait_; }
 
   void exchange(std::span<const Outgoing> sent, std::span<const Incoming> received) override {
     const nb::gil_scoped_acquire locked;
@@ -70,6 +78,7 @@ class PythonCommunicator final : public Communicator {
  private:
   const uint32_t rank_;
   const uint32_t size_;
+  const std::chrono::milliseconds longest_wait_;
   nb::object exchange_, abort_;
 };
 
@@ -79,17 +88,19 @@ void bind_ranks(nb::module_& m) {
   nb::class_<Communicator>(m, "Communicator", "The ranks that divide the replicas of a session among them.");
   m.def(
       "communicator",
-      [](uint32_t rank, uint32_t size, nb::object exchange, nb::object abort,
+      [](uint32_t rank, uint32_t size, double longest_wait, nb::object exchange, nb::object abort,
          bool divides_cores) -> std::shared_ptr<Communicator> {
-        auto made = std::make_shared<PythonCommunicator>(rank, size, std::move(exchange), std::move(abort));
+        const std::chrono::milliseconds wait(std::llround(longest_wait * 1000));
+        auto made =
+            std::make_shared<PythonCommunicator>(rank, size, wait, std::move(exchange), std::move(abort));
         ranks::divide_cores(*made, divides_cores);
         return made;
       },
-      "rank"_a, "size"_a, "exchange"_a, "abort"_a, "divides_cores"_a,
-      nb::sig("def communicator(rank: int, size: int, exchange: object, abort: object, divides_cores: bool) "
-              "-> Communicator"),
-      "That of functions: exchange(sent, received) with lists of (rank, memoryview), and abort(message). The "
-      "ranks divide the cores of their computer if they are to.");
+      "rank"_a, "size"_a, "longest_wait"_a, "exchange"_a, "abort"_a, "divides_cores"_a,
+      nb::sig("def communicator(rank: int, size: int, longest_wait: float, exchange: object, abort: object, "
+              "divides_cores: bool) -> Communicator"),
+      "That of functions: exchange(sent, received) with lists of (rank, memoryview), which waits for so many "
+      "seconds, and abort(message). The ranks divide the cores of their computer if they are to.");
 }
 
 }  // namespace tessera::python

@@ -85,7 +85,7 @@ std::shared_ptr<Session::Impl> Session::Impl::from_options(const Graph& graph,
   Communicator* communicator = options.communicator.get();
   if (communicator == nullptr || communicator->size() == 1) return make(graph, machine, options, of);
   std::shared_ptr<Impl> made;
-  ranks::do_on_each(*communicator, [&] {
+  ranks::do_on_each(communicator, [&] {
     if (of.session == nullptr && graph.replicas() == 1)
       throw UsageError(
           fmt::format("{} ranks divide the replicas of a graph among them, and there is one: ask for a "

@@ -3,8 +3,13 @@
 #include <fmt/format.h>
 #include <tessera/communicator.h>
 
+#include <algorithm>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <exception>
+#include <mutex>
+#include <span>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -36,6 +41,47 @@ std::string text_of_difference(uint32_t rank, const std::string& facts, const st
 }
 
 }  // namespace
+
+AtWork::AtWork(Communicator& communicator) : communicator_(communicator), thread_([this] { run(); }) {}
+
+AtWork::~AtWork() {
+  try {
+    wait_for_all();
+  } catch (const std::exception&) {
+    // Whatever ended the work says more.
+  }
+}
+
+void AtWork::wait_for_all() {
+  if (!thread_.joinable()) return;
+  {
+    const std::lock_guard lock(mutex_);
+    is_done_ = true;
+  }
+  changed_.notify_one();
+  thread_.join();
+  if (failure_) std::rethrow_exception(failure_);
+}
+
+/// All ranks make the same rounds: in each they exchange whether they are done, until all are. Those that are
+/// not begin the next one after a while.
+void AtWork::run() {
+  const auto period =
+      std::min<std::chrono::milliseconds>(communicator_.longest_wait() / 4, std::chrono::seconds(1));
+  std::vector<std::byte> all(communicator_.size());
+  const auto is_done = [](std::byte each) { return each != std::byte{0}; };
+  try {
+    do {
+      std::unique_lock lock(mutex_);
+      changed_.wait_for(lock, period, [&] { return is_done_; });
+      const std::byte own{is_done_ ? uint8_t{1} : uint8_t{0}};
+      lock.unlock();
+      all_gather(communicator_, std::span(&own, 1), all);
+    } while (!std::ranges::all_of(all, is_done));
+  } catch (...) {
+    failure_ = std::current_exception();
+  }
+}
 
 void require_equal(Communicator& communicator, const Facts& facts) {
   const std::vector<std::string> all = all_gather(communicator, lines_of(facts));

@@ -4,8 +4,11 @@
 #include <fmt/format.h>
 #include <tessera/communicator.h>
 
+#include <condition_variable>
 #include <exception>
+#include <mutex>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -13,18 +16,51 @@
 
 namespace tessera::ranks {
 
-/// Does what each rank does for itself; if it fails on one of them, it fails on all, and they can go on.
+/// Tells the other ranks, as long as it exists, that this one is at work, which counts as an answer to them,
+/// and hears the same from them. The work must not use the communicator.
+class AtWork {
+ public:
+  explicit AtWork(Communicator& communicator);
+  AtWork(const AtWork&) = delete;
+  AtWork& operator=(const AtWork&) = delete;
+  ~AtWork();
+
+  /// Waits until the work of all ranks is done. Throws RankError if one of them does not answer.
+  void wait_for_all();
+
+ private:
+  void run();
+
+  Communicator& communicator_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool is_done_ = false;
+  std::exception_ptr failure_;
+  std::thread thread_;
+};
+
+/// Does what each rank does for itself, however long it takes; if it fails on one of them, it fails on all,
+/// and they can go on. The work must not use the communicator. Without ranks, one process does it.
 template <class Work>
-void do_on_each(Communicator& communicator, const Work& work) {
+void do_on_each(Communicator* communicator, const Work& work) {
+  if (communicator == nullptr || communicator->size() == 1) return work();
   std::exception_ptr own;
   std::string error;  // empty: none
+  AtWork at_work(*communicator);
   try {
     work();
   } catch (const std::exception& thrown) {
     own = std::current_exception();
-    error = fmt::format("rank {}: {}", communicator.rank(), thrown.what());
+    error = fmt::format("rank {}: {}", communicator->rank(), thrown.what());
   }
-  const std::vector<std::string> errors = all_gather(communicator, error);
+  std::vector<std::string> errors;
+  try {
+    at_work.wait_for_all();
+    errors = all_gather(*communicator, error);
+  } catch (const RankError&) {
+    if (own) std::rethrow_exception(own);
+    throw;
+  }
   if (own) std::rethrow_exception(own);
   for (const std::string& of_other : errors)
     if (!of_other.empty()) throw RankError(of_other);
@@ -33,9 +69,8 @@ void do_on_each(Communicator& communicator, const Work& work) {
 /// Does what the first rank does for all, such as writing a file. Without ranks, one process does it.
 template <class Work>
 void do_once(Communicator* communicator, const Work& work) {
-  if (communicator == nullptr) return work();
-  do_on_each(*communicator, [&] {
-    if (communicator->rank() == 0) work();
+  do_on_each(communicator, [&] {
+    if (communicator == nullptr || communicator->rank() == 0) work();
   });
 }
 

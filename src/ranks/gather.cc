@@ -17,7 +17,12 @@ void exchange_with_all(Communicator& communicator, std::span<const std::byte> ow
     sent.push_back({rank, own});
     received.push_back({rank, of(rank)});
   }
-  communicator.exchange(sent, received);
+  try {
+    communicator.exchange(sent, received);
+  } catch (const RankError& error) {
+    communicator.abort(error.what());  // those that wait for this rank
+    throw;
+  }
 }
 
 }  // namespace

@@ -10,6 +10,8 @@
 
 namespace tessera::ranks {
 
+// If a rank does not answer, all ranks end with the error.
+
 /// The bytes of all ranks, rank by rank: `all` has room for as many of each as `own` has.
 void all_gather(Communicator& communicator, std::span<const std::byte> own, std::span<std::byte> all);
 

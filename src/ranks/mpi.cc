@@ -87,6 +87,7 @@ class MpiCommunicator final : public Communicator {
 
   uint32_t rank() const override { return rank_; }
   uint32_t size() const override { return size_; }
+  std::chrono::milliseconds longest_wait() const override { return longest_wait_; }
 
   void exchange(std::span<const Outgoing> sent, std::span<const Incoming> received) override {
     if (!failure_.empty()) throw RankError(failure_);

@@ -84,7 +84,7 @@ def ask_while_ranks_wait():
             for sender, view in received:
                 view[:] = letters[sender, rank].get(timeout=60)
 
-        return _tessera.communicator(rank, 2, exchange, lambda message: None, False)
+        return _tessera.communicator(rank, 2, 60, exchange, lambda message: None, False)
 
     graphs.communicator_of = communicator_of
     steps = [ranks_worker.training_step() for _ in range(2)]

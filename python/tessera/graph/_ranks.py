@@ -64,4 +64,4 @@ def communicator_of(group: ProcessGroup, longest_wait: float, divide_cores: bool
 
     ranks = _Ranks(group, longest_wait)
     rank, size = dist.get_rank(group), dist.get_world_size(group)
-    return _tessera.communicator(rank, size, ranks.exchange, ranks.abort, divide_cores)
+    return _tessera.communicator(rank, size, longest_wait, ranks.exchange, ranks.abort, divide_cores)
