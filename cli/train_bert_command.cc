@@ -17,6 +17,7 @@
 #include "cli/train_display.h"
 #include "cli/train_output.h"
 #include "io/atomic_file.h"
+#include "ranks/agreement.h"
 #include "report/pretraining_report.h"
 
 namespace tessera::cli {
@@ -24,8 +25,9 @@ namespace {
 
 using report::PretrainingReport;
 
-void begin(const BertRequest& r, BertTrainer& trainer) {
-  if (continues(r))
+/// The others cannot begin anew if one rank has a checkpoint.
+void begin(const BertRequest& r, BertTrainer& trainer, Communicator* ranks) {
+  if (ranks::is_any(ranks, continues(r)))
     trainer.resume(r.checkpoint, r.allow_different_bits);
   else if (!r.init.empty())
     trainer.load_parameters(r.init);
@@ -46,8 +48,8 @@ std::shared_ptr<Communicator> ranks_for(BertRequest& r, const CLI::App& command)
   return ranks;
 }
 
-int train(const BertRequest& r, BertTrainer& trainer, PretrainingReport& report, bool writes_files) {
-  begin(r, trainer);
+int train(const BertRequest& r, BertTrainer& trainer, PretrainingReport& report, Communicator* ranks) {
+  begin(r, trainer, ranks);
   const uint64_t first = trainer.step();
   if (!r.json) fmt::print("{}{}\n{}", heading(report), printed(r, report), report::heading_of_evaluations());
   std::fflush(stdout);
@@ -64,7 +66,7 @@ int train(const BertRequest& r, BertTrainer& trainer, PretrainingReport& report,
   const bool saved = write_or_complain([&] {
     if (result.finished && !r.save.empty()) trainer.save_parameters(r.save);
   });
-  const bool written = !writes_files || write_or_complain([&] { write_files(r, report); });
+  const bool written = write_or_complain([&] { ranks::do_once(ranks, [&] { write_files(r, report); }); });
   if (result.finished) return saved && written ? 0 : 1;
   complain(stopped_text(r, result.step, trainer.steps()));
   const int noted = Interruption::pending();
@@ -81,7 +83,8 @@ int show_estimate(const BertRequest& r, const BertTrainer& trainer, const Pretra
 
 int run(const BertRequest& request, const CLI::App& command, const std::shared_ptr<Communicator>& ranks) {
   const Machine machine = machine_for(request);  // before the text, which takes long
-  const TextSplit text = text_for(request);
+  TextSplit text;
+  ranks::do_on_each(ranks.get(), [&] { text = text_for(request); });
   if (request.plan) return show_plan(request, machine, text, command);
   const PretrainingSettings settings = settings_of(request);
   BertTrainer trainer = request.estimate
@@ -89,7 +92,7 @@ int run(const BertRequest& request, const CLI::App& command, const std::shared_p
                             : BertTrainer(settings, text, machine, request.threads, ranks);
   PretrainingReport report = report_of(request, trainer, machine, text);
   return request.estimate ? show_estimate(request, trainer, report)
-                          : train(request, trainer, report, ranks == nullptr || ranks->rank() == 0);
+                          : train(request, trainer, report, ranks.get());
 }
 
 /// A rank that fails tells the others, which would wait for it, and whose end would end it before it says

@@ -629,10 +629,11 @@ struct Tensor {
 /// With SessionOptions::communicator, rank r of n has an equal part of the replicas, from number r · replicas
 /// / n on, and results are those of one session with all of them, bit for bit. Arrays have the rows of its
 /// own replicas, and scalar outputs are those of the first of these. All ranks have to make the same calls in
-/// the same order: constructors, runs, what reads parameters and state, and what saves files, which rank 0
-/// writes alone. If one of them fails in a run, the others throw RankError, and no session of these ranks can
-/// run any more. A session that shares the parameters of such a one is one of the same ranks; if its graph
-/// has no replicas, each rank runs it for itself.
+/// the same order: constructors, runs, what reads parameters and state, what loads files, and what saves
+/// them, which rank 0 does alone. Files to load have to be equal; if a rank cannot make a session, load or
+/// save, none can. If one of them fails in a run, the others throw RankError, and no session of these ranks
+/// can run any more. A session that shares the parameters of such a one is one of the same ranks; if its
+/// graph has no replicas, each rank runs it for itself.
 class Session {
  public:
   /// Throws UsageError for operations that the machine does not support, for parts that do not divide the

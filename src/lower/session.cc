@@ -452,30 +452,33 @@ void Session::save(const std::string& path) const {
 void Session::load(const std::string& path) {
   const Impl::Lock lock(*impl_);
   impl_->follow_patterns();
-  const StateFile file(io::Source::open(path));
   std::map<ValueId, Pattern> patterns;  // of parameters that may change theirs
   std::vector<std::pair<ValueId, std::vector<float>>> values;
   std::vector<std::pair<ValueId, std::vector<std::byte>>> integers;
-  for (ValueId id = 0; id < impl_->graph.values().size(); ++id) {
-    if (!impl_->is_own_state(id)) continue;
-    const ValueInfo& info = impl_->graph.info(id);
-    if (impl_->is_matrix_of_integers(id)) {
-      integers.emplace_back(id, file.elements(info, nullptr));
-      continue;
+  impl_->on_each([&] {
+    const StateFile file(io::Source::open(path));
+    for (ValueId id = 0; id < impl_->graph.values().size(); ++id) {
+      if (!impl_->is_own_state(id)) continue;
+      const ValueInfo& info = impl_->graph.info(id);
+      if (impl_->is_matrix_of_integers(id)) {
+        integers.emplace_back(id, file.elements(info, nullptr));
+        continue;
+      }
+      const ValueId owner = info.belongs.value_or(id);
+      const std::string& name = impl_->graph.info(owner).name;
+      std::optional<Pattern> pattern;
+      if (info.type.pattern) pattern = file.pattern(name, *info.type.pattern, info.type.capacity);
+      values.emplace_back(id, file.values(info, pattern ? &*pattern : nullptr));
+      if (!info.type.capacity) continue;
+      if (!impl_->is_own_state(owner) && *pattern != impl_->pattern_of(owner))
+        throw Error(
+            fmt::format("{}: '{}' has another pattern than in the session that it is shared with: load "
+                        "that one first",
+                        path, name));
+      if (!info.belongs) patterns[id] = *pattern;
     }
-    const ValueId owner = info.belongs.value_or(id);
-    const std::string& name = impl_->graph.info(owner).name;
-    std::optional<Pattern> pattern;
-    if (info.type.pattern) pattern = file.pattern(name, *info.type.pattern, info.type.capacity);
-    values.emplace_back(id, file.values(info, pattern ? &*pattern : nullptr));
-    if (!info.type.capacity) continue;
-    if (!impl_->is_own_state(owner) && *pattern != impl_->pattern_of(owner))
-      throw Error(
-          fmt::format("{}: '{}' has another pattern than in the session that it is shared with: load "
-                      "that one first",
-                      path, name));
-    if (!info.belongs) patterns[id] = *pattern;
-  }
+  });
+  impl_->require_same(patterns, values, integers);
   impl_->replace(patterns, values);
   for (auto& [id, elements] : integers) impl_->write_integers(id, std::move(elements));
 }

@@ -6,6 +6,7 @@
 #include <tessera/graph.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <cstring>
 #include <functional>
 #include <iterator>
@@ -93,6 +94,13 @@ struct Session::Impl {
   /// One session, as all ranks have to make it.
   static std::shared_ptr<Impl> make(const Graph& graph, const machine::Machine& machine,
                                     const SessionOptions& options, const Owner& of);
+  /// Does what each rank does for itself, such as reading a file: if it fails on one, it fails on all.
+  void on_each(const std::function<void()>& work) const;
+  using ReadValues = std::vector<std::pair<ValueId, std::vector<float>>>;
+  using ReadIntegers = std::vector<std::pair<ValueId, std::vector<std::byte>>>;
+  /// Throws RankError unless all ranks have read the same from a file.
+  void require_same(const std::map<ValueId, Pattern>& patterns, const ReadValues& values,
+                    const ReadIntegers& integers) const;
   /// Writes a file, which `write` does: of several ranks, the first one does, and all of them wait for it.
   void write_once(const std::function<void()>& write) const;
 

@@ -31,22 +31,27 @@ std::vector<float> values_in(const StateFile& file, const ValueInfo& info, const
 void Session::load_parameters(const std::string& path) {
   const Impl::Lock lock(*impl_);
   impl_->follow_patterns();
-  std::vector<StateFile> files;
-  for (const std::string& file : io::find_model_files(path).paths) files.emplace_back(io::Source::open(file));
   std::vector<std::pair<ValueId, std::vector<float>>> values;
   std::vector<std::pair<ValueId, std::vector<std::byte>>> integers;
-  for (ValueId id = 0; id < impl_->graph.values().size(); ++id) {
-    const ValueInfo& info = impl_->graph.info(id);
-    if (info.kind != Kind::parameter || !impl_->is_own_state(id)) continue;
-    const auto file = std::ranges::find_if(files, [&](const StateFile& each) { return each.has(info.name); });
-    if (file == files.end()) throw Error(fmt::format("{}: it lacks '{}'", path, info.name));
-    if (impl_->is_matrix_of_integers(id) && file->has_type_of(info)) {
-      integers.emplace_back(id, file->elements(info, nullptr));
-      continue;
+  impl_->on_each([&] {
+    std::vector<StateFile> files;
+    for (const std::string& file : io::find_model_files(path).paths)
+      files.emplace_back(io::Source::open(file));
+    for (ValueId id = 0; id < impl_->graph.values().size(); ++id) {
+      const ValueInfo& info = impl_->graph.info(id);
+      if (info.kind != Kind::parameter || !impl_->is_own_state(id)) continue;
+      const auto file =
+          std::ranges::find_if(files, [&](const StateFile& each) { return each.has(info.name); });
+      if (file == files.end()) throw Error(fmt::format("{}: it lacks '{}'", path, info.name));
+      if (impl_->is_matrix_of_integers(id) && file->has_type_of(info)) {
+        integers.emplace_back(id, file->elements(info, nullptr));
+        continue;
+      }
+      const Pattern pattern = info.type.pattern ? impl_->pattern_of(id) : Pattern();
+      values.emplace_back(id, values_in(*file, info, info.type.pattern ? &pattern : nullptr));
     }
-    const Pattern pattern = info.type.pattern ? impl_->pattern_of(id) : Pattern();
-    values.emplace_back(id, values_in(*file, info, info.type.pattern ? &pattern : nullptr));
-  }
+  });
+  impl_->require_same({}, values, integers);
   impl_->replace({}, values);
   for (auto& [id, elements] : integers) impl_->write_integers(id, std::move(elements));
 }

@@ -11,6 +11,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -105,6 +106,27 @@ std::shared_ptr<Session::Impl> Session::Impl::from_options(const Graph& graph,
   // Otherwise ranks could mix what equal sessions send.
   made->program().state().note(number_of_session(*communicator));
   return made;
+}
+
+void Session::Impl::on_each(const std::function<void()>& work) const {
+  ranks::do_on_each(options.communicator.get(), work);
+}
+
+void Session::Impl::require_same(const std::map<ValueId, Pattern>& patterns, const ReadValues& values,
+                                 const ReadIntegers& integers) const {
+  if (options.communicator == nullptr) return;
+  std::vector<uint64_t> sums;
+  const auto add = [&](const auto& items) {
+    sums.push_back(base::checksum(std::as_bytes(std::span(items))));
+  };
+  for (const auto& [id, pattern] : patterns) {
+    add(pattern.crow_indices);
+    add(pattern.col_indices);
+  }
+  for (const auto& [id, array] : values) add(array);
+  for (const auto& [id, elements] : integers) add(elements);
+  const uint64_t all = base::checksum(std::as_bytes(std::span(sums)));
+  ranks::require_equal(*options.communicator, {{"file to load", fmt::format("{:016x}", all)}});
 }
 
 void Session::Impl::write_once(const std::function<void()>& write) const {

@@ -3,10 +3,13 @@
 #include <fmt/format.h>
 #include <tessera/error.h>
 
+#include <cstdint>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <span>
 #include <utility>
 
+#include "base/checksum.h"
 #include "graph/initial.h"
 #include "graph/state_file.h"
 #include "io/json_document.h"
@@ -183,6 +186,19 @@ Values read(const StateFile& file, const graph::Graph& graph, const std::string&
   return values;
 }
 
+std::string checksum_of_values(const Values& values) {
+  std::vector<uint64_t> sums;
+  const auto add = [&](const auto& items) {
+    sums.push_back(base::checksum(std::as_bytes(std::span(items))));
+  };
+  for (const auto& [name, array] : values.arrays) add(array);
+  for (const auto& [name, pattern] : values.patterns) {
+    add(pattern.crow_indices);
+    add(pattern.col_indices);
+  }
+  return fmt::format("{:016x}", base::checksum(std::as_bytes(std::span(sums))));
+}
+
 void set(Session& session, const std::map<std::string, Pattern>& patterns) {
   for (const auto& [name, pattern] : patterns)
     for (const ValueInfo& info : session.graph().values())
@@ -239,25 +255,36 @@ namespace {
 /// `take` is also given the file.
 void load(const std::string& path, const Identity& identity, bool allow_different_environment,
           Session& session,
-          const std::function<void(const StateFile& file, const std::string& position)>& take) {
-  const StateFile file(io::Source::open(path));
-  try {
-    check_identity(file, path, identity, allow_different_environment);
-    const Values values = read(file, session.graph(), "");
-    take(file, text(file, path, "position"));
-    set(session, values.patterns);
-    for (const auto& [name, array] : values.arrays) session.set(name, array);
-  } catch (const nlohmann::json::exception& e) {
-    throw Error(fmt::format("{}: a damaged checkpoint: {}", path, e.what()));
-  }
+          const std::function<void(const StateFile& file, const std::string& position)>& take,
+          Communicator* communicator = nullptr) {
+  Values values;
+  std::string position;
+  ranks::do_on_each(communicator, [&] {
+    const StateFile file(io::Source::open(path));
+    try {
+      check_identity(file, path, identity, allow_different_environment);
+      values = read(file, session.graph(), "");
+      position = text(file, path, "position");
+      take(file, position);
+    } catch (const nlohmann::json::exception& e) {
+      throw Error(fmt::format("{}: a damaged checkpoint: {}", path, e.what()));
+    }
+  });
+  if (communicator != nullptr)
+    ranks::require_equal(*communicator,
+                         {{"checkpoint", position}, {"checkpoint", checksum_of_values(values)}});
+  set(session, values.patterns);
+  for (const auto& [name, array] : values.arrays) session.set(name, array);
 }
 
 }  // namespace
 
 void load_checkpoint(const std::string& path, const Identity& identity, bool allow_different_environment,
-                     Session& session, const std::function<void(const std::string& position)>& take) {
-  load(path, identity, allow_different_environment, session,
-       [&](const StateFile& /*file*/, const std::string& position) { take(position); });
+                     Session& session, const std::function<void(const std::string& position)>& take,
+                     Communicator* communicator) {
+  load(
+      path, identity, allow_different_environment, session,
+      [&](const StateFile& /*file*/, const std::string& position) { take(position); }, communicator);
 }
 
 Position load_checkpoint(const std::string& path, const Identity& identity, bool allow_different_environment,

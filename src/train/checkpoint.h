@@ -72,9 +72,10 @@ void save_checkpoint(const std::string& path, const Identity& identity, const Po
 
 /// Sets the session's state; `take` is given the position before, and may refuse it by Error or an exception
 /// of JSON. Throws Error, and changes nothing, for a damaged file and for another identity; another
-/// environment may be allowed.
+/// environment may be allowed. All ranks of a session have to call it, with equal files.
 void load_checkpoint(const std::string& path, const Identity& identity, bool allow_different_environment,
-                     graph::Session& session, const std::function<void(const std::string& position)>& take);
+                     graph::Session& session, const std::function<void(const std::string& position)>& take,
+                     Communicator* communicator = nullptr);
 
 /// The same for a position with the best network; returns it.
 Position load_checkpoint(const std::string& path, const Identity& identity, bool allow_different_environment,

@@ -247,6 +247,42 @@ TEST(RanksOfSessions, ReadTheSameState) {
   EXPECT_THAT(errors, Each(HasSubstr("is elsewhere in the program than rank")));
 }
 
+TEST(RanksOfSessions, LoadTogetherOrNotAtAll) {
+  const std::filesystem::path folder = ::testing::TempDir();
+  const auto path = [&](const std::string& name) { return (folder / ("ranks_load_" + name)).string(); };
+  Stack network(Type::f32);
+  add_training(network.loss, {.optimizer = Adam{.epsilon = 1e-3}, .replicas = 2});
+  for (const uint64_t seed : {1U, 2U}) {
+    const Session session(network.graph, chips(2), {.seed = seed});
+    session.save(path(std::to_string(seed)));
+    session.save_parameters(path("parameters" + std::to_string(seed)));
+  }
+  const auto errors = test::errors_on_ranks(patient(2), [&](const Ranks& ranks) {
+    Session session(network.graph, chips(2), of_rank(ranks));
+    const Arrays before = session.state();
+    const bool is_first = ranks->rank() == 0;
+    const auto error_of = [&](const auto& load) -> std::string {
+      try {
+        load();
+      } catch (const Error& error) {
+        return error.what();
+      }
+      return "";
+    };
+    const std::string other = "rank 1 has another file to load than rank 0";
+    EXPECT_THAT(error_of([&] { session.load(path(is_first ? "1" : "none")); }), HasSubstr("none"));
+    EXPECT_THAT(error_of([&] { session.load(path(is_first ? "1" : "2")); }), HasSubstr(other));
+    EXPECT_THAT(error_of([&] { session.load_parameters(path(is_first ? "none" : "parameters1")); }),
+                HasSubstr("none"));
+    EXPECT_THAT(error_of([&] { session.load_parameters(path(is_first ? "parameters1" : "parameters2")); }),
+                HasSubstr(other));
+    EXPECT_EQ(session.state(), before);
+    train(session, {ranks->rank(), 2});
+  });
+  EXPECT_THAT(errors, Each(IsEmpty()));
+  for (const char* name : {"1", "2", "parameters1", "parameters2"}) std::filesystem::remove(path(name));
+}
+
 /// A graph without replicas, with the parameters of one that has some.
 TEST(RanksOfSessions, EvaluateForThemselves) {
   Stack network(Type::f32), evaluation(Type::f32);

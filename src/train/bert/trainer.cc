@@ -115,21 +115,27 @@ BertTrainerImpl::BertTrainerImpl(const PretrainingSettings& given, const TextSpl
       threads(thread_count),
       only_estimates(estimates_only),
       communicator(std::move(ranks)) {
-  for (const PretrainingPhase& phase : settings.phases) add_phase(phase, text);
+  ranks::do_on_each(communicator.get(), [&] {
+    for (const PretrainingPhase& phase : settings.phases) add_phase(phase, text);
+  });
   if (settings.evaluate_every == 0) settings.evaluate_every = phases.front().steps_per_epoch;
   graph::Schedule schedule = settings.lr_schedule;
   if (schedule.steps == 0) schedule.steps = steps;
   graph::check(schedule);
   settings_json = json_of(settings).dump();
+  std::string identity_of_text;
+  ranks::do_on_each(communicator.get(), [&] { identity_of_text = identity_of(text); });
   identity = {settings_of_results(settings),
-              identity_of(text),
+              std::move(identity_of_text),
               {host_or_name(machine), machine.tiles(), std::string(name_of(active_isa()))},
               settings.evaluate_every,
               steps};
   if (communicator != nullptr)
     ranks::require_equal(*communicator, {{"text", identity.data}, {"set of settings", settings_json}});
   if (!only_estimates) present = sessions_of(0);
-  for (size_t i = 0; i < phases.size(); ++i) estimate(i);
+  ranks::do_on_each(communicator.get(), [&] {
+    for (size_t i = 0; i < phases.size(); ++i) estimate(i);
+  });
 }
 
 void BertTrainerImpl::estimate(size_t number) {
@@ -346,10 +352,11 @@ void BertTrainerImpl::check_position(const PretrainingPosition& p, const std::st
 
 void BertTrainerImpl::resume(const std::string& checkpoint, bool allow_different_bits) {
   PretrainingPosition found;
-  load_checkpoint(checkpoint, identity, allow_different_bits, trained(), [&](const std::string& text) {
+  const auto take = [&](const std::string& text) {
     found = position_of(text);
     check_position(found, checkpoint);
-  });
+  };
+  load_checkpoint(checkpoint, identity, allow_different_bits, trained(), take, communicator.get());
   position = std::move(found);
   last_checkpoint = checkpoint;
   has_failed = false;
