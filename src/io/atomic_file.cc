@@ -1,11 +1,14 @@
 #include "io/atomic_file.h"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
+#include <cstdint>
 #include <cstdio>
 #include <cstring>
 #include <utility>
@@ -15,6 +18,8 @@
 
 namespace tessera::io {
 namespace {
+
+constexpr const char* kDescriptors = "/proc/self/fd";
 
 // The mode of an ordinary new file, or that of the file to be replaced.
 mode_t mode_for(const std::string& path) {
@@ -38,26 +43,46 @@ std::string folder_of(const std::string& path) {
 
 AtomicFile::AtomicFile(std::string path) : path_(std::move(path)) {
   const mode_t mode = mode_for(path_);
-  temporary_ = path_ + ".XXXXXX";
-  descriptor_ = ::mkostemp(temporary_.data(), O_CLOEXEC);
+  if (::access(kDescriptors, X_OK) == 0)
+    descriptor_ = ::open(folder_of(path_).c_str(), O_TMPFILE | O_WRONLY | O_CLOEXEC, 0600);
   if (descriptor_ < 0) {
-    fail(path_, "cannot create a temporary file beside it: {}", std::strerror(errno));
+    temporary_ = path_ + ".XXXXXX";
+    descriptor_ = ::mkostemp(temporary_.data(), O_CLOEXEC);
+    if (descriptor_ < 0) {
+      fail(path_, "cannot create a temporary file beside it: {}", std::strerror(errno));
+    }
+    slot_ = note_unfinished(temporary_.c_str());
   }
-  slot_ = note_unfinished(temporary_.c_str());
   ::fchmod(descriptor_, mode);
 }
 
 AtomicFile::~AtomicFile() {
   if (descriptor_ < 0) return;
   ::close(descriptor_);
+  if (temporary_.empty()) return;
   ::unlink(temporary_.c_str());
   forget_unfinished(slot_);
+}
+
+void AtomicFile::give_name() {
+  static std::atomic<uint64_t> names{0};
+  const std::string unnamed = fmt::format("{}/{}", kDescriptors, descriptor_);
+  for (;;) {
+    const std::string name = fmt::format("{}.{}-{}", path_, ::getpid(), names++);
+    if (::linkat(AT_FDCWD, unnamed.c_str(), AT_FDCWD, name.c_str(), AT_SYMLINK_FOLLOW) == 0) {
+      temporary_ = name;
+      slot_ = note_unfinished(temporary_.c_str());
+      return;
+    }
+    if (errno != EEXIST) fail(path_, "cannot name the finished file: {}", std::strerror(errno));
+  }
 }
 
 void AtomicFile::write(std::span<const std::byte> bytes) { write_all(descriptor_, bytes, path_); }
 
 void AtomicFile::commit() {
   if (::fsync(descriptor_) != 0) fail(path_, "cannot write: {}", std::strerror(errno));
+  if (temporary_.empty()) give_name();
   if (::rename(temporary_.c_str(), path_.c_str()) != 0) {
     fail(path_, "cannot move the finished file there: {}", std::strerror(errno));
   }

@@ -9,7 +9,8 @@
 namespace tessera::io {
 
 /// Writes a temporary file beside `path` and renames it to `path` on commit(). Without commit(), and on any
-/// error, the temporary file is removed and `path` is left unchanged.
+/// error, the temporary file is removed and `path` is left unchanged. Until it is complete it has no name,
+/// where the file system can do that, so that nothing of it remains of a process that is killed.
 class AtomicFile {
  public:
   /// Throws Error if the temporary file cannot be created, or if `path` is not a regular file, which renaming
@@ -27,9 +28,11 @@ class AtomicFile {
   void commit();
 
  private:
+  void give_name();
+
   std::string path_;
-  std::string temporary_;
-  size_t slot_ = 0;  // in the list of unfinished files
+  std::string temporary_;  // empty: it has no name
+  size_t slot_ = 0;        // in the list of unfinished files
   int descriptor_ = -1;
 };
 
