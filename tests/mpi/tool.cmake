@@ -3,9 +3,10 @@ file(MAKE_DIRECTORY ${FOLDER})
 set(train ${TOOL} train bert --documents 60 --vocabulary 100 --length 16 --batch 4 --steps 3 --threads 1 --seed 3)
 set(mpirun ${MPIRUN} --allow-run-as-root --oversubscribe)
 set(ranks ${mpirun} -n 2)
+set(patient --rank-timeout 600)
 file(REMOVE ${FOLDER}/one.safetensors ${FOLDER}/two.safetensors)
 execute_process(COMMAND ${train} --replicas 2 --checkpoint ${FOLDER}/one.safetensors COMMAND_ERROR_IS_FATAL ANY)
-execute_process(COMMAND ${ranks} ${train} --checkpoint ${FOLDER}/two.safetensors COMMAND_ERROR_IS_FATAL ANY)
+execute_process(COMMAND ${ranks} ${train} ${patient} --checkpoint ${FOLDER}/two.safetensors COMMAND_ERROR_IS_FATAL ANY)
 execute_process(COMMAND ${CMAKE_COMMAND} -E compare_files ${FOLDER}/one.safetensors ${FOLDER}/two.safetensors
   COMMAND_ERROR_IS_FATAL ANY)
 # What all of them refuse, they refuse at once.
