@@ -3,6 +3,7 @@
 import argparse
 import os
 import signal
+from datetime import timedelta
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,7 @@ from torch import nn
 
 from tessera import graph as tg
 
-ROWS, REPLICAS, STEPS = 10, 4, 4
+ROWS, REPLICAS = 10, 4
 
 
 def training_step():
@@ -31,6 +32,9 @@ def batch_of(step):
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--out", required=True, help="where the parameters and the state are saved at the end")
+    parser.add_argument("--steps", type=int, default=4)
+    parser.add_argument("--timeout", type=float, default=60, help="seconds for which ranks wait for each other")
+    parser.add_argument("--checkpoints", help="a folder of the state after each step, from the last of which it goes on")
     parser.add_argument("--seed-of-last", type=int, default=0, help="the seed of the last rank")
     parser.add_argument("--die-after", type=int, help="the step after which the last rank is killed")
     parser.add_argument("--cores", help="a folder for what processors each rank may use then")
@@ -39,18 +43,26 @@ def main():
     rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
     group = None
     if world > 1:
-        dist.init_process_group("gloo")
+        dist.init_process_group("gloo", timeout=timedelta(seconds=a.timeout))
         group = dist.group.WORLD
     is_last = rank == world - 1
     seed = a.seed_of_last if is_last else 0
+    done = 0
+    if a.checkpoints is not None:
+        done = max((int(file.stem) for file in Path(a.checkpoints).iterdir()), default=0)
     session = training_step().session(
-        "host", threads=1, seed=seed, process_group=group, rank_timeout=60, divide_cores=not a.keep_cores
+        "host", threads=1, seed=seed, process_group=group, rank_timeout=a.timeout, divide_cores=not a.keep_cores
     )
     if a.cores is not None:
         Path(a.cores, str(rank)).write_text(repr(sorted(os.sched_getaffinity(0))))
-    for step in range(STEPS):
+    if done:
+        session.load(Path(a.checkpoints, f"{done}.safetensors"))
+        session.step = done + 1
+    for step in range(done, a.steps):
         x, labels = (np.split(array, world)[rank] for array in batch_of(step))
         session.run(x, labels)
+        if a.checkpoints is not None:
+            session.save(Path(a.checkpoints, f"{step + 1}.safetensors"))
         if a.die_after == step + 1 and is_last:
             os.kill(os.getpid(), signal.SIGKILL)
     assert session.sent_bytes == STEPS * session.cost().sent_bytes

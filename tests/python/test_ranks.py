@@ -4,6 +4,8 @@ import ast
 import multiprocessing
 import os
 import queue
+import random
+import signal
 import socket
 import subprocess
 import sys
@@ -20,21 +22,28 @@ from tessera import _tessera
 torch = pytest.importorskip("torch")
 
 WORKER = Path(__file__).with_name("ranks_worker.py")
+#: Of runs with faults: so many steps that there are files after some of them, and seconds for which ranks wait.
+STEPS, LONGEST_WAIT = 60, 4
 
 
-def run(ranks, *arguments):
-    """The exit status and what it complains of, of each rank, as torchrun would start them."""
+def start(ranks, *arguments):
+    """The processes that torchrun would start."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     shared = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": str(ranks), "OMP_NUM_THREADS": "1"}
     command = [sys.executable, str(WORKER), *map(str, arguments)]
-    processes = [
+    return [
         subprocess.Popen(
             command, env={**os.environ, **shared, "RANK": str(rank)}, stderr=subprocess.PIPE, encoding="utf-8"
         )
         for rank in range(ranks)
     ]
+
+
+def run(ranks, *arguments):
+    """The exit status and what it complains of, of each rank."""
+    processes = start(ranks, *arguments)
     complaints = [process.communicate(timeout=900)[1] for process in processes]
     return [process.returncode for process in processes], complaints
 
@@ -56,9 +65,10 @@ def test_ranks_that_differ_are_refused(tmp_path):
 
 
 def test_a_rank_that_is_killed_ends_the_others(tmp_path):
-    status, complaints = run(2, "--out", tmp_path / "none", "--die-after", 2)
-    assert status == [1, -9]
-    assert "rank 1 has failed, ended, or not answered in time" in complaints[0]
+    status, complaints = run(4, "--out", tmp_path / "none", "--die-after", 2)
+    assert status == [1, 1, 1, -9]
+    for complaint in complaints[:3]:  # also of those that wait for one of the others
+        assert "rank 3 has failed, ended, or not answered in time" in complaint
     assert not (tmp_path / "none").exists()
 
 
@@ -117,6 +127,48 @@ def test_who_asks_a_session_of_ranks_waits_for_its_run():
     process.join(600)
     process.kill()
     assert process.exitcode == 0
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """What a run without faults takes, and the bytes of its file."""
+    folder = tmp_path_factory.mktemp("whole")
+    (folder / "steps").mkdir()
+    begin = time.monotonic()
+    status, complaints = run(2, "--out", folder / "out", "--steps", STEPS, "--checkpoints", folder / "steps")
+    assert status == [0, 0], complaints
+    return time.monotonic() - begin, (folder / "out").read_bytes()
+
+
+@pytest.mark.every_nth(34)
+@pytest.mark.parametrize("number", range(100))
+def test_training_goes_on_after_a_signal_at_any_moment(whole, number, tmp_path):
+    seconds, expected = whole
+    choice = random.Random(number)
+    struck, moment = choice.randrange(2), choice.random() * seconds
+    what = (signal.SIGKILL, signal.SIGSTOP, signal.SIGTERM)[number % 3]
+    steps, out = tmp_path / "steps", tmp_path / "out"
+    steps.mkdir()
+    arguments = ("--out", out, "--steps", STEPS, "--checkpoints", steps)
+
+    processes = start(2, *arguments, "--timeout", LONGEST_WAIT)
+    other = processes[1 - struck]
+    try:
+        time.sleep(moment)
+        processes[struck].send_signal(what)
+        complaint = other.communicate(timeout=LONGEST_WAIT + 120)[1]
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
+        processes[struck].stderr.close()
+    if other.returncode != 0 and any(steps.iterdir()):
+        assert f"rank {struck} has failed, ended, or not answered in time" in complaint
+    assert all(file.suffix == ".safetensors" for file in steps.iterdir())
+
+    status, complaints = run(2, *arguments)
+    assert status == [0, 0], complaints
+    assert out.read_bytes() == expected
 
 
 @pytest.mark.skipif(tessera.get_num_threads() < 2, reason="needs two cores")

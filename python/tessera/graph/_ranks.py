@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import threading
+import time
+from collections.abc import Callable
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -12,16 +16,28 @@ if TYPE_CHECKING:
 
     _Messages = list[tuple[int, memoryview]]
 
+#: Seconds for which a rank that loses another one waits for the reason, and for the store that may have it.
+_LONGEST_REASON, _LONGEST_CALL = 1.0, 2.0
+
 
 class _Ranks:
     """Sends messages through gloo, in a group of its own: what else the processes send does not come between."""
 
     def __init__(self, group: ProcessGroup, longest_wait: float) -> None:
         import torch.distributed as dist
+        from torch.distributed.distributed_c10d import _get_default_store
 
         self._ranks = dist.get_process_group_ranks(group)
-        self._group: Any = dist.new_group(self._ranks, backend="gloo", use_local_synchronization=True)
         self._wait = timedelta(seconds=longest_wait)
+        try:
+            self._group: Any = dist.new_group(
+                self._ranks, timeout=self._wait, backend="gloo", use_local_synchronization=True
+            )
+        except RuntimeError as error:
+            raise RuntimeError(f"not all ranks have connected within {longest_wait:g} s: {error}") from error
+        # Where a rank says why it ends the others, whose connections only break.
+        self._store: Any = _get_default_store()
+        self._failure = f"tessera/{self._group.group_name}/failure"
 
     def exchange(self, sent: _Messages, received: _Messages) -> None:
         import torch
@@ -41,19 +57,44 @@ class _Ranks:
             self._of(rank, work.wait, self._wait)
 
     def abort(self, message: str) -> None:
-        """End the connections, which the others notice."""
+        """Say why, unless another rank did before, and end the connections, which the others notice."""
         import torch.distributed as dist
 
         group, self._group = self._group, None
         if group is not None:
+            _briefly(lambda: self._store.compare_set(self._failure, "", message).decode())
             dist.destroy_process_group(group)
 
-    @staticmethod
-    def _of(rank: int, call: Any, *arguments: Any, **named: Any) -> Any:
+    def _of(self, rank: int, call: Any, *arguments: Any, **named: Any) -> Any:
         try:
             return call(*arguments, **named)
         except RuntimeError as error:
-            raise RuntimeError(f"rank {rank} has failed, ended, or not answered in time: {error}") from error
+            reason = _briefly(self._reason) or f"rank {rank} has failed, ended, or not answered in time: {error}"
+            raise RuntimeError(reason) from error
+
+    def _reason(self) -> str:
+        """Why another rank has ended the connections; nothing if none says so before long."""
+        begin = time.monotonic()
+        while time.monotonic() < begin + _LONGEST_REASON:
+            if self._store.check([self._failure]):
+                reason: str = self._store.get(self._failure).decode()
+                return reason
+            time.sleep(0.05)
+        return ""
+
+
+def _briefly(call: Callable[[], str]) -> str:
+    """What a call returns; nothing if it fails, or takes long, as the store may be that of a process that hangs."""
+    results: list[str] = []
+
+    def run() -> None:
+        with contextlib.suppress(Exception):
+            results.append(call())
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    thread.join(_LONGEST_CALL)
+    return results[0] if results else ""
 
 
 def communicator_of(group: ProcessGroup, longest_wait: float, divide_cores: bool) -> _tessera.Communicator:
