@@ -6,6 +6,7 @@
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 #include <tessera/bert.h>
+#include <tessera/communicator.h>
 #include <tessera/graph.h>
 #include <tessera/pretraining.h>
 #include <tessera/token_text.h>
@@ -171,15 +172,16 @@ void bind_bert_trainer(nb::module_& m) {
           "__init__",
           [](BertTrainer* made, const PretrainingSettings& settings, const std::shared_ptr<TokenText>& train,
              const std::shared_ptr<TokenText>& held_out, const ChosenMachine& machine, uint32_t threads,
-             bool only_estimates) {
+             bool only_estimates, const std::shared_ptr<Communicator>& communicator) {
             const nb::gil_scoped_release released;
             const TextSplit text{train, held_out};
             if (only_estimates)
               new (made) BertTrainer(BertTrainer::for_estimates(settings, text, machine.machine, threads));
             else
-              new (made) BertTrainer(settings, text, machine.machine, threads);
+              new (made) BertTrainer(settings, text, machine.machine, threads, communicator);
           },
-          "settings"_a, "train"_a, "held_out"_a, "machine"_a, "threads"_a, "only_estimates"_a)
+          "settings"_a, "train"_a, "held_out"_a, "machine"_a, "threads"_a, "only_estimates"_a,
+          "communicator"_a.none())
       .def("train", &train_by, "steps"_a, "checkpoint"_a)
       .def("evaluate", &BertTrainer::evaluate, Released())
       .def("save", &BertTrainer::save, "checkpoint"_a, Released())

@@ -6,7 +6,7 @@ import json
 import os
 import threading
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -19,8 +19,12 @@ from tessera.graph._bert import PackedAverage, bert_config
 from tessera.graph._estimate import Estimate, machine_for
 from tessera.graph._graph import least_elements
 from tessera.graph._pipeline import PipelineKind
+from tessera.graph._ranks import communicator_of
 from tessera.graph._training import Numbers, ParameterGroup, ScheduleKind, native_groups
 from tessera.graph._values import Rounding, is_stochastic, value_type
+
+if TYPE_CHECKING:
+    from torch.distributed import ProcessGroup
 
 #: Optimizers by the names that the tool has for them.
 TrainerOptimizer: TypeAlias = Literal["sgd", "momentum", "nesterov", "adam", "adamw", "lamb", "lars"]
@@ -54,6 +58,11 @@ class BertTrainer:
     With the same options, text, tiles and instruction set, training gives the same bits as the tool's, on any number of
     threads and wherever it is stopped and resumed, and either continues the other's checkpoints. A trainer with
     `only_estimates` takes no memory for parameters, and cannot train.
+
+    The ranks of `process_group`, of `torch.distributed`, divide the replicas among them, by default one for each, and
+    train as one process does, bit for bit (docs/ranks.md): each makes this trainer with the same options and text, and
+    makes the same calls. Rank 0 writes files; Ctrl-C in one ends `train` in all, whose lists are shorter then. Where one fails, or gives no sign of
+    life for `rank_timeout` seconds, the others raise RuntimeError. `divide_cores` is as for `Graph.session`.
 
     Raises ValueError for options that are out of range or do not fit together, the text or the model, TypeError for
     those of another type, and RuntimeError for files that cannot be read or are damaged, if memory is short, and from
@@ -99,7 +108,7 @@ class BertTrainer:
         head_feed_forwards: int = 0,
         pipeline: PipelineKind = "sequential",
         recompute: bool = False,
-        replicas: int = 1,
+        replicas: int | None = None,
         overlap: bool = True,
         shard: bool | int = False,
         shard_weights: bool | int = False,
@@ -116,11 +125,16 @@ class BertTrainer:
         threads: int = 0,
         host_io: bool = False,
         only_estimates: bool = False,
+        process_group: ProcessGroup | None = None,
+        rank_timeout: float = 10,
+        divide_cores: bool = True,
     ) -> None:
         if pack not in ("optimal", "none"):
             raise ValueError(f"pack is {pack!r}: use 'optimal' or 'none'")
         if pack == "none" and max_per_pack is not None:
             raise ValueError("max_per_pack is for pack='optimal': leave it out")
+        if only_estimates and process_group is not None:
+            raise ValueError("estimates take one process: leave out process_group")
         own, seed = bert_config(config), seed_of(seed)
         phases = _phases(length, packs, steps)
         settings = _tessera.PretrainingSettings(own, phases, average, numbers, optimizer, lr_schedule, pipeline)
@@ -134,7 +148,7 @@ class BertTrainer:
             ("stages", stages, 1),
             ("head_layers", head_layers, 0),
             ("head_feed_forwards", head_feed_forwards, 0),
-            ("replicas", replicas, 1),
+            ("replicas", _replicas(replicas, process_group), 1),
             ("evaluate_every", evaluate_every, 0),
         ):
             setattr(settings, name, _tessera.whole_number(name, count, least))
@@ -169,10 +183,15 @@ class BertTrainer:
             if (least_of := least_elements(option, given)) is not None:
                 setattr(settings, f"{option}_from", least_of)
         threads = checked_threads(threads)
+        ranks = None
+        if process_group is not None:
+            ranks = communicator_of(process_group, rank_timeout, bool(divide_cores))
         self.machine = machine_for(machine, threads)
         train, held_out = _split(text, validation, seed)
         _require_vocabulary(config, own, train)
-        self._native = _tessera.BertTrainer(settings, train, held_out, self.machine, threads, bool(only_estimates))
+        self._native = _tessera.BertTrainer(
+            settings, train, held_out, self.machine, threads, bool(only_estimates), ranks
+        )
         self._lengths = [tokens for tokens, _, _ in phases]
         self._lock = threading.RLock()
 
@@ -291,6 +310,14 @@ def _path(path: str | os.PathLike[str] | None) -> str:
 def _whole_numbers(name: str, given: int | Sequence[int], least: int = 0) -> list[int]:
     items = given if isinstance(given, Sequence) else [given]
     return [_tessera.whole_number(name, item, least) for item in items]
+
+
+def _replicas(given: int | None, group: ProcessGroup | None) -> int:
+    if given is not None or group is None:
+        return 1 if given is None else given
+    import torch.distributed as dist
+
+    return dist.get_world_size(group)
 
 
 def _phases(

@@ -12,6 +12,7 @@ import torch.distributed as dist
 from torch import nn
 
 from tessera import graph as tg
+from tessera.text import BertTrainer, synthetic_text
 
 ROWS, REPLICAS = 10, 4
 
@@ -21,6 +22,27 @@ def training_step():
     module = nn.Sequential(nn.Linear(12, 16), nn.ReLU(), nn.Dropout(0.1), nn.Linear(16, 5))
     graph = tg.from_torch(module, torch.randn(ROWS, 12))
     return graph.training_step("cross_entropy", "adamw", lr=0.05, replicas=REPLICAS, shard=1)
+
+
+def train_bert(group, a):
+    """Trains by some steps of 8, from the checkpoint on that is there."""
+    config = {
+        "hidden_size": 32,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 2,
+        "intermediate_size": 64,
+        "max_position_embeddings": 64,
+    }
+    text = synthetic_text(vocabulary=80, documents=60, seed=3)
+    options = {"length": 48, "packs": 4, "steps": 8, "evaluate_every": 3, "seed": 5, "threads": 1, "shard": 1}
+    replicas = None if group is not None else 2
+    trainer = BertTrainer(
+        config, text, **options, replicas=replicas, process_group=group, rank_timeout=a.timeout
+    )
+    if Path(a.out).exists():
+        trainer.resume(a.out)
+    losses = trainer.train(a.steps, checkpoint=a.out)
+    assert len(losses) == a.steps
 
 
 def batch_of(step):
@@ -39,12 +61,18 @@ def main():
     parser.add_argument("--die-after", type=int, help="the step after which the last rank is killed")
     parser.add_argument("--cores", help="a folder for what processors each rank may use then")
     parser.add_argument("--keep-cores", action="store_true")
+    parser.add_argument("--bert", action="store_true", help="train BERT, with its checkpoints as the file at the end")
     a = parser.parse_args()
     rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
     group = None
     if world > 1:
         dist.init_process_group("gloo", timeout=timedelta(seconds=a.timeout))
         group = dist.group.WORLD
+    if a.bert:
+        train_bert(group, a)
+        if group is not None:
+            dist.destroy_process_group()
+        return
     is_last = rank == world - 1
     seed = a.seed_of_last if is_last else 0
     done = 0

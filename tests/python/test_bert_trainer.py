@@ -61,6 +61,11 @@ def test_groups_of_parameters_have_settings_of_their_own() -> None:
         trainer_of(groups=[tg.ParameterGroup(tg.Graph().parameter("w", (2,)))])
 
 
+def test_estimates_take_one_process() -> None:
+    with pytest.raises(ValueError, match="leave out process_group"):
+        trainer_of(only_estimates=True, process_group=object())
+
+
 def test_it_learns() -> None:
     losses = trainer_of(steps=120, evaluate_every=120).train()
     assert np.mean(losses[-20:]) < np.mean(losses[:20]) - 0.1

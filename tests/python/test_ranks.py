@@ -129,6 +129,14 @@ def test_who_asks_a_session_of_ranks_waits_for_its_run():
     assert process.exitcode == 0
 
 
+def test_bert_is_trained_as_in_one_process(tmp_path):
+    whole, parts = tmp_path / "whole.safetensors", tmp_path / "parts.safetensors"
+    for ranks, file, steps in ((1, whole, 8), (2, parts, 5), (1, parts, 1), (2, parts, 2)):
+        status, complaints = run(ranks, "--bert", "--out", file, "--steps", steps)
+        assert status == [0] * ranks, complaints
+    assert parts.read_bytes() == whole.read_bytes()
+
+
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
     """What a run without faults takes, and the bytes of its file."""
