@@ -61,8 +61,9 @@ class BertTrainer:
 
     The ranks of `process_group`, of `torch.distributed`, divide the replicas among them, by default one for each, and
     train as one process does, bit for bit (docs/ranks.md): each makes this trainer with the same options and text, and
-    makes the same calls. Rank 0 writes files; Ctrl-C in one ends `train` in all, whose lists are shorter then. Where one fails, or gives no sign of
-    life for `rank_timeout` seconds, the others raise RuntimeError. `divide_cores` is as for `Graph.session`.
+    makes the same calls. Rank 0 writes files; Ctrl-C in one ends `train` in all, whose lists are shorter then. Where
+    one fails, or gives no sign of life for `rank_timeout` seconds, the others raise RuntimeError. `divide_cores` is as
+    for `Graph.session`.
 
     Raises ValueError for options that are out of range or do not fit together, the text or the model, TypeError for
     those of another type, and RuntimeError for files that cannot be read or are damaged, if memory is short, and from

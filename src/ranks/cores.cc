@@ -32,7 +32,7 @@ std::string name_of_computer() {
 
 Place own_place() {
   const double quota = machine::detect_host().quota;
-  return {name_of_computer(), quota == 0 ? 0 : std::max(1U, static_cast<uint32_t>(quota)),
+  return {name_of_computer(), quota == 0 ? 0U : std::max(1U, static_cast<uint32_t>(quota)),
           machine::cpus_of_cores()};
 }
 

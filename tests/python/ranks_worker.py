@@ -56,7 +56,7 @@ def main():
     parser.add_argument("--out", required=True, help="where the parameters and the state are saved at the end")
     parser.add_argument("--steps", type=int, default=4)
     parser.add_argument("--timeout", type=float, default=60, help="seconds for which ranks wait for each other")
-    parser.add_argument("--checkpoints", help="a folder of the state after each step, from the last of which it goes on")
+    parser.add_argument("--checkpoints", help="a folder of the state after each step, the last of which is loaded")
     parser.add_argument("--seed-of-last", type=int, default=0, help="the seed of the last rank")
     parser.add_argument("--die-after", type=int, help="the step after which the last rank is killed")
     parser.add_argument("--cores", help="a folder for what processors each rank may use then")
