@@ -138,7 +138,7 @@ struct HostSum {
 /// On a host replicas take turns, or are divided among ranks. Of an array that all share, the first fills it.
 TEST(Ranks, RunOnHosts) {
   const HostSum of(8);
-  const Executable executable = compiler::compile(p, testing::toy_host(2));
+  const Executable executable = compiler::compile(of.program, testing::toy_host(2));
   std::vector<float> xs = numbers(32, 1);
   std::vector<std::vector<float>> results;
   for (const uint32_t ranks : {1U, 2U, 4U}) {
