@@ -80,9 +80,16 @@ void AtomicFile::give_name() {
 
 void AtomicFile::write(std::span<const std::byte> bytes) { write_all(descriptor_, bytes, path_); }
 
-void AtomicFile::commit() {
+void AtomicFile::make_durable() {
   if (::fsync(descriptor_) != 0) fail(path_, "cannot write: {}", std::strerror(errno));
-  if (temporary_.empty()) give_name();
+}
+
+void AtomicFile::commit() {
+  make_durable();
+  if (temporary_.empty()) {
+    give_name();
+    make_durable();  // some file systems, such as Btrfs, keep no record of a file without a name
+  }
   if (::rename(temporary_.c_str(), path_.c_str()) != 0) {
     fail(path_, "cannot move the finished file there: {}", std::strerror(errno));
   }

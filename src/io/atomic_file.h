@@ -29,6 +29,7 @@ class AtomicFile {
 
  private:
   void give_name();
+  void make_durable();
 
   std::string path_;
   std::string temporary_;  // empty: it has no name
