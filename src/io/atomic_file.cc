@@ -20,6 +20,7 @@ namespace tessera::io {
 namespace {
 
 constexpr const char* kDescriptors = "/proc/self/fd";
+constexpr const char* kSuffix = ".XXXXXX";  // of temporary names
 
 // The mode of an ordinary new file, or that of the file to be replaced.
 mode_t mode_for(const std::string& path) {
@@ -39,14 +40,19 @@ std::string folder_of(const std::string& path) {
   return slash == std::string::npos ? "." : path.substr(0, slash + 1);
 }
 
+// Whether a temporary name beside a file would be too long, which is to be known before the file is written.
+bool is_too_long(const std::string& name) {
+  return ::access(name.c_str(), F_OK) != 0 && errno == ENAMETOOLONG;
+}
+
 }  // namespace
 
 AtomicFile::AtomicFile(std::string path) : path_(std::move(path)) {
   const mode_t mode = mode_for(path_);
-  if (::access(kDescriptors, X_OK) == 0)
+  if (::access(kDescriptors, X_OK) == 0 && !is_too_long(path_ + kSuffix))
     descriptor_ = ::open(folder_of(path_).c_str(), O_TMPFILE | O_WRONLY | O_CLOEXEC, 0600);
   if (descriptor_ < 0) {
-    temporary_ = path_ + ".XXXXXX";
+    temporary_ = path_ + kSuffix;
     descriptor_ = ::mkostemp(temporary_.data(), O_CLOEXEC);
     if (descriptor_ < 0) {
       fail(path_, "cannot create a temporary file beside it: {}", std::strerror(errno));
@@ -65,10 +71,12 @@ AtomicFile::~AtomicFile() {
 }
 
 void AtomicFile::give_name() {
-  static std::atomic<uint64_t> names{0};
+  static std::atomic<uint32_t> names{0};
   const std::string unnamed = fmt::format("{}/{}", kDescriptors, descriptor_);
   for (;;) {
-    const std::string name = fmt::format("{}.{}-{}", path_, ::getpid(), names++);
+    // Other processes begin elsewhere.
+    const uint32_t number = static_cast<uint32_t>(::getpid()) * 0x9E3779B1U + names++;
+    const std::string name = fmt::format("{}.{:06x}", path_, number & 0xFFFFFFU);
     if (::linkat(AT_FDCWD, unnamed.c_str(), AT_FDCWD, name.c_str(), AT_SYMLINK_FOLLOW) == 0) {
       temporary_ = name;
       slot_ = note_unfinished(temporary_.c_str());

@@ -75,6 +75,17 @@ TEST(AtomicFile, AnInterruptedProgramLeavesNothing) {
   EXPECT_EQ(folder.count(), 0u);
 }
 
+/// Names of files have at most 255 bytes, and temporary ones 7 more than the file's.
+TEST(AtomicFile, KnowsAtOnceWhetherANameIsTooLong) {
+  const test::TemporaryFolder folder;
+  const std::string longest = folder.file(std::string(248, 'x'));
+  write_text(longest, "new");
+  write_text(longest, "newer");
+  EXPECT_EQ(content_of(longest), "newer");
+  EXPECT_ERROR("cannot create a temporary file beside it", require_writable(longest + "x"));
+  EXPECT_EQ(folder.count(), 1u);
+}
+
 TEST(AtomicFile, AKilledProgramLeavesNothing) {
   const test::TemporaryFolder folder;
   const int unnamed = ::open(folder.path().c_str(), O_TMPFILE | O_WRONLY, 0600);
