@@ -72,7 +72,8 @@ std::vector<std::shared_ptr<Communicator>> connect_threads(
 /// MPI does not start, and in a build without MPI.
 ///
 /// Ranks of one computer that may use the same cores divide them, unless not all of them are to: this process
-/// is bound to its own. Machines of the host that were made before keep their tiles.
+/// is bound to its own. All ranks then have as many, on any computer. Machines of the host that were made
+/// before keep their tiles.
 std::shared_ptr<Communicator> connect_mpi(std::chrono::milliseconds longest_wait = std::chrono::seconds(10),
                                           bool divides_cores = true);
 

@@ -68,18 +68,14 @@ size_t cores_of_each(const std::vector<uint32_t>& group, const std::vector<Place
   return std::max<size_t>(1, std::min(most, cores.size()) / group.size());
 }
 
-}  // namespace
-
-std::vector<int> own_cpus(const std::vector<Place>& places, uint32_t rank) {
-  const std::vector<uint32_t> group = competitors_of(rank, places);
-  if (group.size() == 1) return {};
+/// Adds the cores of each rank of a group.
+void divide(const std::vector<uint32_t>& group, const std::vector<Place>& places,
+            std::map<uint32_t, std::vector<Core>>& cores) {
   const size_t each = cores_of_each(group, places);
   std::set<int> taken;
-  std::map<uint32_t, std::vector<Core>> taken_by;
-  size_t least = each;
   for (const uint32_t member : group) {
     const std::vector<Core>& allowed = places[member].cores;
-    std::vector<Core>& own = taken_by[member];
+    std::vector<Core>& own = cores[member];
     for (const Core& core : allowed) {
       if (own.size() == each) break;
       if (std::ranges::any_of(core, [&](int cpu) { return taken.contains(cpu); })) continue;
@@ -87,11 +83,26 @@ std::vector<int> own_cpus(const std::vector<Place>& places, uint32_t rank) {
       taken.insert(core.begin(), core.end());
     }
     if (own.empty()) own.push_back(allowed[member % allowed.size()]);
-    least = std::min(least, own.size());
   }
+}
+
+}  // namespace
+
+std::vector<int> own_cpus(const std::vector<Place>& places, uint32_t rank) {
+  std::map<uint32_t, std::vector<Core>> cores;
+  bool are_divided = false;
+  for (uint32_t first = 0; first < places.size(); ++first) {
+    if (places[first].cores.empty() || cores.contains(first)) continue;
+    const std::vector<uint32_t> group = competitors_of(first, places);
+    are_divided = are_divided || group.size() > 1;
+    divide(group, places, cores);
+  }
+  if (!are_divided || !cores.contains(rank)) return {};
+  size_t least = SIZE_MAX;
+  for (const auto& [member, own] : cores) least = std::min(least, own.size());
   std::vector<int> cpus;
   for (size_t i = 0; i < least; ++i) {
-    const Core& core = taken_by[rank][i];
+    const Core& core = cores[rank][i];
     cpus.insert(cpus.end(), core.begin(), core.end());
   }
   return cpus;

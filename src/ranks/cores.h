@@ -19,8 +19,8 @@ struct Place {
 };
 
 /// The processors that a rank is to have; none: those that it may use now. Ranks of a computer that may use
-/// the same ones have whole cores of their own, each as many. If there are fewer cores than ranks, each has
-/// one.
+/// the same ones have whole cores of their own. If there are fewer cores than ranks, each has one. Where some
+/// ranks divide cores, all ranks have as many, as they have to run as many threads.
 std::vector<int> own_cpus(const std::vector<Place>& places, uint32_t rank);
 
 /// A place as text, and back.

@@ -31,10 +31,19 @@ TEST(Cores, AreDividedWholeAndEqually) {
               ElementsAre(ElementsAre(0, 4), ElementsAre(1, 5), ElementsAre(2, 6)));
 }
 
-TEST(Cores, AreKeptWhereNoOtherRankIs) {
+/// A session refuses ranks with different numbers of threads.
+TEST(Cores, AreAsManyForAllRanks) {
   const Place all{"a", 0, kFour}, elsewhere{"b", 0, kFour};
   EXPECT_THAT(cpus_of_all({all, elsewhere, elsewhere}),
-              ElementsAre(IsEmpty(), ElementsAre(0, 4, 1, 5), ElementsAre(2, 6, 3, 7)));
+              ElementsAre(ElementsAre(0, 4, 1, 5), ElementsAre(0, 4, 1, 5), ElementsAre(2, 6, 3, 7)));
+  const Place first{"a", 0, {{0}, {1}, {2}, {3}}}, second{"a", 0, {{4}, {5}, {6}, {7}}};
+  EXPECT_THAT(cpus_of_all({first, second, first, Place()}),
+              ElementsAre(ElementsAre(0, 1), ElementsAre(4, 5), ElementsAre(2, 3), IsEmpty()));
+}
+
+TEST(Cores, AreKeptWhereNoOtherRankIs) {
+  const Place all{"a", 0, kFour}, elsewhere{"b", 0, kFour};
+  EXPECT_THAT(cpus_of_all({all, elsewhere}), ElementsAre(IsEmpty(), IsEmpty()));
   const Place first{"a", 0, {{0}, {1}}}, second{"a", 0, {{2}, {3}}};
   EXPECT_THAT(cpus_of_all({first, second}), ElementsAre(IsEmpty(), IsEmpty()));
 }
