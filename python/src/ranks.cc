@@ -2,11 +2,13 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/shared_ptr.h>
 #include <tessera/communicator.h>
+#include <unistd.h>
 
 #include <chrono>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <future>
 #include <memory>
 #include <span>
 #include <string>
@@ -53,6 +55,24 @@ class PythonCommunicator final : public Communicator {
   std::chrono::milliseconds longest_wait() const override { return longest_wait_; }
 
   void exchange(std::span<const Outgoing> sent, std::span<const Incoming> received) override {
+    if (gettid() != getpid()) return exchange_here(sent, received);
+    // Python's main thread would handle Ctrl-C within the exchange, which would end halfway.
+    const nb::gil_scoped_acquire locked;  // so that it can be released, whether or not it was held
+    const nb::gil_scoped_release released;
+    std::async(std::launch::async, [&] { exchange_here(sent, received); }).get();
+  }
+
+  void abort(const std::string& message) noexcept override {
+    const nb::gil_scoped_acquire locked;
+    try {
+      abort_(message.c_str());
+    } catch (...) {
+      // The others notice that nothing more comes.
+    }
+  }
+
+ private:
+  void exchange_here(std::span<const Outgoing> sent, std::span<const Incoming> received) {
     const nb::gil_scoped_acquire locked;
     try {
       nb::list to, from;
@@ -66,16 +86,6 @@ class PythonCommunicator final : public Communicator {
     }
   }
 
-  void abort(const std::string& message) noexcept override {
-    const nb::gil_scoped_acquire locked;
-    try {
-      abort_(message.c_str());
-    } catch (...) {
-      // The others notice that nothing more comes.
-    }
-  }
-
- private:
   const uint32_t rank_;
   const uint32_t size_;
   const std::chrono::milliseconds longest_wait_;

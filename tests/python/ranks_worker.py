@@ -3,6 +3,7 @@
 import argparse
 import os
 import signal
+import threading
 from datetime import timedelta
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import torch.distributed as dist
 from torch import nn
 
 from tessera import graph as tg
+from tessera.graph import _ranks
 from tessera.text import BertTrainer, synthetic_text
 
 ROWS, REPLICAS = 10, 4
@@ -24,8 +26,24 @@ def training_step():
     return graph.training_step("cross_entropy", "adamw", lr=0.05, replicas=REPLICAS, shard=1)
 
 
+def interrupt_next_exchange():
+    """Returns an event that begins it: then this process has Ctrl-C while it exchanges messages."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # which shells ignore in the background
+    begins, exchange = threading.Event(), _ranks._Ranks.exchange
+
+    def interrupted(self, sent, received):
+        if begins.is_set():
+            begins.clear()
+            signal.raise_signal(signal.SIGINT)
+        exchange(self, sent, received)
+
+    _ranks._Ranks.exchange = interrupted
+    return begins
+
+
 def train_bert(group, a):
     """Trains by some steps of 8, from the checkpoint on that is there."""
+    interruption = interrupt_next_exchange()
     config = {
         "hidden_size": 32,
         "num_hidden_layers": 2,
@@ -41,8 +59,19 @@ def train_bert(group, a):
     )
     if Path(a.out).exists():
         trainer.resume(a.out)
-    losses = trainer.train(a.steps, checkpoint=a.out)
-    assert len(losses) == a.steps
+    if not a.interrupt:
+        assert len(trainer.train(a.steps, checkpoint=a.out)) == a.steps
+        return
+    before, is_last = trainer.finished_steps, dist.get_rank() == dist.get_world_size() - 1
+    if is_last:
+        interruption.set()
+    try:
+        losses = trainer.train(a.steps, checkpoint=a.out)
+    except KeyboardInterrupt:
+        assert is_last
+    else:
+        assert not is_last and len(losses) == 1
+    assert trainer.finished_steps == before + 1
 
 
 def batch_of(step):
@@ -62,6 +91,7 @@ def main():
     parser.add_argument("--cores", help="a folder for what processors each rank may use then")
     parser.add_argument("--keep-cores", action="store_true")
     parser.add_argument("--bert", action="store_true", help="train BERT, with its checkpoints as the file at the end")
+    parser.add_argument("--interrupt", action="store_true", help="the last rank, in its first step of BERT")
     a = parser.parse_args()
     rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
     group = None

@@ -131,8 +131,9 @@ def test_who_asks_a_session_of_ranks_waits_for_its_run():
 
 def test_bert_is_trained_as_in_one_process(tmp_path):
     whole, parts = tmp_path / "whole.safetensors", tmp_path / "parts.safetensors"
-    for ranks, file, steps in ((1, whole, 8), (2, parts, 5), (1, parts, 1), (2, parts, 2)):
-        status, complaints = run(ranks, "--bert", "--out", file, "--steps", steps)
+    runs = ((1, whole, 8), (2, parts, 4), (2, parts, 4, "--interrupt"), (1, parts, 1), (2, parts, 2))
+    for ranks, file, steps, *more in runs:
+        status, complaints = run(ranks, "--bert", "--out", file, "--steps", steps, *more)
         assert status == [0] * ranks, complaints
     assert parts.read_bytes() == whole.read_bytes()
 
