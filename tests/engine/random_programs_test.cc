@@ -180,7 +180,11 @@ TEST(Trace, HasEverySuperstepInItsOrder) {
       last = event.start;
     }
     EXPECT_EQ(supersteps, profile.supersteps);
-    EXPECT_DOUBLE_EQ(cycles.total(), profile.cycles.total());
+    // What copies hide behind the steps beside them is in both.
+    if (testing::has_copies_beside_steps(program))
+      EXPECT_GE(cycles.total(), profile.cycles.total());
+    else
+      EXPECT_DOUBLE_EQ(cycles.total(), profile.cycles.total());
     EXPECT_LE(last, profile.seconds);
   }
 }

@@ -593,8 +593,7 @@ TEST(DividedGradients, HaveTheBitsOfWholeOnesWhereSumsAreExact) {
 }
 
 TEST(DividedGradients, TakeAFractionOfTheTiles) {
-  const Machine chips =
-      Machine::find("m2000").with("chips", 4).with("tiles", 16).with("link_gb_per_second", 0.01);
+  const Machine chips = Machine::find("m2000").with("chips", 4).with("tiles", 16);
   TrainingOptions options{.optimizer = Adam{}, .micro_batches = 2, .replicas = 4, .shard_from = 0};
   const RunCost whole = Session(network(8, options, Type::f32, Code::shared), chips).cost();
   options.shard_gradients_from = 0;
