@@ -149,7 +149,7 @@ def whole(tmp_path_factory):
     return time.monotonic() - begin, (folder / "out").read_bytes()
 
 
-@pytest.mark.every_nth(34)
+@pytest.mark.every_nth(100)
 @pytest.mark.parametrize("number", range(100))
 def test_training_goes_on_after_a_signal_at_any_moment(whole, number, tmp_path):
     seconds, expected = whole
@@ -181,6 +181,7 @@ def test_training_goes_on_after_a_signal_at_any_moment(whole, number, tmp_path):
 
 
 @pytest.mark.skipif(tessera.get_num_threads() < 2, reason="needs two cores")
+@pytest.mark.full
 def test_ranks_of_a_computer_divide_its_cores(tmp_path):
     def cpus_of_ranks(*options):
         status, complaints = run(2, "--out", tmp_path / "trained", "--cores", tmp_path, *options)
