@@ -69,8 +69,8 @@ int train(const BertRequest& r, BertTrainer& trainer, PretrainingReport& report,
   const bool written = write_or_complain([&] { ranks::do_once(ranks, [&] { write_files(r, report); }); });
   if (result.finished) return saved && written ? 0 : 1;
   complain(stopped_text(r, result.step, trainer.steps()));
-  const int noted = Interruption::pending();
-  return 128 + (noted != 0 ? noted : SIGTERM);  // another rank may have had it
+  const int last_signal = Interruption::pending();
+  return 128 + (last_signal != 0 ? last_signal : SIGTERM);  // another rank may have had it
 }
 
 int show_estimate(const BertRequest& r, const BertTrainer& trainer, const PretrainingReport& report) {

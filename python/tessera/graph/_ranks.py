@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from tessera import _tessera
 
@@ -30,11 +30,10 @@ class _Ranks:
         self._ranks = dist.get_process_group_ranks(group)
         self._wait = timedelta(seconds=longest_wait)
         try:
-            self._group: Any = dist.new_group(
-                self._ranks, timeout=self._wait, backend="gloo", use_local_synchronization=True
-            )
+            made = dist.new_group(self._ranks, timeout=self._wait, backend="gloo", use_local_synchronization=True)
         except RuntimeError as error:
             raise RuntimeError(f"not all ranks have connected within {longest_wait:g} s: {error}") from error
+        self._group: Any = cast(Any, made)
         # Where a rank says why it ends the others, whose connections only break.
         self._store: Any = _get_default_store()
         self._failure = f"tessera/{self._group.group_name}/failure"
