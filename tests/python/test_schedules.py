@@ -200,7 +200,7 @@ def test_refuses_bad_options_and_states():
                 kind(model, optimizer, every=wrong)
         with pytest.raises(TypeError, match="fraction is 'a'"):
             kind(model, optimizer, fraction="a")
-        with pytest.raises(TypeError, match=rf"{kind.__name__}.__init__\(\) got an unexpected keyword argument 'foo'"):
+        with pytest.raises(TypeError, match="unexpected keyword argument 'foo'"):
             kind(model, optimizer, foo=1)
     for until in (0, -5):
         for kind, options in ((sparse.SET, {}), (sparse.Magnitude, {"density": 0.1})):
