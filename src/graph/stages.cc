@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <iterator>
 #include <limits>
+#include <map>
+#include <set>
 
 #include "graph/loop.h"
 
@@ -36,6 +38,7 @@ class StageSearch {
   Stages find() {
     std::vector<uint32_t> of_nodes;
     for (const OpenedNode& node : graph_.nodes) of_nodes.push_back(place(node));
+    place_beside_takers(of_nodes);
     size_t next = 0;
     return by_loop(whole_, of_nodes, next);
   }
@@ -58,12 +61,57 @@ class StageSearch {
       for (size_t i = 0; i < node.outputs.size(); ++i) of_value_[node.outputs[i]] = of_value_[node.inputs[i]];
       return node.stage.value_or(0);
     }
+    if (is_free(node)) {
+      free_.insert(static_cast<size_t>(&node - graph_.nodes.data()));
+      return 0;
+    }
     const uint32_t stage = node.stage ? *node.stage : stage_beside(node);
     for (const size_t output : node.outputs) of_value_[output] = stage;
     for (const size_t input : node.inputs)
       if (is_parameter(input) && !of_value_[input]) of_value_[input] = stage;
     if (node.stage) named_ = stage;
     return stage;
+  }
+
+  /// Whether an input of an operation says where it runs. What is given to a body is sent there once, so a number
+  /// that is does not.
+  bool ties(const OpenedNode& node, size_t input) const {
+    const OpenedValue& value = graph_.values[input];
+    if (is_parameter(value.info().belongs.value_or(input))) return true;
+    return of_value_[input] && (value.graph == node.graph || value.info().type.elements() > 1);
+  }
+
+  /// An operation of which nothing says where it runs: it takes inputs, and what such operations give.
+  bool is_free(const OpenedNode& node) const {
+    return !node.stage && !node.node->backward && !is_loop(*node.node) && !node.gradient_of &&
+           std::ranges::none_of(node.inputs, [&](size_t input) { return ties(node, input); });
+  }
+
+  /// Free operations run where what they give is taken first, so that no stage waits for data from afar.
+  void place_beside_takers(std::vector<uint32_t>& of_nodes) const {
+    std::map<size_t, uint32_t> forward, backward;  // by value: the first stage that takes it
+    for (size_t n = graph_.nodes.size(); n-- > 0;) {
+      const OpenedNode& node = graph_.nodes[n];
+      if (free_.contains(n)) {
+        const std::optional<uint32_t> first = first_of(node.outputs, forward);
+        of_nodes[n] = first ? *first : first_of(node.outputs, backward).value_or(0);
+      }
+      if (is_loop(*node.node)) continue;
+      for (const size_t input : node.inputs) {
+        auto& stages = node.node->backward ? backward : forward;
+        const auto [known, is_new] = stages.try_emplace(input, of_nodes[n]);
+        known->second = std::min(known->second, of_nodes[n]);
+      }
+    }
+  }
+
+  static std::optional<uint32_t> first_of(const std::vector<size_t>& values,
+                                          const std::map<size_t, uint32_t>& stages) {
+    std::optional<uint32_t> first;
+    for (const size_t value : values)
+      if (const auto taken = stages.find(value); taken != stages.end())
+        first = std::min(first.value_or(taken->second), taken->second);
+    return first;
   }
 
   template <class Visit>
@@ -97,6 +145,7 @@ class StageSearch {
   const Graph& whole_;
   OpenedGraph graph_;
   std::vector<std::optional<uint32_t>> of_value_;
+  std::set<size_t> free_;  ///< positions of free operations
   uint32_t named_ = 0;  ///< the last one that is named: gradients begin where the loss is
 };
 

@@ -333,17 +333,32 @@ void PipelineLowering::add_beginnings() {
   }
 }
 
+/// The pass after which a value is sent to a part of the chips: the last one that has it before those which take
+/// it there. What many stages take so goes from each to the next: sent to all at once it would make all wait for
+/// each other.
+size_t PipelineLowering::sender_of(ValueId id, uint32_t to) const {
+  size_t sender = pass_of(id);
+  for (size_t p = sender + 1; p < passes_.size(); ++p) {
+    if (!std::ranges::binary_search(passes_[p].takes, id)) continue;
+    const uint32_t place = place_of(passes_[p]);
+    if (place == to) break;
+    if (place != home_of(id)) sender = p;
+  }
+  return sender;
+}
+
 void PipelineLowering::add_sendings() {
   std::map<std::pair<size_t, uint32_t>, std::set<ValueId>> sent;
   for (const LoweredPass& pass : passes_)
     for (const ValueId id : pass.takes)
-      if (home_of(id) != place_of(pass)) sent[{pass_of(id), place_of(pass)}].insert(id);
+      if (const uint32_t to = place_of(pass); home_of(id) != to) sent[{sender_of(id, to), to}].insert(id);
   for (const auto& [key, values] : sent) {
     Sending sending{key.first, key.second, {values.begin(), values.end()}, {}};
     program::CopySet set{fmt::format("send {}", name_of(passes_[sending.pass].part)), {}};
     std::vector<ops::FunctionOperand> operands;
     for (const ValueId id : sending.values) {
-      const Operand from = like(id, home_of(id), Role::argument), to = like(id, sending.to, Role::argument);
+      const Operand from = like(id, origin_of(sending), Role::argument),
+                    to = like(id, sending.to, Role::argument);
       set.groups.push_back(copy_of(from, to));
       operands.push_back({from, Access::in});
       operands.push_back({to, Access::out});
@@ -375,22 +390,26 @@ void PipelineLowering::list_events() {
 /// From when to when a buffer holds each micro-batch, in the order of the beginnings.
 std::vector<PipelineLowering::KeptInterval> PipelineLowering::kept(const BufferKey& key) const {
   const auto& [id, place] = key;
-  const size_t home = pass_of(id);
   const bool is_home = home_of(id) == place;
   std::vector<KeptInterval> all;
   std::map<uint32_t, size_t> present;  // by micro-batch: position in `all`
   for (size_t e = 0; e < events_.size(); ++e) {
     const Event& event = events_[e];
-    const bool is_send = event.kind == Event::Kind::send;
-    if (is_send ? !is_home && sendings_[event.index].pass == home && sendings_[event.index].to == place
-                : is_home && event.index == home) {
+    bool is_filled = false, is_read = false;
+    if (event.kind == Event::Kind::send) {
+      const Sending& sending = sendings_[event.index];
+      const bool has = std::ranges::binary_search(sending.values, id);
+      is_filled = has && sending.to == place;
+      is_read = has && origin_of(sending) == place;
+    } else {
+      const LoweredPass& pass = passes_[event.index];
+      is_filled = is_home && event.index == pass_of(id);
+      is_read = place_of(pass) == place && std::ranges::binary_search(pass.takes, id);
+    }
+    if (is_filled) {
       present[event.micro_batch] = all.size();
       all.push_back({event.micro_batch, e, e});
-      continue;
     }
-    const bool is_read = is_send ? is_home && sendings_[event.index].pass == home
-                                 : place_of(passes_[event.index]) == place &&
-                                       std::ranges::binary_search(passes_[event.index].takes, id);
     if (is_read) all[present.at(event.micro_batch)].last = e;
   }
   return all;
@@ -462,7 +481,7 @@ std::vector<PipelineLowering::BufferKey> PipelineLowering::keys_of(const Event& 
   std::vector<BufferKey> keys;
   if (event.kind == Event::Kind::send) {
     const Sending& sending = sendings_[event.index];
-    for (const ValueId id : sending.values) keys.emplace_back(id, given ? sending.to : home_of(id));
+    for (const ValueId id : sending.values) keys.emplace_back(id, given ? sending.to : origin_of(sending));
   } else {
     const LoweredPass& pass = passes_[event.index];
     for (const ValueId id : given ? pass.gives : pass.takes) keys.emplace_back(id, place_of(pass));

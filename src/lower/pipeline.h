@@ -60,7 +60,7 @@ class PipelineLowering {
     std::optional<ops::Function> begin = {}, begin_again = {};
   };
   using BufferKey = std::pair<ValueId, uint32_t>;  ///< value, and part of the chips
-  /// What a pass sends to other chips.
+  /// What is sent to other chips after a pass, which gives or takes it.
   struct Sending {
     size_t pass = 0;
     uint32_t to = 0;  ///< part of the chips
@@ -97,6 +97,7 @@ class PipelineLowering {
   ops::Operand after_each(const LoweredPass& pass);
   void count(const LoweredPass& pass);
   void add_beginnings();
+  size_t sender_of(ValueId id, uint32_t to) const;
   void add_sendings();
   void list_events();
   std::vector<KeptInterval> kept(const BufferKey& key) const;
@@ -123,6 +124,7 @@ class PipelineLowering {
     return !pass.part.backward && form_.pipeline.recomputed.contains(pass.part.stage);
   }
   LoweredPass* find_pass(uint32_t stage, bool backward);
+  uint32_t origin_of(const Sending& sending) const { return place_of(passes_[sending.pass]); }
   size_t pass_of(ValueId id) const { return body_.parts_[*body_.graph_.info(id).node]; }
   /// The part of the chips on which a value is computed.
   uint32_t home_of(ValueId id) const { return place_of(passes_[pass_of(id)]); }

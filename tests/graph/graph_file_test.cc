@@ -243,7 +243,7 @@ TEST(GraphFile, OfVersion2HasStagesBesideAttributes) {
                 {"operation": "relu", "inputs": [2], "results": ["i"], "stage": 1},
                 {"operation": "call", "inputs": [3], "results": ["y"], "function": 0}],
       "outputs": {"y": 4}}]})"}});
-  EXPECT_EQ(stages_of(load_graphs(path).graphs.at(0)).nodes, (std::vector<uint32_t>{0, 1, 1, 0}));
+  EXPECT_EQ(stages_of(load_graphs(path).graphs.at(0)).nodes, (std::vector<uint32_t>{1, 1, 1, 0}));
 }
 
 /// A graph from the content of a file.

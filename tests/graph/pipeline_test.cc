@@ -109,25 +109,27 @@ std::shared_ptr<const Graph> layer(uint32_t rows, uint32_t width) {
   auto body = std::make_shared<Graph>();
   const Value x = body->input("x", {rows, width});
   const Value w = body->input("w", {width, width}), b = body->input("b", {width});
+  const Value scale = body->input("scale", {width});
   const Value number = body->input("number", {}, Type::u32);
-  body->output("y", x + dropout(gelu(linear(x, w, b)), 0.25, number, 7));
+  body->output("y", x + dropout(gelu(linear(x, w, b)) * scale, 0.25, number, 7));
   return body;
 }
 
-/// Layers, as many on each stage. The last stage also takes what the first one computes, and its weight is
-/// the first one's.
+/// Layers, as many on each stage. All also take what the first stage computes, and the weight of the last stage
+/// is the first one's.
 Graph network(uint32_t stages, uint32_t per_stage, const TrainingOptions& options, uint32_t rows = 6,
               uint32_t width = 16) {
   Graph g;
   const Value number = g.input("number", {}, Type::u32);
   const Value first = g.parameter("first", {width, 8}, Initial::normal(0.3));
   const Value begin = linear(g.input("x", {rows, 8}), first);
+  const Value scale = 1.0 + mean(begin, {0});
   Value h = begin;
   const auto function = layer(rows, width);
   for (uint32_t i = 0; i < stages * per_stage; ++i)
     h = g.call(function,
                {h, g.parameter(fmt::format("w{}", i), {width, width}, Initial::normal(0.2)),
-                g.parameter(fmt::format("b{}", i), {width}, Initial::normal(0.1)), number},
+                g.parameter(fmt::format("b{}", i), {width}, Initial::normal(0.1)), scale, number},
                {.stage = i / per_stage})[0];
   const Value y = linear(h + begin, permute(first, {1, 0}));
   const Value loss = cross_entropy(y, g.input("labels", {rows}, Type::u32));
@@ -280,17 +282,26 @@ TEST(Pipelines, OfASingleMicroBatchAreCheckedToo) {
   EXPECT_NO_THROW(network(2, 1, {.pipeline = {PipelineKind::one_forward_one_backward, {1}}}));
 }
 
-/// Layers alone, one on each stage, of equal work.
+/// Layers alone, one on each stage, of equal work; all take a row of another input, and on request another that
+/// the first stage computes.
 Graph equal_stages(uint32_t stages, uint32_t micro_batches, const Pipeline& pipeline, bool recompute = false,
-                   TrainingOptions options = {}) {
+                   TrainingOptions options = {}, bool hand_on = false) {
   constexpr uint32_t kRows = 128, kWidth = 192;
   auto body = std::make_shared<Graph>();
-  const Value x = body->input("x", {kRows, kWidth}), w = body->input("w", {kWidth, kWidth});
-  body->output("y", relu(linear(gelu(linear(x, w)), w)));
+  const Value x = body->input("x", {kRows, kWidth}), w = body->input("w", {kWidth, kWidth}),
+              bias = body->input("bias", {1, kWidth});
+  body->output("y", relu(linear(gelu(linear(x, w)), w) + bias));
   Graph g;
   Value h = g.input("x", {kRows, kWidth});
+  Value bias_of_all = 0.5 * g.input("bias", {1, kWidth});
+  if (hand_on) {
+    const Value bounds = g.parameter("bounds", {kWidth}, Initial::normal(0.1));
+    bias_of_all = where(less(bias_of_all, bounds), bounds, bias_of_all);
+    h = h + bounds;
+  }
   for (uint32_t i = 0; i < stages; ++i)
-    h = g.call(body, {h, g.parameter(fmt::format("w{}", i), {kWidth, kWidth}, Initial::normal(0.1))},
+    h = g.call(body,
+               {h, g.parameter(fmt::format("w{}", i), {kWidth, kWidth}, Initial::normal(0.1)), bias_of_all},
                {.stage = i, .recompute = recompute})[0];
   const Value loss = sum(h);
   g.output("loss", loss);
@@ -323,7 +334,7 @@ double busiest(const RunCost& cost) {
 TEST(Pipelines, LeaveTheBubblesOfTheirClosedForms) {
   constexpr uint32_t kStages = 4, kMicroBatches = 32;
   const auto cost = [&](PipelineKind kind) {
-    return Session(equal_stages(kStages, kMicroBatches, {kind, {}}), chips(kStages)).cost();
+    return Session(equal_stages(kStages, kMicroBatches, {kind, {}}, false, {}, true), chips(kStages)).cost();
   };
   const double one = cost(PipelineKind::sequential).seconds;
   for (const auto& [kind, passes] : {std::pair(PipelineKind::grouped, kMicroBatches + 2 * (kStages - 1)),
