@@ -44,8 +44,12 @@ struct BatchNorm {
   Value mean;
   Value variance;  ///< without bias: the divisor is the number of elements − 1
 };
+/// With the statistics of each replica's own batch, or as if the batches of each group of so many consecutive
+/// replicas were one (0: of all replicas; Ying et al. 2018, arXiv 1811.06992): results, gradients, mean and
+/// variance. They are those of the own batch in a graph without replicas. Of the statistics of groups, and of
+/// each replica, state takes mean_over_replicas(), as it is the same in all replicas.
 BatchNorm batch_norm_of_batch(Value x, std::optional<Value> weight = {}, std::optional<Value> bias = {},
-                              double epsilon = 1e-5);
+                              double epsilon = 1e-5, uint32_t replicas = 1);
 /// Normalises by mean and variance of each sample over equal groups of channels (Wu & He 2018); with one
 /// channel per group it is instance normalisation.
 Value group_norm(Value x, uint32_t groups, std::optional<Value> weight = {}, std::optional<Value> bias = {},

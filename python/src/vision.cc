@@ -61,12 +61,12 @@ void bind_vision(nb::class_<Graph>& graph) {
           "x"_a, "mean"_a, "variance"_a, "weight"_a.none(), "bias"_a.none(), "eps"_a)
       .def(
           "batch_norm_of_batch",
-          [](Graph& g, ValueId x, OptionalId weight, OptionalId bias, double epsilon) {
-            const graph::BatchNorm norm =
-                batch_norm_of_batch(g.value(x), value_or_none(g, weight), value_or_none(g, bias), epsilon);
+          [](Graph& g, ValueId x, OptionalId weight, OptionalId bias, double epsilon, uint32_t replicas) {
+            const graph::BatchNorm norm = batch_norm_of_batch(g.value(x), value_or_none(g, weight),
+                                                              value_or_none(g, bias), epsilon, replicas);
             return std::tuple(norm.y.id, norm.mean.id, norm.variance.id);
           },
-          "x"_a, "weight"_a.none(), "bias"_a.none(), "eps"_a)
+          "x"_a, "weight"_a.none(), "bias"_a.none(), "eps"_a, "replicas"_a)
       .def(
           "group_norm",
           [](Graph& g, ValueId x, uint32_t groups, OptionalId weight, OptionalId bias, double epsilon) {

@@ -3,8 +3,11 @@
 #include <tessera/error.h>
 #include <tessera/vision.h>
 
+#include <cstdint>
 #include <limits>
 #include <numeric>
+#include <optional>
+#include <vector>
 
 namespace tessera::graph {
 namespace {
@@ -34,6 +37,23 @@ Value scaled(Value x, std::optional<Value> weight, std::optional<Value> bias) {
   return bias ? x + cast(*bias, x.type().type) : x;
 }
 
+/// By channel, over the rows of all replicas that share statistics, which have as many each.
+Value mean_of_channels(Value x, uint32_t replicas) {
+  std::vector<int> dims(x.shape().size() - 1);
+  std::iota(dims.begin(), dims.end(), 0);
+  const Value own = mean(x, dims);
+  return replicas == 1 ? own : mean_over_replicas(own, replicas);
+}
+
+/// The variance whose divisor is the number of rows of these replicas, as that with one less.
+Value without_bias(Value variance, uint32_t rows, uint32_t replicas) {
+  if (replicas == 1) return variance * (rows / (rows - 1.0));
+  // How many replicas there are is known only when the graph runs.
+  const Value own = variance.owner().constant("", {}, {static_cast<float>(rows)});
+  const Value all = sum_over_replicas(own, replicas);
+  return variance * (all * reciprocal(clip(all + -1.0, 1.0)));
+}
+
 }  // namespace
 
 Value batch_norm(Value x, Value mean, Value variance, std::optional<Value> weight, std::optional<Value> bias,
@@ -49,19 +69,18 @@ Value batch_norm(Value x, Value mean, Value variance, std::optional<Value> weigh
   return scaled(x, factor, added);
 }
 
-BatchNorm batch_norm_of_batch(Value x, std::optional<Value> weight, std::optional<Value> bias,
-                              double epsilon) {
+BatchNorm batch_norm_of_batch(Value x, std::optional<Value> weight, std::optional<Value> bias, double epsilon,
+                              uint32_t replicas) {
   check_normalise("batch_norm", x, weight, bias, epsilon);
   const uint32_t rows = x.type().rows();
-  if (rows < 2)
+  if (rows < 2 && replicas == 1)
     throw UsageError(fmt::format("batch_norm: {} has one element of each channel; a variance takes more",
                                  to_string(x.type())));
-  std::vector<int> dims(x.shape().size() - 1);
-  std::iota(dims.begin(), dims.end(), 0);
-  const Value all = wide(x), average = mean(all, dims), centred = all - average;
-  const Value variance = mean(square(centred), dims);
+  // Of deviations from the mean of all, as sums of squares would lose digits where that is large beside them.
+  const Value all = wide(x), average = mean_of_channels(all, replicas), centred = all - average;
+  const Value variance = mean_of_channels(square(centred), replicas);
   const Value y = scaled(centred * rsqrt(variance + epsilon), weight, bias);
-  return {cast(y, x.type().type), average, variance * (rows / (rows - 1.0))};
+  return {cast(y, x.type().type), average, without_bias(variance, rows, replicas)};
 }
 
 Value group_norm(Value x, uint32_t groups, std::optional<Value> weight, std::optional<Value> bias,

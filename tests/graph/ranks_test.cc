@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "joint_norm.h"
 #include "networks.h"
 #include "support/on_ranks.h"
 
@@ -113,6 +114,12 @@ TEST(RanksOfSessions, TrainAsOneProcess) {
     add_training(network.loss, {.optimizer = Sgd{.momentum = 0.9}, .replicas = 4});
     for (const Machine& machine : {chips(4), Machine::host(2)}) expect_same_bits(network.graph, machine);
   }
+}
+
+TEST(RanksOfSessions, ShareStatisticsOfNormsAsOneProcess) {
+  JointNorm network(JointNorm::kRows, 2);
+  add_training(network.loss, {.replicas = 4});
+  for (const Machine& machine : {chips(4), Machine::host(2)}) expect_same_bits(network.graph, machine);
 }
 
 /// Two layers of functions, on two stages if wanted.

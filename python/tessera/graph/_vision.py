@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal, TypeAlias
 
+from tessera._tessera import whole_number
 from tessera.graph._values import Attribute, Value, apply, given, graph_of, id_of, sizes_along
 
 Sizes: TypeAlias = int | Sequence[int]
@@ -92,14 +93,23 @@ def batch_norm(
 
 
 def batch_norm_of_batch(
-    x: Value, weight: Value | None = None, bias: Value | None = None, *, eps: float = 1e-5
+    x: Value,
+    weight: Value | None = None,
+    bias: Value | None = None,
+    *,
+    eps: float = 1e-5,
+    replicas: int | None = 1,
 ) -> tuple[Value, Value, Value]:
     """Compute the same with the statistics of the batch, as in training; returns mean and variance as well.
 
-    The variance that is returned is divided by the number of elements less one, as PyTorch's running one is.
+    The variance that is returned is divided by the number of elements less one, as PyTorch's running one is. Statistics
+    are those of each replica's own batch, or as if the batches of each group of so many consecutive `replicas` were
+    one; None: of all. In a graph without replicas they are those of the own batch. State is the same in all replicas:
+    of the statistics of groups, or of each replica, it takes `mean_over_replicas`.
     """
     graph = graph_of("batch_norm_of_batch", x, *given(weight, bias))
-    y, mean, variance = graph.native.batch_norm_of_batch(x.id, id_of(weight), id_of(bias), eps)
+    group = 0 if replicas is None else whole_number("replicas", replicas, 1)
+    y, mean, variance = graph.native.batch_norm_of_batch(x.id, id_of(weight), id_of(bias), eps, group)
     return Value(graph, y), Value(graph, mean), Value(graph, variance)
 
 

@@ -1,0 +1,116 @@
+// Batch norms with the statistics of several replicas, which equal those of one batch with all their rows.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+#include <tessera/error.h>
+#include <tessera/gradients.h>
+#include <tessera/vision.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+
+#include "compare.h"
+#include "graph/operation.h"
+#include "joint_norm.h"
+#include "support/error_of.h"
+#include "support/numbers.h"
+
+namespace tessera::graph {
+namespace {
+
+constexpr uint32_t kRows = JointNorm::kRows;
+
+Machine chips(uint32_t count) { return Machine::find("m2000").with("chips", count).with("tiles", 8); }
+
+Graph trained(uint32_t replicas, uint32_t rows, uint32_t group) {
+  JointNorm network(rows, group);
+  add_training(network.loss, {.replicas = replicas});
+  return network.graph;
+}
+
+WideArrays inputs_of(const Graph& graph) {
+  WideArrays inputs = random_inputs(graph);
+  inputs["lr"] = {0.5};
+  return inputs;
+}
+
+/// The outputs of a step, and the state that it leaves.
+struct Step {
+  WideArrays outputs, state;
+};
+
+/// What batches of so many replicas' rows give, each by itself: their outputs one after the other, and means
+/// of their losses and of what they leave.
+Step of_joint_batches(uint32_t batches, uint32_t replicas, const WideArrays& inputs,
+                      const WideArrays& before) {
+  const Graph graph = trained(1, replicas * kRows, 1);
+  const Array& x = inputs.at("x");
+  const auto size = static_cast<std::ptrdiff_t>(x.size() / batches);
+  Step step;
+  const auto add_to = [&](Array& mean, const Array& values) {
+    mean.resize(values.size());
+    for (size_t i = 0; i < values.size(); ++i) mean[i] += values[i] / batches;
+  };
+  for (uint32_t batch = 0; batch < batches; ++batch) {
+    WideArrays own = inputs, state = before;
+    own["x"] = Array(x.begin() + batch * size, x.begin() + (batch + 1) * size);
+    const WideArrays outputs = evaluate(graph, own, state);
+    add_to(step.outputs["loss"], outputs.at("loss"));
+    for (const char* name : {"y", "slope"}) {
+      Array& all = step.outputs[name];
+      all.insert(all.end(), outputs.at(name).begin(), outputs.at(name).end());
+    }
+    for (const auto& [name, values] : state) add_to(step.state[name], values);
+  }
+  // In a replica they are slopes of the sum of the group's losses.
+  for (double& slope : step.outputs["slope"]) slope *= replicas;
+  return step;
+}
+
+TEST(JointNorms, EqualThoseOfOneBatch) {
+  for (const auto& [replicas, group] :
+       {std::pair(1U, 2U), std::pair(2U, 1U), std::pair(2U, 2U), std::pair(2U, 0U), std::pair(4U, 2U)}) {
+    SCOPED_TRACE(fmt::format("{} replicas in groups of {}", replicas, group));
+    const Graph graph = trained(replicas, kRows, group);
+    const uint32_t joint = group == 0 ? replicas : std::min(group, replicas);
+    const WideArrays inputs = inputs_of(graph);
+    const WideArrays before = widened(initial_state(graph));
+    const Step expected = of_joint_batches(replicas / joint, joint, inputs, before);
+    WideArrays state = before;
+    const WideArrays found = evaluate(graph, inputs, state);
+    for (const auto& [name, values] : expected.outputs)
+      test::expect_near(found.at(name), values, 1e-10, name);
+    for (const auto& [name, values] : expected.state) test::expect_near(state.at(name), values, 1e-10, name);
+    for (const Machine& machine : {Machine::host(2), chips(replicas)}) {
+      SCOPED_TRACE(machine.name());
+      Session session(graph, machine);
+      expect_each_near(session.run(narrowed(inputs)), expected.outputs, 3e-5);
+      expect_each_near(session.state(), expected.state, 3e-5);
+    }
+  }
+}
+
+TEST(JointNorms, TakeSingleRowsOfReplicas) {
+  Graph g;
+  const Value x = g.input("x", {1, 3});
+  EXPECT_USAGE_ERROR("has one element of each channel", batch_norm_of_batch(x));
+  g.output("variance", batch_norm_of_batch(x, {}, {}, 1e-5, 2).variance);
+  g.replicate(2);
+  WideArrays state;
+  const Array found = evaluate(g, {{"x", {1, 2, 3, 3, 2, -1}}}, state).at("variance");
+  const Array expected = {2, 0, 8, 2, 0, 8};
+  ASSERT_EQ(found.size(), expected.size());
+  for (size_t i = 0; i < expected.size(); ++i) EXPECT_NEAR(found[i], expected[i], 1e-12);
+}
+
+TEST(JointNorms, OfGroupsLeaveNoStateOfTheirOwn) {
+  Graph g;
+  const Value running = g.state("running", {Type::f32, {3}, {}, {}});
+  g.assign(running, batch_norm_of_batch(g.input("x", {4, 3}), {}, {}, 1e-5, 2).variance);
+  g.replicate(4);
+  EXPECT_USAGE_ERROR("replicas would set it to values of their own", Session(g, chips(4)));
+}
+
+}  // namespace
+}  // namespace tessera::graph
