@@ -15,6 +15,7 @@
 #include "graph/depends.h"
 #include "graph/substream.h"
 #include "kernels/common/element.h"
+#include "lower/differences.h"
 #include "ops/map/cast.h"
 #include "ops/map/elementwise.h"
 #include "ops/split.h"
@@ -701,25 +702,10 @@ void Lowering::add_as(uint32_t node, const std::function<void()>& add) {
   lowered_.sets[node].push_back(sets_of(builders_.front().program(), add));
 }
 
-/// By value: whether it differs between replicas.
-std::vector<bool> Lowering::differ_between_replicas() const {
-  std::vector<bool> differ(graph_.values().size());
-  for (ValueId id = 0; id < differ.size(); ++id) differ[id] = graph_.type(id).sharded;
-  for (ValueId id : graph_.inputs()) differ[id] = !(graph_.bound_type(id) == graph_.type(id));
-  for (const Node& node : graph_.nodes()) {
-    const bool any = std::ranges::any_of(node.inputs, [&](ValueId input) { return differ[input]; });
-    const bool combines_all =
-        node.operation->traits.over_replicas != nullptr && combined_replicas(node, replicas_) == replicas_;
-    for (ValueId output : node.outputs)
-      differ[output] = graph_.type(output).sharded || ((any || has_substreams(node)) && !combines_all);
-  }
-  return differ;
-}
-
 /// State that was not updated in place gets its new value, at once: one state may be set to another.
 void Lowering::assign() {
-  if (replicas_ > 1) {
-    const std::vector<bool> differ = differ_between_replicas();
+  if (graph_.replicas() > 1) {
+    const std::vector<bool> differ = differ_between_replicas(graph_);
     for (const Assignment& assignment : graph_.assignments())
       if (differ[assignment.value] && !graph_.type(assignment.value).sharded)
         throw UsageError(fmt::format("{}: replicas would set it to values of their own: set it to their mean",

@@ -419,7 +419,6 @@ class Lowering {
   void place_outputs();
   ops::Operand give_converted(ValueId id);
   void assign();
-  std::vector<bool> differ_between_replicas() const;
   bool may_overwrite(size_t input);
   bool is_read_after(ValueId id) const;
   /// Whether the caller binds an array for a value as an output.

@@ -8,7 +8,9 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <utility>
+#include <vector>
 
 #include "compare.h"
 #include "graph/operation.h"
@@ -88,6 +90,61 @@ TEST(JointNorms, EqualThoseOfOneBatch) {
       expect_each_near(session.run(narrowed(inputs)), expected.outputs, 3e-5);
       expect_each_near(session.state(), expected.state, 3e-5);
     }
+  }
+}
+
+/// Running statistics are those of the last micro-batches, which replicas have in common within the loop too.
+TEST(JointNorms, FollowTheLastMicroBatch) {
+  constexpr uint32_t kReplicas = 2, kMicroBatches = 2;
+  JointNorm network(kRows, kReplicas, false);
+  add_training(network.loss, {.micro_batches = kMicroBatches, .replicas = kReplicas});
+  const Graph& graph = network.graph;
+  const WideArrays inputs = inputs_of(graph);
+  const WideArrays before = widened(initial_state(graph));
+  WideArrays state = before, of_last = before, last = inputs;
+  const Array& x = inputs.at("x");
+  const auto size = static_cast<std::ptrdiff_t>(x.size() / (kReplicas * kMicroBatches));
+  last["x"].clear();
+  for (uint32_t replica = 0; replica < kReplicas; ++replica) {
+    const auto end = x.begin() + (replica + 1) * kMicroBatches * size;
+    last["x"].insert(last["x"].end(), end - size, end);
+  }
+  evaluate(graph, inputs, state);
+  evaluate(trained(1, kReplicas * kRows, 1), last, of_last);
+  for (const char* name : {"mean", "variance"})
+    test::expect_near(state.at(name), of_last.at(name), 1e-10, name);
+  for (const Machine& machine : {Machine::host(2), chips(kReplicas)}) {
+    SCOPED_TRACE(machine.name());
+    Session session(graph, machine);
+    session.run(narrowed(inputs));
+    expect_each_near(session.state(), state, 3e-5);
+  }
+}
+
+/// What a loop hands on differs as soon as one of its passes gives another value.
+TEST(JointNorms, LeaveNoStateThatPassesMakeDiffer) {
+  const auto body = std::make_shared<Graph>();
+  const Value own = body->input("own", {3}), carried = body->input("carried", {3});
+  body->output("carried on", -own);
+  body->output("of the pass before", mean_over_replicas(own) + carried);
+  for (const bool is_own : {false, true}) {
+    Graph g;
+    const Value running = g.state("running", {Type::f32, {3}, {}, {}});
+    const Loop loop{.count = 2, .carried = {{"carried", is_own ? "carried on" : "of the pass before"}}};
+    const std::vector<Value> results = g.loop(body, {g.input("x", {3}), running}, loop);
+    g.output("own", results[0]);
+    g.assign(running, results[1]);
+    g.replicate(2);
+    if (is_own) {
+      EXPECT_USAGE_ERROR("replicas would set it to values of their own", Session(g, chips(2)));
+      continue;
+    }
+    const WideArrays inputs = random_inputs(g);
+    WideArrays state = widened(initial_state(g));
+    evaluate(g, inputs, state);
+    Session session(g, chips(2));
+    session.run(narrowed(inputs));
+    expect_each_near(session.state(), state, 1e-6);
   }
 }
 
