@@ -347,8 +347,7 @@ Value cumsum(Value x, int dim);
 /// The mean or sum of each element over all replicas of a graph, or over those of each group of so many
 /// consecutive ones, as batch norms of larger batches need (Ying et al. 2018, arXiv 1811.06992); x itself in
 /// a graph without replicas. Gradients are the mean or sum of the gradients in the group. Running a graph
-/// throws UsageError if its replicas are not whole groups. Functions that are called cannot have them, loops
-/// can.
+/// throws UsageError if its replicas are not whole groups.
 Value mean_over_replicas(Value x, uint32_t group = 0);
 Value sum_over_replicas(Value x, uint32_t group = 0);
 /// The mean of x over the micro-batches and replicas of a training step; x itself in a graph without any. A

@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <deque>
+#include <optional>
 #include <utility>
+#include <vector>
 
 #include "base/random.h"
 #include "graph/initial.h"
@@ -109,16 +111,22 @@ void combine(const Node& node, std::vector<Replica>& replicas) {
 
 void run_nodes(const Graph& graph, std::vector<Replica>& replicas);
 
+/// The values of a body to which nothing is given yet.
+std::vector<Array> constants_of(const Graph& body) {
+  std::vector<Array> values(body.values().size());
+  for (ValueId id = 0; id < values.size(); ++id)
+    if (body.info(id).kind == Kind::constant)
+      values[id].assign(body.contents(id).begin(), body.contents(id).end());
+  return values;
+}
+
 /// A loop in one replica, pass by pass.
 class LoopRun {
  public:
   LoopRun(const Node& node, Replica& outside, Replica& inside)
       : form_(loop_form(node)), body_(*node.body), outside_(outside), inside_(inside), node_(node) {
     inside_.substream = outside.substream;
-    inside_.values.resize(body_.values().size());
-    for (ValueId id = 0; id < inside_.values.size(); ++id)
-      if (body_.info(id).kind == Kind::constant)
-        inside_.values[id].assign(body_.contents(id).begin(), body_.contents(id).end());
+    inside_.values = constants_of(body_);
     for (size_t i = 0; i < form_.inputs.size(); ++i)
       if (form_.inputs[i] != LoopInput::indexed) value_inside(i) = outside.values[node.inputs[i]];
     for (size_t i = 0; i < form_.outputs.size(); ++i) {
@@ -178,11 +186,44 @@ void run_loop(const Node& node, std::vector<Replica>& replicas) {
   }
 }
 
+bool combines_replicas(const Graph& graph) {
+  return std::ranges::any_of(graph.nodes(), [](const Node& node) {
+    return node.operation->traits.over_replicas != nullptr || (node.body && combines_replicas(*node.body));
+  });
+}
+
+/// A function in all replicas at once.
+void run_call(const Node& node, std::vector<Replica>& replicas) {
+  const Graph& function = *node.body;
+  const std::vector<ValueId> inputs = function.inputs();
+  const std::optional<uint32_t> number = number_of_call(node);
+  std::vector<Replica> inside;
+  for (const Replica& outside : replicas) {
+    inside.push_back({.substream = number ? called(outside.substream, *number) : outside.substream,
+                      .number = outside.number,
+                      .replicas = outside.replicas,
+                      .values = constants_of(function)});
+    for (size_t i = 0; i < inputs.size(); ++i)
+      inside.back().values[inputs[i]] = outside.values[node.inputs[i]];
+  }
+  run_nodes(function, inside);
+  size_t position = 0;
+  for (const auto& [name, id] : function.outputs()) {
+    for (size_t r = 0; r < replicas.size(); ++r)
+      replicas[r].values[node.outputs[position]] = inside[r].values[id];
+    ++position;
+  }
+}
+
 /// Runs each node in all replicas.
 void run_nodes(const Graph& graph, std::vector<Replica>& replicas) {
   for (const Node& node : graph.nodes()) {
     if (is_loop(node)) {
       run_loop(node, replicas);
+      continue;
+    }
+    if (replicas.size() > 1 && node.body && combines_replicas(*node.body)) {
+      run_call(node, replicas);
       continue;
     }
     for (Replica& replica : replicas) run(graph, node, replica);

@@ -192,6 +192,7 @@ Lowering& Lowering::body_of(const Node& call) {
   std::unique_ptr<Lowering>& body = bodies_[{call.body.get(), place}];
   if (body) return *body;
   body = std::make_unique<Lowering>(*call.body, builders_[place], stages_of(*call.body));
+  body->replicas_ = replicas_;
   body->substream_words_ = substream_words_;
   body->partial_sums_ = partial_sums_;
   body->is_function_ = true;

@@ -24,15 +24,14 @@ void check_patterns(const Graph& function) {
                       function.info(id).name));
 }
 
-/// A called function runs in each replica by itself.
-void check_replicas(const Graph& function) {
+/// Parts of values that replicas divide lie as the graph's values do.
+void refuse_parts(const Graph& function) {
   for (const Node& node : function.nodes()) {
-    if (node.operation->traits.over_replicas != nullptr)
-      throw UsageError(
-          fmt::format("a function that is called cannot have '{}', which combines replicas: compute it where "
-                      "the function is called, or use a loop",
-                      node.operation->name));
-    if (node.body) check_replicas(*node.body);
+    if (node.operation->traits.shards)
+      throw UsageError(fmt::format(
+          "a function that is called cannot have '{}': divide values where the function is called",
+          node.operation->name));
+    if (node.body) refuse_parts(*node.body);
   }
 }
 
@@ -44,7 +43,7 @@ Types infer_call(const Signature& s) {
   if (has_stages(function))
     throw UsageError("a function cannot name stages: name the stage of each call of it, or use a loop");
   check_patterns(function);
-  check_replicas(function);
+  refuse_parts(function);
   const std::vector<ValueId> inputs = function.inputs();
   if (inputs.size() != s.inputs.size())
     throw UsageError(

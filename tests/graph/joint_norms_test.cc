@@ -148,6 +148,39 @@ TEST(JointNorms, LeaveNoStateThatPassesMakeDiffer) {
   }
 }
 
+TEST(JointNorms, MayBePartOfFunctions) {
+  using How = NormedBlocks::How;
+  for (const uint32_t micro_batches : {1U, 2U}) {
+    const auto trained_blocks = [&](How how) {
+      NormedBlocks network(how);
+      add_training(network.loss, {.micro_batches = micro_batches, .replicas = 4});
+      return network.graph;
+    };
+    const Graph in_line = trained_blocks(How::in_line);
+    WideArrays inputs = random_inputs(in_line);
+    inputs["lr"] = {0.25};
+    const WideArrays before = widened(initial_state(in_line, 3));
+    WideArrays expected_state = before;
+    const WideArrays expected = evaluate(in_line, inputs, expected_state);
+    for (const How how : {How::called, How::recomputed}) {
+      SCOPED_TRACE(
+          fmt::format("{} micro-batches{}", micro_batches, how == How::called ? "" : ", recomputed"));
+      const Graph graph = trained_blocks(how);
+      WideArrays state = before;
+      const WideArrays found = evaluate(graph, inputs, state);
+      test::expect_near(found.at("loss"), expected.at("loss"), 1e-10, "loss");
+      for (const auto& [name, values] : expected_state)
+        test::expect_near(state.at(name), values, 1e-10, name);
+      for (const Machine& machine : {Machine::host(2), chips(4)}) {
+        SCOPED_TRACE(machine.name());
+        Session session(graph, machine, {.seed = 3});
+        expect_each_near(session.run(narrowed(inputs)), expected, 1e-4);
+        expect_each_near(session.state(), expected_state, 1e-4);
+      }
+    }
+  }
+}
+
 TEST(JointNorms, TakeSingleRowsOfReplicas) {
   Graph g;
   const Value x = g.input("x", {1, 3});

@@ -324,8 +324,7 @@ class Generator {
     auto body = std::make_shared<const Recipe>(function_of(
         Generator(seed_ * 31 + recipe_.items.size(), {.operations = 2, .hosts_only = options_.hosts_only})
             .run()));
-    if (body->items.empty() || std::ranges::any_of(body->items, repeats ? is_over_step : is_over_replicas))
-      return false;
+    if (body->items.empty() || std::ranges::any_of(body->items, is_over_step)) return false;
     const bool are_layers = !repeats && random_.coin();
     const uint32_t calls = repeats ? 1 : 1 + random_.below(are_layers ? 4 : 2);
     for (uint32_t call = 0; call < calls; ++call)
@@ -444,17 +443,13 @@ class Generator {
     if (!pieces.empty()) pieces.back()->stage = stages - 1;
   }
 
-  static bool is_operation(const Item& item) { return item.kind == Kind::result && !item.body; }
-  /// Loops cannot have the first, functions that are called neither.
+  /// Neither loops nor functions can have these.
   static bool is_over_step(const Item& item) {
-    return is_operation(item) && find_operation(item.operation).traits.over_step;
-  }
-  static bool is_over_replicas(const Item& item) {
-    return is_operation(item) && find_operation(item.operation).traits.over_replicas != nullptr;
+    return item.kind == Kind::result && !item.body && find_operation(item.operation).traits.over_step;
   }
 
   bool can_be_called(const Item& item) const {
-    return item.body || (!item.case_body && !is_over_replicas(item) &&
+    return item.body || (!item.case_body && !is_over_step(item) &&
                          std::ranges::none_of(item.inputs, [&](const ItemOutput& place) {
                            return type_at(place).capacity.has_value();
                          }));

@@ -119,7 +119,12 @@ TEST(RanksOfSessions, TrainAsOneProcess) {
 TEST(RanksOfSessions, ShareStatisticsOfNormsAsOneProcess) {
   JointNorm network(JointNorm::kRows, 2);
   add_training(network.loss, {.replicas = 4});
-  for (const Machine& machine : {chips(4), Machine::host(2)}) expect_same_bits(network.graph, machine);
+  NormedBlocks blocks(NormedBlocks::How::recomputed);
+  add_training(blocks.loss, {.micro_batches = 2, .replicas = 4});
+  for (const Machine& machine : {chips(4), Machine::host(2)}) {
+    expect_same_bits(network.graph, machine);
+    expect_same_bits(blocks.graph, machine);
+  }
 }
 
 /// Two layers of functions, on two stages if wanted.

@@ -622,24 +622,37 @@ TEST(Functions, HaveNoMeansOverAStep) {
   EXPECT_USAGE_ERROR("a function cannot have 'mean_over_step'", g.call(function, {g.input("x", Shape{})}));
 }
 
-/// Also within their loops; loops that are not called have them.
-TEST(Functions, HaveNoMeansOverReplicas) {
+/// Also within their loops.
+TEST(Functions, HaveMeansOverReplicas) {
   const auto body = std::make_shared<Graph>(), function = std::make_shared<Graph>();
   body->output("y", mean_over_replicas(body->input("x", {2, 8})));
   const Loop twice{.count = 2, .carried = {{"x", "y"}}};
   function->output("y", function->loop(body, {function->input("x", {2, 8})}, twice)[0]);
   Graph g;
   const Value x = g.input("x", {2, 8});
-  for (const auto& called : {body, function})
-    EXPECT_USAGE_ERROR("a function that is called cannot have 'mean_over_replicas'", g.call(called, {x}));
-  g.output("y", g.loop(body, {x}, twice)[0]);
+  g.output("called", g.call(body, {x})[0]);
+  g.output("again", g.call(body, {relu(x)})[0]);
+  g.output("called loop", g.call(function, {x})[0]);
+  g.output("loop", g.loop(body, {x}, twice)[0]);
   g.replicate(2);
-  const Arrays inputs = narrowed(random_inputs(g));
-  const Arrays found = Session(g, Machine::find("m2000").with("chips", 2).with("tiles", 8)).run(inputs);
-  const std::vector<float>& given = inputs.at("x");
-  for (size_t i = 0; i < 16; ++i)
-    for (const size_t replica : {0U, 16U})
-      EXPECT_NEAR(found.at("y")[replica + i], (given[i] + given[16 + i]) / 2, 1e-6);
+  const WideArrays inputs = random_inputs(g);
+  WideArrays state;
+  const WideArrays expected = evaluate(g, inputs, state);
+  const Array& given = inputs.at("x");
+  for (const char* name : {"called", "called loop", "loop"})
+    for (size_t i = 0; i < 16; ++i)
+      for (const size_t replica : {0U, 16U})
+        EXPECT_NEAR(expected.at(name)[replica + i], (given[i] + given[16 + i]) / 2, 1e-12) << name;
+  for (const Machine& machine : {Machine::host(2), Machine::find("m2000").with("chips", 2).with("tiles", 8)})
+    expect_each_near(Session(g, machine).run(narrowed(inputs)), expected, 1e-6);
+}
+
+TEST(Functions, HaveNoPartsOfValues) {
+  const auto function = std::make_shared<Graph>();
+  function->output("y", function->apply("shard", {function->input("x", {2, 8})})[0]);
+  Graph g;
+  EXPECT_USAGE_ERROR("a function that is called cannot have 'shard'",
+                     g.call(function, {g.input("x", {2, 8})}));
 }
 
 TEST(Functions, NameNoStages) {

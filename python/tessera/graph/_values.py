@@ -465,7 +465,7 @@ def mean_over_replicas(x: Value, group: int | None = None) -> Value:
     """The mean of each element over all replicas of a graph, or over each group of so many consecutive ones.
 
     A graph without replicas gives x itself. The gradient is the mean of the gradients in the group. Running a graph
-    raises `ValueError` if its replicas are not whole groups. Functions that are called cannot have it.
+    raises `ValueError` if its replicas are not whole groups.
     """
     return apply("mean_over_replicas", x, **_in_groups(group))
 
