@@ -19,9 +19,12 @@ from tessera.text import BertTrainer, synthetic_text
 ROWS, REPLICAS = 10, 4
 
 
-def training_step():
+def training_step(norm=False):
+    """With `norm`, of a network with a norm over all replicas."""
     torch.manual_seed(3)
     module = nn.Sequential(nn.Linear(12, 16), nn.ReLU(), nn.Dropout(0.1), nn.Linear(16, 5))
+    if norm:
+        module[1] = nn.Sequential(nn.SyncBatchNorm(16), nn.ReLU())
     graph = tg.from_torch(module, torch.randn(ROWS, 12))
     return graph.training_step("cross_entropy", "adamw", lr=0.05, replicas=REPLICAS, shard=1)
 
@@ -90,6 +93,7 @@ def main():
     parser.add_argument("--die-after", type=int, help="the step after which the last rank is killed")
     parser.add_argument("--cores", help="a folder for what processors each rank may use then")
     parser.add_argument("--keep-cores", action="store_true")
+    parser.add_argument("--norm", action="store_true", help="have a batch norm over all replicas")
     parser.add_argument("--bert", action="store_true", help="train BERT, with its checkpoints as the file at the end")
     parser.add_argument("--interrupt", action="store_true", help="the last rank, in its first step of BERT")
     a = parser.parse_args()
@@ -108,7 +112,7 @@ def main():
     done = 0
     if a.checkpoints is not None:
         done = max((int(file.stem) for file in Path(a.checkpoints).iterdir()), default=0)
-    session = training_step().session(
+    session = training_step(a.norm).session(
         "host", threads=1, seed=seed, process_group=group, rank_timeout=a.timeout, divide_cores=not a.keep_cores
     )
     if a.cores is not None:

@@ -57,6 +57,14 @@ def test_ranks_have_the_bits_of_one_process(tmp_path):
     assert files[4].read_bytes() == files[1].read_bytes()
 
 
+def test_ranks_share_statistics_of_norms(tmp_path):
+    files = {ranks: tmp_path / f"{ranks}.safetensors" for ranks in (1, 2)}
+    for ranks, file in files.items():
+        status, complaints = run(ranks, "--out", file, "--steps", 2, "--norm")
+        assert status == [0] * ranks, complaints
+    assert files[2].read_bytes() == files[1].read_bytes()
+
+
 def test_ranks_that_differ_are_refused(tmp_path):
     status, complaints = run(2, "--out", tmp_path / "none", "--seed-of-last", 1)
     assert status == [1, 1]

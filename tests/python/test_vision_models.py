@@ -117,3 +117,49 @@ def test_running_statistics_follow_those_of_batches():
     restored = step.session()
     restored.copy_from(module)
     np.testing.assert_allclose(restored.get("stem.weight"), session.get("stem.weight"), rtol=1e-3, atol=1e-5)
+
+
+def network_with(norm):
+    torch.manual_seed(8)
+    return nn.Sequential(nn.Conv2d(3, 8, 3, bias=False), norm, nn.ReLU(), nn.Flatten(), nn.Linear(8 * 16, 5))
+
+
+@pytest.mark.parametrize("options", [{}, {"norm_replicas": 2}])
+def test_replicas_may_share_statistics(options):
+    joint, x, labels = network_with(nn.BatchNorm2d(8)), torch.randn(10, 3, 6, 6) + 1, torch.randint(5, (10,))
+    module = network_with(nn.SyncBatchNorm(8))
+    session = tg.from_torch(module, x[:5], **options).training_step("cross_entropy", lr=0.1, replicas=2).session()
+    optimizer = torch.optim.SGD(joint.parameters(), 0.1)
+    for _ in range(2):
+        session.run(x, labels)
+        optimizer.zero_grad()
+        F.cross_entropy(joint(x), labels).backward()
+        optimizer.step()
+    session.copy_to(module)
+    for name, expected in joint.state_dict().items():
+        if name != "1.num_batches_tracked":
+            np.testing.assert_allclose(module.state_dict()[name], expected, rtol=1e-4, atol=1e-5, err_msg=name)
+
+
+def test_replicas_average_running_statistics_of_their_own():
+    module, x, labels = network_with(nn.BatchNorm2d(8)), torch.randn(10, 3, 6, 6), torch.randint(5, (10,))
+    x[5:] = 2 * x[5:] + 1
+    session = tg.from_torch(module, x[:5]).training_step("cross_entropy", replicas=2).session()
+    session.run(x, labels)
+    replicas = [copy.deepcopy(module) for _ in range(2)]
+    for replica, rows in zip(replicas, x.split(5), strict=True):
+        replica(rows)
+    for name in ("running_mean", "running_var"):
+        mean = sum(getattr(replica[1], name) for replica in replicas) / 2
+        np.testing.assert_allclose(session.get(f"1.{name}"), mean, rtol=1e-4, atol=1e-6)
+
+
+def test_norms_of_process_groups_say_how_many_replicas_they_take():
+    norm = nn.SyncBatchNorm(8, process_group=object())
+    x = torch.randn(5, 3, 6, 6)
+    with pytest.raises(ValueError, match="1 has a process_group: say over how many replicas"):
+        tg.from_torch(network_with(norm), x)
+    with pytest.raises(ValueError, match="norm_replicas"):
+        tg.from_torch(network_with(nn.SyncBatchNorm(8)), x, norm_replicas=0)
+    assert tg.from_torch(network_with(norm), x, norm_replicas=2) is not None
+    assert type(norm) is nn.SyncBatchNorm

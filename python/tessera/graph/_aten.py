@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias, TypeVar
 
 import torch
@@ -171,9 +171,12 @@ class Call:
         weights: Weights | None = None,
         folded: set[str] | None = None,
         module: str = "",
+        joint_norms: Mapping[str, int | None] | None = None,
     ) -> None:
         self.graph = graph
         self.weights = weights
+        #: By its path, over how many replicas a norm takes statistics of batches; None: over all.
+        self._joint_norms = joint_norms or {}
         #: Names of parameters of which something is computed here.
         self.folded: set[str] = set() if folded is None else folded
         #: What structured layers become.
@@ -190,6 +193,11 @@ class Call:
     def refuse_draws(self) -> None:
         if self.weights is not None:
             raise ValueError("it draws at random in evaluation mode too: let it do so in training mode alone")
+
+    def replicas_of_norm(self, running_mean: Any) -> int | None:
+        """Over how many replicas a norm takes statistics of batches; None: over all."""
+        path = running_mean.name.rpartition(".")[0] if isinstance(running_mean, State) else self._module
+        return self._joint_norms.get(path, 1)
 
     def named(self, x: Value) -> Value:
         """What an operation computes that is not its result, under the name of its module."""

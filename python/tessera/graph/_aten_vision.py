@@ -169,7 +169,7 @@ def _training_norm(
     if not training:
         y = vision.batch_norm(last, value_of(mean), value_of(variance), *of, eps=eps)
         return [channels_first(y), None, None, value_of(mean), value_of(variance)]
-    y, average, spread = vision.batch_norm_of_batch(last, *of, eps=eps)
+    y, average, spread = vision.batch_norm_of_batch(last, *of, eps=eps, replicas=call.replicas_of_norm(mean))
     running = [
         value_of(old) * (1 - momentum) + new * momentum for old, new in ((mean, average), (variance, spread))
     ]
@@ -181,7 +181,8 @@ def _norm_without_statistics(
     call: Call, x: Any, weight: Any, bias: Any, training: bool, momentum: float, eps: float
 ) -> list[Value | None]:
     last = channels_last(value_of(x))
-    y, _, _ = vision.batch_norm_of_batch(last, value_of(weight), value_of(bias), eps=eps)
+    replicas = call.replicas_of_norm(None)
+    y, _, _ = vision.batch_norm_of_batch(last, value_of(weight), value_of(bias), eps=eps, replicas=replicas)
     return [channels_first(y), None, None]
 
 

@@ -87,6 +87,8 @@ class Conversion:
         #: Names of parameters of which something was computed here.
         self.folded: set[str] = set()
         self._computed: dict[str, torch.fx.Node] = {}
+        #: By path, norms that take statistics over several replicas, and over how many; None: over all.
+        self.joint_norms: dict[str, int | None] = {}
         #: By name, rows of parameters that are weights of their own.
         self._pieces: dict[str, Parameter] = {}
 
@@ -113,7 +115,9 @@ class Conversion:
             if handler is None:
                 raise ValueError("there is no such operation")
             place = module_of(node)[0]
-            call = Call(self.graph, node, self.known, self._form, self._weights, self.folded, place)
+            call = Call(
+                self.graph, node, self.known, self._form, self._weights, self.folded, place, self.joint_norms
+            )
             result = as_known(handler(call, *call.args, **call.kwargs), node.meta.get("val"))
             self._name(result, node)
             return result

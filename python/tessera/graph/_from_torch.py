@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,13 +13,14 @@ from torch import Tensor, nn
 from torch.export.graph_signature import InputKind, OutputKind
 from torch.nn.parameter import is_lazy
 
+from tessera._tessera import whole_number
 from tessera.graph._aten import Constant, State, as_known, value_of
 from tessera.graph._conversion import Conversion, Missing, decompositions, lacking, orders_of
 from tessera.graph._dense_weights import note_dense
 from tessera.graph._factors import take_factors_as_they_are
 from tessera.graph._graph import Graph
 from tessera.graph._parameters import Parameter, Weights, type_of
-from tessera.graph._values import Form, Value
+from tessera.graph._values import Form, Value, mean_over_replicas
 
 
 class UnsupportedModuleError(ValueError):
@@ -30,7 +32,13 @@ class UnsupportedModuleError(ValueError):
         super().__init__("\n  ".join([*lines, *map(str, missing)]))
 
 
-def from_torch(module: nn.Module, example_inputs: Tensor | Sequence[Any], *, form: Form = "fused") -> Graph:
+def from_torch(
+    module: nn.Module,
+    example_inputs: Tensor | Sequence[Any],
+    *,
+    form: Form = "fused",
+    norm_replicas: int | None = None,
+) -> Graph:
     """Make the graph of a module that is called with inputs of these shapes.
 
     Parameters have the module's names and values; those that require no gradient are frozen. What the module does in
@@ -46,11 +54,53 @@ def from_torch(module: nn.Module, example_inputs: Tensor | Sequence[Any], *, for
 
     With form="unfused" butterfly and fastfood layers become the operations of plain PyTorch, one after another,
     instead of one that merges their factors.
+
+    In training mode `SyncBatchNorm` takes statistics over all replicas of a training step, as if their batches were
+    one, or with `norm_replicas` over each group of so many consecutive ones; other batch norms take those of each
+    replica's own batch. Running statistics, and other buffers that the module changes, are means over all replicas.
     """
     require_readable(module)
+    joint_norms = _joint_norms(module, norm_replicas)
     inputs = (example_inputs,) if isinstance(example_inputs, Tensor) else tuple(example_inputs)
-    program, missing = _exported(module, inputs, {})
-    return _ModuleConversion(module, program, form, missing).graph
+    with _norms_apart(module):
+        program, missing = _exported(module, inputs, {})
+    return _ModuleConversion(module, program, form, missing, joint_norms=joint_norms).graph
+
+
+def _joint_norms(module: nn.Module, replicas: int | None) -> dict[str, int | None]:
+    """By path, the norms that take statistics over several replicas, and over how many; None: over all."""
+    if replicas is not None:
+        replicas = whole_number("norm_replicas", replicas, 1)
+    norms: dict[str, int | None] = {}
+    for path, each in module.named_modules(remove_duplicate=False):
+        if not isinstance(each, nn.SyncBatchNorm):
+            continue
+        if each.process_group is not None and replicas is None:
+            raise ValueError(
+                f"{path or 'the module'} has a process_group: say over how many replicas of the graph it takes "
+                "statistics, by norm_replicas"
+            )
+        norms[path] = replicas
+    return norms
+
+
+class _NormApart(nn.SyncBatchNorm):
+    """One that is exported as other norms are: PyTorch's own, where torch.distributed is in use, takes GPUs alone."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        return super(nn.SyncBatchNorm, self).forward(input)
+
+
+@contextmanager
+def _norms_apart(module: nn.Module) -> Iterator[None]:
+    norms = [each for each in module.modules() if type(each) is nn.SyncBatchNorm]
+    for each in norms:
+        each.__class__ = _NormApart
+    try:
+        yield
+    finally:
+        for each in norms:
+            each.__class__ = nn.SyncBatchNorm
 
 
 def require_readable(module: nn.Module) -> None:
@@ -222,8 +272,10 @@ class _ModuleConversion(Conversion):
         form: Form,
         missing: list[Missing],
         weights: Weights | None = None,
+        joint_norms: Mapping[str, int | None] | None = None,
     ) -> None:
         super().__init__(form, weights)
+        self.joint_norms.update(joint_norms or {})
         self.inputs: list[str | None] = []
         self.outputs: list[Any] = []
         self._program = program
@@ -307,6 +359,8 @@ class _ModuleConversion(Conversion):
         changed = value_of(self.known.get(node))
         if not isinstance(changed, Value):
             return False
+        if self._weights is None:  # state is the same in all replicas; here, as all means are one collective then
+            changed = mean_over_replicas(changed)
         self.graph.assign(state.value(), changed)
         return True
 
