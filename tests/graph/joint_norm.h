@@ -1,6 +1,7 @@
 // Networks whose batch norms may share statistics among replicas.
 #pragma once
 
+#include <tessera/convolution.h>
 #include <tessera/gradients.h>
 #include <tessera/graph.h>
 #include <tessera/vision.h>
@@ -44,9 +45,9 @@ struct JointNorm {
   }
 };
 
-/// Two residual blocks, each a product with a norm over two replicas.
+/// Two blocks of a ResNet, each of two convolutions with a norm over two replicas.
 struct NormedBlocks {
-  static constexpr uint32_t kRows = 6, kFeatures = 8;
+  static constexpr uint32_t kChannels = 4;
   enum class How : uint8_t { in_line, called, recomputed };
 
   Graph graph;
@@ -54,40 +55,52 @@ struct NormedBlocks {
 
   explicit NormedBlocks(How how) {
     const auto block = std::make_shared<Graph>();
-    const Value x = block->input("x", {kRows, kFeatures}), weight = block->input("w", {kFeatures, kFeatures}),
-                factor = block->input("scale", {kFeatures});
-    block->output("y", add_block(x, weight, factor,
+    const Value x = block->input("x", kImages), first = block->input("first", kWeight),
+                second = block->input("second", kWeight), scale = block->input("scale", {kChannels});
+    block->output("y", add_block(x, first, second, scale,
                                  [&](const std::string& name, Value value) { block->output(name, value); }));
-    Value h = graph.input("x", {kRows, kFeatures});
+    Value h = graph.input("x", kImages);
     for (uint32_t l = 0; l < 2; ++l) {
       const std::string prefix = std::to_string(l) + ".";
-      const Value w = graph.parameter(prefix + "w", {kFeatures, kFeatures}, Initial::normal(0.5)),
-                  scale = graph.parameter(prefix + "scale", {kFeatures}, Initial::constant(1.5));
+      const auto weight = [&](const std::string& name) {
+        return graph.parameter(prefix + name, kWeight, Initial::normal(0.25));
+      };
+      const Value w1 = weight("first"), w2 = weight("second");
+      const Value factor = graph.parameter(prefix + "scale", {kChannels}, Initial::constant(1.5));
       const auto follow = [&](const std::string& name, Value value) {
         follow_statistic(graph, prefix + name, value);
       };
       if (how == How::in_line) {
-        h = add_block(h, w, scale, follow);
+        h = add_block(h, w1, w2, factor, follow);
         continue;
       }
       const std::vector<Value> results =
-          graph.call(block, {h, w, scale}, {.recompute = how == How::recomputed});
-      follow("mean", results[0]);
-      follow("variance", results[1]);
-      h = results[2];
+          graph.call(block, {h, w1, w2, factor}, {.recompute = how == How::recomputed});
+      follow("1.mean", results[0]);
+      follow("1.variance", results[1]);
+      follow("2.mean", results[2]);
+      follow("2.variance", results[3]);
+      h = results[4];
     }
-    loss = mean_squared_error(h, graph.input("target", {kRows, kFeatures}));
+    loss = mean(square(h - graph.input("target", kImages)));
     graph.output("loss", loss);
   }
 
  private:
   template <class Take>
-  static Value add_block(Value x, Value w, Value scale, const Take& take) {
-    const BatchNorm norm = batch_norm_of_batch(linear(x, w), scale, {}, 1e-5, 2);
-    take("mean", norm.mean);
-    take("variance", norm.variance);
-    return x + tanh(norm.y);
+  static Value add_block(Value x, Value first, Value second, Value scale, const Take& take) {
+    const auto normed = [&](const std::string& name, Value value, Value weight) {
+      const Value y = convolution(value, weight, {}, {.kernel = {3, 3}, .padding = {1, 1}});
+      const BatchNorm norm = batch_norm_of_batch(y, scale, {}, 1e-5, 2);
+      take(name + ".mean", norm.mean);
+      take(name + ".variance", norm.variance);
+      return norm.y;
+    };
+    // Smooth, as where a ReLU begins is up to rounding.
+    return gelu(x + normed("2", gelu(normed("1", x, first)), second));
   }
+
+  inline static const Shape kImages = {2, 3, 4, kChannels}, kWeight = {kChannels, 9 * kChannels};
 };
 
 }  // namespace tessera::graph
