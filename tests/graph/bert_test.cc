@@ -1,4 +1,5 @@
 // BERT on packed sequences: a pack gives what its sequences give one by one.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <tessera/bert.h>
 #include <tessera/estimate.h>
@@ -8,6 +9,7 @@
 #include <cmath>
 #include <limits>
 #include <map>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -176,11 +178,30 @@ TEST(Bert, AveragesDiffer) {
   EXPECT_EQ(losses.size(), 3U);
 }
 
+/// The same sequences apart, packed as if they were one, and packed with masks.
 TEST(Bert, WithoutMasksTheLossIsWrong) {
   PackedBatch naive = packed();
   for (double& id : naive.arrays.at("sequence_ids")) id = std::min(id, 1.0);
-  const double exact = results_of(packed(), {}).at("loss")[0], wrong = results_of(naive, {}).at("loss")[0];
-  EXPECT_GT(std::abs(wrong - exact), 0.01 * exact);
+  const double alone = results_of(apart(), {}).at("loss")[0];
+  const double masked = results_of(packed(), {}).at("loss")[0];
+  const double wrong = results_of(naive, {}).at("loss")[0];
+  fmt::print("loss apart {:.4f}, packed naively {:.4f}, packed with masks {:.4f}\n", alone, wrong, masked);
+  EXPECT_NEAR(masked, alone, 1e-10 * alone);
+  EXPECT_GT(std::abs(wrong - alone), 0.01 * alone);
+}
+
+/// Neither padding to a pack's length nor room for other sequences changes what a sequence alone gives, which
+/// has all of its row and no label that is ignored.
+TEST(Bert, APackOfOneIsNoPacking) {
+  const BertOptions options = {.average = PackedAverage::sequence};
+  for (size_t s = 0; s < sequences().size(); ++s) {
+    SCOPED_TRACE(fmt::format("sequence {}", s));
+    const BertBatch own = {.tokens = static_cast<uint32_t>(sequences()[s].tokens.size()),
+                           .predictions = static_cast<uint32_t>(sequences()[s].labels.size())};
+    const WideArrays expected = results_of(PackedBatch(Packs{{s}}, own), options);
+    EXPECT_GT(expected.size(), 40U);
+    expect_near(results_of(PackedBatch(Packs{{s}}, kPack), options), expected, 1e-10, 1e-2);
+  }
 }
 
 /// Losses of all micro-batches and replicas are divided once, by the number of all.
