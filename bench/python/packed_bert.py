@@ -9,6 +9,10 @@ each sequence, and a head that computes the masked tokens only, as Tessera's doe
 AdamW. `padded` has one sequence in each row of 512. All take turns; least times of a step, and of a sequence. With a
 density, products of the encoder have dynamic block-sparse weights.
 
+Below are Tessera's times by kind of operation, of the fastest of three measured steps, and how much of the step is no
+product. What products do with their results, such as adding biases, counts as products. Attention, which computes its
+softmax between its two products, is one operation: the share is given without it, and as if all of it were no product.
+
 Memory is the largest resident size (Linux's VmHWM) of a process that runs two steps, less its size before the model is
 made, when all modules are loaded; beside it what the cost report predicts.
 """
@@ -141,9 +145,26 @@ def step_in_tessera(
     return bert.graph.training_step(bert.loss, "adamw", lr=1e-4, replicas=replicas)
 
 
-def in_tessera(config: object, batch: Batch, patterns: dict[str, tessera.Matrix] | None = None) -> Job:
-    session = step_in_tessera(config, batch, patterns).session()
-    return lambda: session.run(**batch.arrays)
+class InTessera:
+    """A session that trains on a batch."""
+
+    def __init__(self, config: object, batch: Batch, patterns: dict[str, tessera.Matrix] | None = None) -> None:
+        self.session = step_in_tessera(config, batch, patterns).session()
+        self.batch = batch
+
+    def __call__(self) -> object:
+        return self.session.run(**self.batch.arrays)
+
+    def breakdown(self) -> str:
+        """Milliseconds by kind of operation, and how much is no product."""
+        steps = [self.session.measure(**self.batch.arrays) for _ in range(3)]
+        fastest = min(steps, key=lambda step: step.seconds)
+        kinds = fastest.seconds_by_kind
+        times = ", ".join(f"{kind} {1e3 * each:.0f}" for kind, each in kinds.items() if each >= 5e-4)
+        other = 1 - kinds.get("products", 0.0) / fastest.seconds
+        attention = kinds.get("attention", 0.0) / fastest.seconds
+        shares = f"{100 * (other - attention):.1f} % no product, {100 * other:.1f} % with attention"
+        return f"{times} of {1e3 * fastest.seconds:.0f} ms; {shares}"
 
 
 def config_of(size: str) -> object:
@@ -178,7 +199,7 @@ def peak_of(library: str, size: str, packs: int, threads: int) -> float:
     use_threads(threads)
     config, batch = config_of(size), Batch(packs_of(packs), PREDICTIONS)
     before = resident("VmRSS")
-    step = in_pytorch(config, batch, False) if library == "PyTorch" else in_tessera(config, batch)
+    step = in_pytorch(config, batch, False) if library == "PyTorch" else InTessera(config, batch)
     for _ in range(2):
         step()
     return resident("VmHWM") - before
@@ -209,18 +230,19 @@ def compare(size: str, packs: int, rounds: int, sparse: tuple[float, int] | None
         "PyTorch, padded, compiled": (in_pytorch(config, padded, True), padded.count),
         "PyTorch, packed": (in_pytorch(config, packed, False), packed.count),
         "PyTorch, packed, compiled": (in_pytorch(config, packed, True), packed.count),
-        "Tessera, padded": (in_tessera(config, padded), padded.count),
-        "Tessera, packed": (in_tessera(config, packed), packed.count),
     }
+    own = {"Tessera, padded": InTessera(config, padded), "Tessera, packed": InTessera(config, packed)}
     if sparse is not None:
-        patterns = patterns_of(config, *sparse)
-        jobs["Tessera, packed, sparse"] = (in_tessera(config, packed, patterns), packed.count)
+        own["Tessera, packed, sparse"] = InTessera(config, packed, patterns_of(config, *sparse))
+    jobs |= {name: (job, job.batch.count) for name, job in own.items()}
     times = least({name: job for name, (job, _) in jobs.items()}, rounds, calls=1)
     print(f"BERT-{size}, a training step of {packs} × {TOKENS} tokens, AdamW, dropout")
     best = min(each for name, each in times.items() if name.startswith("PyTorch, packed"))
     for name, (_, count) in jobs.items():
         each = times[name]
         print(f"  {name:<28}{each:9.0f} ms {each / best:6.2f} {each / count:9.0f} ms a sequence")
+    for name, job in own.items():
+        print(f"  {name}: {job.breakdown()}")
 
 
 def main() -> None:
