@@ -6,8 +6,9 @@
 
 PyTorch's model is Hugging Face's, with scaled_dot_product_attention and a mask that keeps sequences apart, positions of
 each sequence, and a head that computes the masked tokens only, as Tessera's does; eager and compiled, each with fused
-AdamW. `padded` has one sequence in each row of 512. All take turns; least times of a step, and of a sequence. With a
-density, products of the encoder have dynamic block-sparse weights.
+AdamW. `by sequence` calls scaled_dot_product_attention for one sequence after the other instead, without a mask, and
+`nested` once, for all of them as a nested (jagged) tensor. `padded` has one sequence in each row of 512. All take turns;
+least times of a step, and of a sequence. With a density, products of the encoder have dynamic block-sparse weights.
 
 Below are Tessera's times by kind of operation, of the fastest of three measured steps, and how much of the step is no
 product. What products do with their results, such as adding biases, counts as products. Attention, which computes its
@@ -20,8 +21,9 @@ made, when all modules are loaded; beside it what the cost report predicts.
 from __future__ import annotations
 
 import argparse
+import itertools
 import multiprocessing
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 
 import numpy as np
@@ -39,6 +41,61 @@ PACKS = ((312, 200), (256, 256))
 MASKED = 0.15
 PREDICTIONS = 76 + 2
 
+#: Of each pack the lengths of its sequences.
+Lengths = Sequence[Sequence[int]]
+
+
+def attend_by_sequence(
+    module: nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    dropout: float = 0.0,
+    scaling: float | None = None,
+    lengths: Lengths = (),
+    **_: object,
+) -> tuple[Tensor, None]:
+    """Attention of each sequence to itself, one after the other, of arrays [packs, heads, tokens, size of a head]."""
+    packs = []
+    for p, pack in enumerate(lengths):
+        parts = [x[p : p + 1].split(list(pack), dim=2) for x in (query, key, value)]
+        each = [
+            nn.functional.scaled_dot_product_attention(q, k, v, dropout_p=dropout, scale=scaling)
+            for q, k, v in zip(*parts, strict=True)
+        ]
+        packs.append(torch.cat(each, dim=2))
+    return torch.cat(packs).transpose(1, 2), None
+
+
+def attend_nested(
+    module: nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    dropout: float = 0.0,
+    scaling: float | None = None,
+    lengths: Lengths = (),
+    **_: object,
+) -> tuple[Tensor, None]:
+    """The same of all sequences at once, each an entry of a nested tensor."""
+    packs, heads, tokens, size = query.shape
+    offsets = torch.tensor([0, *itertools.accumulate(itertools.chain.from_iterable(lengths))])
+
+    def nested(x: Tensor) -> Tensor:
+        rows = x.transpose(1, 2).reshape(packs * tokens, heads, size)
+        return torch.nested.nested_tensor_from_jagged(rows, offsets).transpose(1, 2)
+
+    y = nn.functional.scaled_dot_product_attention(
+        nested(query), nested(key), nested(value), dropout_p=dropout, scale=scaling
+    )
+    return y.transpose(1, 2).values().reshape(packs, tokens, heads, size), None
+
+
+#: Ways of PyTorch to keep sequences apart without a mask.
+WAYS = {"by sequence": attend_by_sequence, "nested": attend_nested}
+
 
 class Batch:
     """Arrays of packs with random tokens."""
@@ -48,6 +105,8 @@ class Batch:
         self.sequences = max(len(pack) for pack in packs)
         self.predictions = predictions
         self.count = sum(len(pack) for pack in packs)
+        #: Padding too is a sequence of its own.
+        self.lengths = [[*pack, TOKENS - sum(pack)] if sum(pack) < TOKENS else [*pack] for pack in packs]
         shape = (len(packs), TOKENS)
         self.arrays: dict[str, NDArray[np.int64]] = {
             "input_ids": random.integers(1000, 30000, shape),
@@ -78,21 +137,25 @@ class Batch:
 
 
 class InPyTorch(nn.Module):
-    """The losses of a batch, by Hugging Face's layers."""
+    """The losses of a batch, by Hugging Face's layers, with a mask unless the lengths of sequences are given."""
 
-    def __init__(self, config: object) -> None:
+    def __init__(self, config: object, lengths: Lengths | None = None) -> None:
         from transformers import BertForPreTraining
 
         super().__init__()
         self.model = BertForPreTraining(config)
+        self.lengths = lengths
 
     def forward(self, batch: dict[str, Tensor]) -> Tensor:
         ids = batch["sequence_ids"]
-        mask = (ids[:, None, :, None] == ids[:, None, None, :]) & (ids != 0)[:, None, None, :]
-        mask |= torch.eye(ids.shape[1], dtype=torch.bool)  # padding attends to itself
         bert = self.model.bert
         x = bert.embeddings(batch["input_ids"], batch["token_type_ids"], batch["position_ids"])
-        hidden = bert.encoder(x, attention_mask=mask)[0]
+        if self.lengths is None:
+            mask = (ids[:, None, :, None] == ids[:, None, None, :]) & (ids != 0)[:, None, None, :]
+            mask |= torch.eye(ids.shape[1], dtype=torch.bool)  # padding attends to itself
+            hidden = bert.encoder(x, attention_mask=mask)[0]
+        else:
+            hidden = bert.encoder(x, lengths=self.lengths)[0]
         rows = torch.arange(ids.shape[0])[:, None]
         scores = self.model.cls.predictions(hidden[rows, batch["masked_lm_positions"]])
         pooled = bert.pooler.activation(bert.pooler.dense(hidden[rows, batch["cls_positions"]]))
@@ -102,13 +165,9 @@ class InPyTorch(nn.Module):
         return masked + loss(pairs.flatten(0, 1), batch["next_sentence_labels"].flatten())
 
 
-def in_pytorch(
-    config: object, batch: Batch, compiled: bool, wrapped: Callable[[nn.Module], nn.Module] = lambda module: module
-) -> Job:
-    torch.manual_seed(0)
-    module = wrapped(InPyTorch(config).train())
-    optimizer = torch.optim.AdamW(module.parameters(), 1e-4, fused=True)
-    forward = torch.compile(module) if compiled else module
+def step_of(module: nn.Module, optimizer: torch.optim.Optimizer, batch: Batch, compiled: bool) -> Job:
+    # Sizes of one batch do not change.
+    forward = torch.compile(module, dynamic=False) if compiled else module
     tensors = batch.tensors()
 
     def step() -> float:
@@ -119,6 +178,63 @@ def in_pytorch(
         return float(loss.detach())
 
     return step
+
+
+def adamw(module: nn.Module) -> torch.optim.Optimizer:
+    return torch.optim.AdamW(module.parameters(), 1e-4, fused=True)
+
+
+def in_pytorch(
+    config: object, batch: Batch, compiled: bool, wrapped: Callable[[nn.Module], nn.Module] = lambda module: module
+) -> Job:
+    torch.manual_seed(0)
+    module = wrapped(InPyTorch(config).train())
+    return step_of(module, adamw(module), batch, compiled)
+
+
+def with_parameters_of(other: nn.Module, module: nn.Module) -> nn.Module:
+    """The module, which now trains the same parameters as the other one."""
+    module.load_state_dict(other.state_dict(keep_vars=True), assign=True)
+    return module
+
+
+def trains(way: str, batch: Batch) -> bool:
+    """Whether a small model trains with a way to keep sequences apart. Its loss must be that with a mask."""
+    torch.manual_seed(0)
+    masked = InPyTorch(config_of("tiny")).eval()
+    other = with_parameters_of(masked, InPyTorch(config_of("tiny", way), batch.lengths)).eval()
+    tensors = batch.tensors()
+    expected = float(masked(tensors).detach())
+    try:
+        found = float(other(tensors).detach())
+        other.train()(tensors).backward()
+    except Exception as error:  # of many types, by what PyTorch lacks
+        print(f"PyTorch, packed, {way} is left out: {error!r}")
+        return False
+    assert abs(found - expected) < 1e-5 * expected, f"{way}: the loss is {found}; with a mask it is {expected}"
+    return True
+
+
+def jobs_in_pytorch(size: str, padded: Batch, packed: Batch) -> dict[str, tuple[Job, int]]:
+    """Steps that train the same parameters, so that memory has them once."""
+    torch.manual_seed(0)
+    masked = InPyTorch(config_of(size)).train()
+    optimizer = adamw(masked)
+    jobs: dict[str, tuple[Job, int]] = {}
+
+    def add(name: str, module: nn.Module, batch: Batch, compiles: bool = True) -> None:
+        jobs[name] = (step_of(module, optimizer, batch, False), batch.count)
+        if compiles:
+            jobs[f"{name}, compiled"] = (step_of(module, optimizer, batch, True), batch.count)
+
+    add("PyTorch, padded", masked, padded)
+    add("PyTorch, packed", masked, packed)
+    for way in WAYS:
+        if trains(way, packed):
+            module = with_parameters_of(masked, InPyTorch(config_of(size, way), packed.lengths)).train()
+            # Nested tensors are taken apart into Python's numbers, which compiled code is not made of.
+            add(f"PyTorch, packed, {way}", module, packed, compiles=way != "nested")
+    return jobs
 
 
 def patterns_of(config: object, density: float, block: int) -> dict[str, tessera.Matrix]:
@@ -167,12 +283,14 @@ class InTessera:
         return f"{times} of {1e3 * fastest.seconds:.0f} ms; {shares}"
 
 
-def config_of(size: str) -> object:
-    from transformers import BertConfig
+def config_of(size: str, way: str = "sdpa") -> object:
+    from transformers import AttentionInterface, BertConfig
 
+    for name, attend in WAYS.items():
+        AttentionInterface.register(name, attend)
     own = tg.BertConfig.named(size)
     names = ("hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size")
-    return BertConfig(**{name: getattr(own, name) for name in names}, attn_implementation="sdpa")
+    return BertConfig(**{name: getattr(own, name) for name in names}, attn_implementation=way)
 
 
 def packs_of(count: int) -> list[tuple[int, ...]]:
@@ -225,12 +343,7 @@ def compare(size: str, packs: int, rounds: int, sparse: tuple[float, int] | None
     chosen = packs_of(packs)
     packed = Batch(chosen, PREDICTIONS)
     padded = Batch([(length,) for pack in chosen for length in pack][:packs], PREDICTIONS)
-    jobs: dict[str, tuple[Job, int]] = {
-        "PyTorch, padded": (in_pytorch(config, padded, False), padded.count),
-        "PyTorch, padded, compiled": (in_pytorch(config, padded, True), padded.count),
-        "PyTorch, packed": (in_pytorch(config, packed, False), packed.count),
-        "PyTorch, packed, compiled": (in_pytorch(config, packed, True), packed.count),
-    }
+    jobs = jobs_in_pytorch(size, padded, packed)
     own = {"Tessera, padded": InTessera(config, padded), "Tessera, packed": InTessera(config, packed)}
     if sparse is not None:
         own["Tessera, packed, sparse"] = InTessera(config, packed, patterns_of(config, *sparse))
@@ -240,7 +353,7 @@ def compare(size: str, packs: int, rounds: int, sparse: tuple[float, int] | None
     best = min(each for name, each in times.items() if name.startswith("PyTorch, packed"))
     for name, (_, count) in jobs.items():
         each = times[name]
-        print(f"  {name:<28}{each:9.0f} ms {each / best:6.2f} {each / count:9.0f} ms a sequence")
+        print(f"  {name:<38}{each:9.0f} ms {each / best:6.2f} {each / count:9.0f} ms a sequence")
     for name, job in own.items():
         print(f"  {name}: {job.breakdown()}")
 
