@@ -6,6 +6,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <filesystem>
 #include <map>
@@ -18,6 +19,7 @@
 #include "cli/bert_plan.h"
 #include "cli/config.h"
 #include "cli/option_parsing.h"
+#include "cli/parse.h"
 #include "io/atomic_file.h"
 
 namespace tessera::cli {
@@ -70,6 +72,14 @@ std::vector<graph::ParameterGroup> parse_places(const std::string& text) {
   return groups;
 }
 
+graph::LossScale parse_loss_scale(const std::string& text) {
+  if (text == "dynamic") return {};
+  const auto scale = parse_number<double>(text);
+  if (!scale || !std::isfinite(*scale))
+    throw UsageError(fmt::format("--loss-scale takes a number or dynamic; '{}' is neither", text));
+  return {.initial = *scale, .grow_after = 0};
+}
+
 void add_stage_options(CLI::App& command, BertRequest& r) {
   command.add_option_function<std::string>(
       "--stages",
@@ -114,6 +124,9 @@ void add_model_options(CLI::App& command, BertRequest& r) {
   add_choice<Type>(command, "--sums", r.settings.sums, {{"f32", Type::f32}, {"f16", Type::f16}},
                    "Sums of FP16 gradients over micro-batches, replicas and slices of the head, f32 or f16 "
                    "(default: as --numbers says)");
+  add(command, "--loss-scale", r.settings.loss_scale, parse_loss_scale,
+      "Factor of the loss, by which gradients are divided again: a number, or dynamic, which leaves out "
+      "steps with gradients that are not finite (default: as --numbers says)");
 }
 
 void add_text_options(CLI::App& command, BertRequest& r) {

@@ -99,6 +99,9 @@ struct PretrainingSettings : LearningSettings {
   std::optional<Type> partials = {};             ///< instead of the partial sums that they have
   /// Instead of the type of gradients' sums that the numbers have; see graph::TrainingOptions::sums.
   std::optional<Type> sums = {};
+  /// Instead of the scale of the loss that the numbers have. With one that may change, a step whose loss is
+  /// not finite is left out, also of means, unless the scale has come down to 1.
+  std::optional<graph::LossScale> loss_scale = {};
   uint32_t micro_batches = 1;  ///< into which the packs of a step are divided
   /// Slices, at most, in which the logits of the masked tokens of a micro-batch are computed one after the
   /// other: as many as divide them equally. See BertOptions::head_slices.
@@ -237,7 +240,7 @@ class BertTrainer {
   /// none of its results depend on it. The mean loss of steps is 0 if there are none since the last of these.
   PretrainingEvaluation evaluate();
   /// Writes a checkpoint, as train() does when it is stopped. Both throw Error after a step that failed, as
-  /// its loss is not finite, until a checkpoint is resumed.
+  /// its loss is not finite and no loss scale leaves it out, until a checkpoint is resumed.
   void save(const std::string& checkpoint);
 
   /// See graph::Session: parameters alone, as Hugging Face's files have them.

@@ -146,7 +146,13 @@ void bind_settings(nb::module_& m) {
           "set_partials", [](Settings& s, const std::string& dtype) { s.partials = type_named(dtype); },
           "dtype"_a)
       .def(
-          "set_sums", [](Settings& s, const std::string& dtype) { s.sums = type_named(dtype); }, "dtype"_a);
+          "set_sums", [](Settings& s, const std::string& dtype) { s.sums = type_named(dtype); }, "dtype"_a)
+      .def(
+          "set_loss_scale",
+          [](Settings& s, double initial, uint32_t grow_after) {
+            s.loss_scale = graph::LossScale{initial, grow_after};
+          },
+          "initial"_a, "grow_after"_a);
 }
 
 void bind_evaluation(nb::module_& m) {

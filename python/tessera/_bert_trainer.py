@@ -17,7 +17,7 @@ from tessera._matrices import seed_of
 from tessera._tessera import BertConfig, Machine, PretrainingEvaluation, TokenText
 from tessera.graph._bert import PackedAverage, bert_config
 from tessera.graph._estimate import Estimate, machine_for
-from tessera.graph._graph import least_elements
+from tessera.graph._graph import least_elements, native_scale
 from tessera.graph._pipeline import PipelineKind
 from tessera.graph._ranks import communicator_of
 from tessera.graph._training import Numbers, ParameterGroup, ScheduleKind, native_groups
@@ -46,11 +46,11 @@ class BertTrainer:
     learning rate rises in the first `warmup` steps to `lr`, and by `lr_schedule` falls until the last step to `lr_end`
     times as much, polynomially with the exponent `lr_power`. Parameters that `exclude` names, with `*` for any
     characters, have neither weight decay nor a trust ratio, whatever `groups` say, which take names here.
-    `groups`, `numbers`, `rounding`, `partial_dtype`, `sum_dtype`, `clip_norm`, `pipeline`, `replicas`, `overlap`,
-    `shard`, `shard_weights`, `shard_gradients`, `offload`, `offload_weights`, `offload_gradients`,
+    `groups`, `numbers`, `rounding`, `partial_dtype`, `sum_dtype`, `loss_scale`, `clip_norm`, `pipeline`, `replicas`,
+    `overlap`, `shard`, `shard_weights`, `shard_gradients`, `offload`, `offload_weights`, `offload_gradients`,
     `offload_activations` and `prefetch` are as for `Graph.training_step`, `average` and `head_slices` as for
-    `bert_for_pretraining`; without `rounding`, `partial_dtype` and `sum_dtype` they are those of the numbers. `stages`
-    divides the layers among a machine's chips; `stage_layers` and `stage_feed_forwards` say how many layers, or
+    `bert_for_pretraining`; without `rounding`, `partial_dtype`, `sum_dtype` and `loss_scale` they are those of the
+    numbers. `stages` divides the layers among a machine's chips; `stage_layers` and `stage_feed_forwards` say how many layers, or
     attention and feed-forward parts of them, each stage has, and `head_layers` and `head_feed_forwards` how many of the
     last lie with the prediction of masked tokens. With `recompute`, backward passes keep only the inputs of layers.
 
@@ -67,7 +67,8 @@ class BertTrainer:
 
     Raises ValueError for options that are out of range or do not fit together, the text or the model, TypeError for
     those of another type, and RuntimeError for files that cannot be read or are damaged, if memory is short, and from
-    `train` if the loss is not finite. Calls may come from several threads, and take turns.
+    `train` if the loss is not finite, unless a dynamic `loss_scale`, which has not come down to 1, leaves the step out;
+    means of losses have it not then. Calls may come from several threads, and take turns.
     """
 
     def __init__(
@@ -86,6 +87,7 @@ class BertTrainer:
         rounding: Rounding | None = None,
         partial_dtype: DTypeLike | str | None = None,
         sum_dtype: DTypeLike | str | None = None,
+        loss_scale: float | Literal["dynamic"] | None = None,
         optimizer: TrainerOptimizer = "lamb",
         lr: float = 0.01,
         lr_schedule: ScheduleKind = "constant",
@@ -172,6 +174,8 @@ class BertTrainer:
             settings.set_partials(value_type(partial_dtype))
         if sum_dtype is not None:
             settings.set_sums(value_type(sum_dtype))
+        if loss_scale is not None:
+            settings.set_loss_scale(*native_scale(loss_scale))
         for option, given in (
             ("shard", shard),
             ("shard_weights", shard_weights),

@@ -471,10 +471,13 @@ TEST_F(TrainBertCliTest, OptionsReachTheTraining) {
         "--numbers mlperf-v2 --average pack", "--numbers bf16 --micro-batches 2",
         "--numbers mlperf-v2 --sums f32 --micro-batches 2", "--numbers mlperf-v1 --partials f32",
         "--numbers bf16 --partials bf16", "--numbers mlperf-slides --micro-batches 2",
+        "--numbers mlperf-v1 --loss-scale dynamic",
         "--optimizer adamw --lr 0.001 --lr-schedule linear --warmup 2 --clip-norm 1",
         "--dropout 0 --optimizer sgd"})
     EXPECT_TRUE(train(fmt::format("{} {} {}", kSizes, kSteps, options))["finished"]) << options;
   EXPECT_EQ(train("--length 16,32 --batch 8,4 --steps 3,2")["steps"], 5);
+  const json scaled = train("--length 16 --batch 2 --steps 1 --numbers mlperf-v2 --loss-scale 1024");
+  EXPECT_EQ(scaled["settings"]["loss_scale"], 1024);
 }
 
 TEST_F(TrainBertCliTest, ContinuesBitByBitAfterKill) {
@@ -599,6 +602,8 @@ TEST_F(TrainBertCliTest, SaysWhatIsWrong) {
            {"--size huge", "huge"},
            {"--numbers fp8", "there are no numbers 'fp8'"},
            {"--rounding stochastic", "the numbers fp32 have none"},
+           {"--loss-scale much", "--loss-scale takes a number or dynamic; 'much' is neither"},
+           {"--loss-scale 0", "the loss scale is 0; it must be positive"},
            {"--length 16,32 --batch 1,2,3", "--batch has 3 items"},
            {"--steps 2 --epochs 2", "leave out one of them"},
            {"--batch 5 --micro-batches 2", "cannot be divided into 2"},

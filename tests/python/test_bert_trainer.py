@@ -66,6 +66,13 @@ def test_estimates_take_one_process() -> None:
         trainer_of(only_estimates=True, process_group=object())
 
 
+def test_loss_scales_are_settings() -> None:
+    assert trainer_of(numbers="mlperf-v1", loss_scale=1024).settings["loss_scale"] == 1024
+    dynamic = trainer_of(numbers="mlperf-v1", loss_scale="dynamic").settings["loss_scale"]
+    assert dynamic == {"initial": 65536, "grow_after": 2000}
+    assert trainer_of(numbers="mlperf-v1", loss_scale=64).train(2) == trainer_of(numbers="mlperf-v1").train(2)
+
+
 def test_it_learns() -> None:
     losses = trainer_of(steps=120, evaluate_every=120).train()
     assert np.mean(losses[-20:]) < np.mean(losses[:20]) - 0.1
@@ -76,6 +83,7 @@ def test_it_learns() -> None:
     [
         {},
         {"numbers": "mlperf-v2", "micro_batches": 2, "lr_schedule": "linear", "warmup": 3},
+        {"numbers": "mlperf-v2", "loss_scale": "dynamic"},
         {"length": (32, 48), "packs": (6, 3), "steps": (5, 7), "optimizer": "adamw", "pack": "none"},
     ],
 )
@@ -201,6 +209,8 @@ def test_configurations_that_do_not_fit_are_refused(config: dict[str, Any], mess
         ({"rounding": "up"}, "unknown rounding 'up'"),
         ({"rounding": "stochastic"}, "numbers fp32 have none"),
         ({"partial_dtype": "f32"}, "only products of 16 bits have partial sums of another type"),
+        ({"loss_scale": "large"}, "unknown loss_scale 'large': use a number or 'dynamic'"),
+        ({"loss_scale": 0}, "the loss scale is 0; it must be positive"),
         ({"sum_dtype": "f16"}, "only gradients of 16-bit parameters have sums of another type"),
         ({"optimizer": "best"}, "the optimizer"),
         ({"lr_schedule": "steep"}, "steep"),

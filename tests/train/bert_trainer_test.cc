@@ -4,9 +4,11 @@
 #include <tessera/pretraining.h>
 
 #include <chrono>
+#include <cmath>
 #include <csignal>
 #include <filesystem>
 #include <fstream>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <random>
@@ -514,6 +516,8 @@ TEST_F(BertTrainerTest, SettingsThatDoNotFitAreRefused) {
       says(error([](PretrainingSettings& s) { s.config.hidden_dropout_prob = 1; }), "dropout probability"));
   EXPECT_TRUE(says(error([](PretrainingSettings& s) { s.config.type_vocab_size = 1; }), "token types"));
   EXPECT_TRUE(says(error([](PretrainingSettings& s) { s.lr = -1; }), "learning rate"));
+  EXPECT_TRUE(says(error([](PretrainingSettings& s) { s.loss_scale = graph::LossScale{.initial = 0}; }),
+                   "the loss scale is 0; it must be positive"));
 }
 
 TEST_F(BertTrainerTest, LossesThatDivergeAreErrors) {
@@ -521,6 +525,64 @@ TEST_F(BertTrainerTest, LossesThatDivergeAreErrors) {
   settings.optimizer = OptimizerKind::sgd;
   settings.lr = 1e30;
   EXPECT_ERROR("training diverged", trainer_of(settings).train());
+}
+
+/// They change nothing but the scale, and training goes on, until the scale has come down to 1.
+TEST_F(BertTrainerTest, ADynamicLossScaleLeavesOutStepsWhoseLossIsNotFinite) {
+  PretrainingSettings settings = small();
+  settings.phases[0].steps = settings.evaluate_every = 10;
+  settings.loss_scale = graph::LossScale{.initial = 16, .grow_after = 100};
+  const std::string name = "bert.embeddings.LayerNorm.weight", file = path("checkpoint");
+  train::BertTrainerImpl trainer(settings, text(), Machine::host(2), 1, false);
+  const auto set_scales_of_embeddings = [&](float value) {
+    graph::Arrays state = trainer.trained().state();
+    for (float& each : state.at(name)) each = value;
+    trainer.trained().set_state(state);
+  };
+  const auto train_until = [&](uint64_t step) {
+    trainer.train({.checkpoint = file, .progress = [&](const PretrainingProgress& now) {
+                     EXPECT_FALSE(std::isfinite(now.step_loss));
+                     return now.step < step;
+                   }});
+  };
+  set_scales_of_embeddings(std::numeric_limits<float>::quiet_NaN());
+  const graph::Arrays before = trainer.trained().state();
+  train_until(3);
+  EXPECT_EQ(trainer.position.step, 3U);
+  EXPECT_EQ(trainer.position.steps_in_sum, 0U);
+  EXPECT_EQ(trainer.position.loss_sum, 0);
+  const graph::Arrays after = trainer.trained().state();
+  for (const auto& [of, values] : before)
+    if (of != name && !of.starts_with("loss_scale")) {
+      EXPECT_EQ(after.at(of), values) << of;
+    }
+  EXPECT_EQ(after.at("loss_scale").at(0), 2);
+  EXPECT_EQ(after.at("loss_scale.skipped_steps").at(0), 3);
+  EXPECT_ERROR("training diverged: the loss is NaN after step 4", train_until(5));
+
+  trainer.resume(file, false);
+  EXPECT_EQ(trainer.position.step, 3U);
+  set_scales_of_embeddings(1);
+  const PretrainingResult rest = trainer.train({});
+  EXPECT_TRUE(rest.finished);
+  EXPECT_GT(rest.evaluations.back().loss, 1);
+  EXPECT_LT(rest.evaluations.back().loss, 10);
+}
+
+TEST_F(BertTrainerTest, LossScalesReachTheGraph) {
+  PretrainingSettings settings = small();
+  settings.phases[0].steps = 2;
+  settings.numbers = "mlperf-v1";
+  const auto losses_with = [&](std::optional<graph::LossScale> scale) {
+    settings.loss_scale = scale;
+    BertTrainer trainer = trainer_of(settings);
+    EXPECT_EQ(trainer.settings_json().find("loss_scale") != std::string::npos, scale.has_value());
+    return trainer.train().evaluations.at(0).held_out_loss;
+  };
+  const double of_numbers = losses_with({});
+  EXPECT_EQ(losses_with(graph::LossScale{.initial = 64, .grow_after = 0}), of_numbers);
+  EXPECT_NE(losses_with(graph::LossScale{.initial = 1000, .grow_after = 0}), of_numbers);
+  EXPECT_NEAR(losses_with(graph::LossScale{.initial = 64, .grow_after = 2000}), of_numbers, 1e-2);
 }
 
 TEST_F(BertTrainerTest, ALossThatDivergesNamesTheLastCheckpoint) {

@@ -566,17 +566,20 @@ def _training_numbers(
             )
         return _tessera.training_numbers(numbers, _tessera.whole_number("seed", seed))
     growth = _tessera.whole_number("scale_growth", scale_growth, 1)
-    scale = None
-    if isinstance(loss_scale, str):
-        if loss_scale != "dynamic":
-            raise ValueError(f"unknown loss_scale {loss_scale!r}: use a number or 'dynamic'")
-        scale = (_FIRST_SCALE, growth)
-    elif loss_scale is not None:
-        scale = (float(loss_scale), 0)
+    scale = None if loss_scale is None else native_scale(loss_scale, growth)
     stochastic = is_stochastic("training_step", "nearest" if rounding is None else rounding)
     partials = None if partial_dtype is None else value_type(partial_dtype)
     types = _type_or_f32(sum_dtype), _type_or_f32(state_dtype)
     return partials, *types, stochastic, _tessera.whole_number("seed", seed), scale
+
+
+def native_scale(loss_scale: float | Literal["dynamic"], growth: int = 2000) -> tuple[float, int]:
+    """The first scale, and after how many good steps it grows; 0: never."""
+    if not isinstance(loss_scale, str):
+        return float(loss_scale), 0
+    if loss_scale != "dynamic":
+        raise ValueError(f"unknown loss_scale {loss_scale!r}: use a number or 'dynamic'")
+    return _FIRST_SCALE, growth
 
 
 def _type_or_f32(dtype: DTypeLike | str | None) -> str:

@@ -11,8 +11,6 @@
 namespace tessera::graph {
 namespace {
 
-/// Bounds of a scale that may change.
-constexpr double kLeastLossScale = 1, kLargestLossScale = 0x1p24;
 /// FP32 counts good steps one by one up to this.
 constexpr uint32_t kMostGoodSteps = 1U << 24;
 /// FP32 has scales between these, and their reciprocals.

@@ -7,6 +7,9 @@
 
 namespace tessera::graph {
 
+/// Bounds of a scale that may change.
+inline constexpr double kLeastLossScale = 1, kLargestLossScale = 0x1p24;
+
 /// Throws UsageError for an invalid scale.
 void check_loss_scale(const LossScale& scale);
 

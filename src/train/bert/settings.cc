@@ -12,6 +12,7 @@
 #include <string_view>
 #include <vector>
 
+#include "graph/transforms/loss_scale.h"
 #include "graph/transforms/updates.h"
 #include "train/settings.h"
 
@@ -39,6 +40,12 @@ void check_phase(const PretrainingSettings& s, const PretrainingPhase& phase) {
   if (phase.packs / s.micro_batches % s.replicas != 0)
     throw UsageError(fmt::format("micro-batches of {} packs cannot be divided among {} replicas equally",
                                  phase.packs / s.micro_batches, s.replicas));
+}
+
+/// The number of a fixed scale.
+nlohmann::ordered_json loss_scale_json(const graph::LossScale& scale) {
+  if (scale.grow_after == 0) return scale.initial;
+  return {{"initial", scale.initial}, {"grow_after", scale.grow_after}};
 }
 
 nlohmann::ordered_json group_json(const graph::ParameterGroup& group) {
@@ -153,6 +160,7 @@ void check(const PretrainingSettings& s) {
                     s.numbers));
   check_partials(s, numbers);
   check_sums(s, numbers);
+  if (s.loss_scale) graph::check_loss_scale(*s.loss_scale);
 }
 
 PretrainingSettings with_vocabulary(PretrainingSettings settings, const TextSplit& text) {
@@ -175,6 +183,7 @@ graph::Numbers numbers_of(const PretrainingSettings& s) {
   if (s.rounding) numbers.rounding = *s.rounding;
   if (s.partials) numbers.partials = s.partials;
   if (s.sums) numbers.sums = *s.sums;
+  if (s.loss_scale) numbers.loss_scale = s.loss_scale;
   return numbers;
 }
 
@@ -200,6 +209,7 @@ nlohmann::ordered_json json_of(const PretrainingSettings& s) {
   json["rounding"] = numbers_of(s).rounding == graph::Rounding::stochastic ? "stochastic" : "nearest";
   if (s.partials) json["partials"] = name_of(*s.partials);
   if (s.sums) json["sums"] = name_of(*s.sums);
+  if (s.loss_scale) json["loss_scale"] = loss_scale_json(*s.loss_scale);
   add_optimizer(json, s);
   json["micro_batches"] = s.micro_batches;
   if (s.head_slices > 1) json["head_slices"] = s.head_slices;

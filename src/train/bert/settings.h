@@ -16,7 +16,7 @@ PretrainingSettings with_vocabulary(PretrainingSettings settings, const TextSpli
 /// Throws UsageError if a text has fewer packs than a step of the phase takes.
 void check_packs(const PretrainingPhase& phase, uint64_t packs);
 
-/// The numbers of a training, with the rounding and the types of sums that are asked for.
+/// The numbers of a training, with the rounding, the types of sums and the loss scale that are asked for.
 graph::Numbers numbers_of(const PretrainingSettings& settings);
 
 /// All settings, by name.

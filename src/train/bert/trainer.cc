@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <span>
 #include <tuple>
 #include <utility>
@@ -15,6 +16,7 @@
 #include "base/checksum.h"
 #include "base/isa.h"
 #include "data/text/tokens_in_file.h"
+#include "graph/transforms/loss_scale.h"
 #include "graph/transforms/transforms.h"
 #include "ranks/agreement.h"
 #include "train/bert/network.h"
@@ -74,6 +76,12 @@ void take_own_rows(const graph::Graph& graph, const Communicator& ranks, std::ve
     array->data = static_cast<std::byte*>(array->data) + ranks.rank() * own * size_of(graph.type(id).type);
     if (array->elements) array->elements = own;
   }
+}
+
+/// Whether a loss scale leaves out steps.
+bool leaves_out_steps(const PretrainingSettings& settings) {
+  const std::optional<graph::LossScale> scale = numbers_of(settings).loss_scale;
+  return scale && scale->grow_after > 0;
 }
 
 /// A weighted mean.
@@ -300,6 +308,11 @@ PretrainingEvaluation BertTrainerImpl::evaluate_now() {
   return evaluate();
 }
 
+bool BertTrainerImpl::is_left_out(double loss) {
+  return !std::isfinite(loss) && leaves_out_steps(settings) &&
+         trained().get("loss_scale").front() > graph::kLeastLossScale;
+}
+
 bool BertTrainerImpl::is_evaluated(uint64_t step) const {
   return step % settings.evaluate_every == 0 || step == steps;
 }
@@ -336,7 +349,8 @@ void BertTrainerImpl::check_position(const PretrainingPosition& p, const std::st
     require(p.evaluations[i].step == std::min((i + 1) * settings.evaluate_every, steps),
             fmt::format("with an evaluation after step {}", p.evaluations[i].step));
   const uint64_t evaluated = p.evaluations.empty() ? 0 : p.evaluations.back().step;
-  require(p.steps_in_sum == p.step - evaluated,
+  const uint64_t since = p.step - evaluated;
+  require(p.steps_in_sum == since || (p.steps_in_sum < since && leaves_out_steps(settings)),
           fmt::format("with a sum over {} steps since step {}", p.steps_in_sum, evaluated));
   require(std::isfinite(p.loss_sum) && (p.steps_in_sum > 0 || p.loss_sum == 0),
           fmt::format("with losses whose sum is {}", p.loss_sum));
@@ -382,12 +396,11 @@ PretrainingResult BertTrainerImpl::train(const PretrainingRun& run) {
     const double loss = step(position.step, run, totals);
     has_failed = true;  // until all of it is done
     position.step += 1;
-    position.steps_in_sum += 1;
-    position.loss_sum += loss;
+    if (std::isfinite(loss)) position.steps_in_sum += 1, position.loss_sum += loss;
     result.steps_run += 1;
     PretrainingProgress now = progress();
     now.step_loss = loss;
-    require_finite(loss, position.step, now.epoch, settings.lr, last_checkpoint);
+    if (!is_left_out(loss)) require_finite(loss, position.step, now.epoch, settings.lr, last_checkpoint);
     if (is_evaluated(position.step)) {
       position.evaluations.push_back(evaluate());
       require_finite(position.evaluations.back().held_out_loss, position.step, now.epoch, settings.lr,

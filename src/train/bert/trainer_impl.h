@@ -13,7 +13,8 @@
 
 namespace tessera::train {
 
-/// The position in pre-training, besides the session's state. Sums are since the last evaluation.
+/// The position in pre-training, besides the session's state. Sums are since the last evaluation, over steps
+/// whose loss is finite.
 struct PretrainingPosition {
   uint64_t step = 0;
   uint64_t sequences = 0;
@@ -103,6 +104,9 @@ struct BertTrainerImpl {
   /// Trains with the batch of a step, counted from 0; returns its loss.
   double step(uint64_t number, const PretrainingRun& run, StepTotals& totals);
   PretrainingEvaluation evaluate();
+  /// Whether the loss of a step is not finite and the step has changed nothing but a loss scale, which may
+  /// fall further.
+  bool is_left_out(double loss);
   bool is_evaluated(uint64_t step) const;
   uint64_t evaluations_until(uint64_t step) const;
   void check_position(const PretrainingPosition& position, const std::string& checkpoint) const;
