@@ -110,6 +110,7 @@ std::string json_of(const BertRequest& r, const BertTrainer& trainer, const Pret
                          {"parameters", report.parameters},
                          {"phases", ordered_json::array()},
                          {"estimate", r.estimate}};
+  if (r.settings.estimate_packs) result["estimate_packs"] = true;
   for (size_t i = 0; i < trainer.settings().phases.size(); ++i)
     result["phases"].push_back(json_of(trainer, report, i));
   if (report.pretrained) add_result(result, report, resumed_from);

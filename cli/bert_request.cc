@@ -272,6 +272,9 @@ void add_bert_options(CLI::App& command, BertRequest& r) {
   add_run_options(command, r,
                   "Write a checkpoint after each evaluation, and when interrupted (.safetensors)");
   add_host_io_option(command, r.settings.host_io);
+  command.add_flag("--estimate-packs", r.settings.estimate_packs,
+                   "Let --estimate have the costs of the first batch's packs, in which tiles of a modelled "
+                   "machine skip attention between sequences (default: of packs of one sequence)");
   command.add_option("--init", r.init, "Begin with the parameters of this .safetensors file or folder");
   command.add_option("--save", r.save,
                      "Write the trained parameters with Hugging Face's names (.safetensors)");
@@ -293,6 +296,8 @@ void check(const BertRequest& r, const CLI::App& command) {
   check_optimizer_options(r.settings, command);
   check_run_options(r, command);
   refuse_unless(command, r.settings.packed, {"--max-per-pack"}, "--pack optimal");
+  refuse_unless(command, r.estimate && r.machine != "host", {"--estimate-packs"},
+                "--estimate on a modelled machine");
   check_sums(r);
   refuse_unless(command, r.settings.stages > 1 && r.machine != "host", {"--trace"},
                 "--stages of more than one on a machine of several chips");

@@ -145,6 +145,9 @@ struct PretrainingSettings : LearningSettings {
   std::optional<uint64_t> offload_activations_from = {};
   /// Steps between evaluations of the text that is held out; 0: an epoch of the first phase.
   uint64_t evaluate_every = 0;
+  /// Whether a trainer for estimates has the costs of the first batch of each phase, in whose packs the tiles
+  /// of a modelled machine skip attention between sequences; otherwise those of packs of one sequence.
+  bool estimate_packs = false;
 };
 
 /// Means since the last evaluation, and of all sequences of the text that is held out.

@@ -111,6 +111,7 @@ void bind_settings(nb::module_& m) {
       .def_rw("prefetch", &Settings::prefetch)
       .def_rw("clip_norm", &Settings::clip_norm)
       .def_rw("evaluate_every", &Settings::evaluate_every)
+      .def_rw("estimate_packs", &Settings::estimate_packs)
       .def_rw("momentum", &Settings::momentum)
       .def_rw("bias_correction", &Settings::bias_correction)
       .def_rw("trust_coefficient", &Settings::trust_coefficient)

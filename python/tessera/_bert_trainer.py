@@ -57,7 +57,9 @@ class BertTrainer:
     `machine` is a `Machine` or its name; `threads` of the host, 0 for the default, are its tiles too if it is "host".
     With the same options, text, tiles and instruction set, training gives the same bits as the tool's, on any number of
     threads and wherever it is stopped and resumed, and either continues the other's checkpoints. A trainer with
-    `only_estimates` takes no memory for parameters, and cannot train.
+    `only_estimates` takes no memory for parameters, and cannot train; with `estimate_packs`, its estimates on modelled
+    machines are those of the first batch of each phase, in whose packs tiles skip attention between sequences, and
+    otherwise of packs of one sequence.
 
     The ranks of `process_group`, of `torch.distributed`, divide the replicas among them, by default one for each, and
     train as one process does, bit for bit (docs/ranks.md): each makes this trainer with the same options and text, and
@@ -128,6 +130,7 @@ class BertTrainer:
         threads: int = 0,
         host_io: bool = False,
         only_estimates: bool = False,
+        estimate_packs: bool = False,
         process_group: ProcessGroup | None = None,
         rank_timeout: float = 10,
         divide_cores: bool = True,
@@ -138,6 +141,8 @@ class BertTrainer:
             raise ValueError("max_per_pack is for pack='optimal': leave it out")
         if only_estimates and process_group is not None:
             raise ValueError("estimates take one process: leave out process_group")
+        if estimate_packs and not only_estimates:
+            raise ValueError("estimate_packs is for only_estimates=True: add that, or leave it out")
         own, seed = bert_config(config), seed_of(seed)
         phases = _phases(length, packs, steps)
         settings = _tessera.PretrainingSettings(own, phases, average, numbers, optimizer, lr_schedule, pipeline)
@@ -163,7 +168,7 @@ class BertTrainer:
         settings.momentum, settings.trust_coefficient = momentum, trust_coefficient
         settings.bias_correction = bool(bias_correction)
         settings.recompute, settings.overlap, settings.host_io = bool(recompute), bool(overlap), bool(host_io)
-        settings.prefetch = bool(prefetch)
+        settings.prefetch, settings.estimate_packs = bool(prefetch), bool(estimate_packs)
         settings.set_betas(*betas)
         settings.set_lr_schedule(_tessera.whole_number("warmup", warmup), lr_power, lr_end)
         if clip_norm is not None:

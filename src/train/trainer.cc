@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <future>
+#include <span>
 #include <string_view>
 #include <utility>
 
@@ -19,15 +20,15 @@ using namespace train;
 
 namespace train {
 
-std::pair<graph::RunCost, graph::RunCost> estimate_both(const graph::Graph& training,
-                                                        const graph::Graph& evaluation,
-                                                        const Machine& machine, uint32_t threads,
-                                                        bool host_io) {
+std::pair<graph::RunCost, graph::RunCost> estimate_both(
+    const graph::Graph& training, const graph::Graph& evaluation, const Machine& machine, uint32_t threads,
+    bool host_io, std::span<const graph::Tensor> of_training, std::span<const graph::Tensor> of_evaluation) {
   const bool alone = (threads == 0 ? default_threads() : threads) == 1;
   auto evaluated = std::async(alone ? std::launch::deferred : std::launch::async, [&] {
-    return graph::estimate(evaluation, machine, {.owner = &training, .host_io = host_io});
+    return graph::estimate(evaluation, machine,
+                           {.inputs = of_evaluation, .owner = &training, .host_io = host_io});
   });
-  graph::RunCost step = graph::estimate(training, machine, {.host_io = host_io});
+  graph::RunCost step = graph::estimate(training, machine, {.inputs = of_training, .host_io = host_io});
   return {std::move(step), evaluated.get()};
 }
 

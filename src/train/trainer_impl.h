@@ -23,11 +23,13 @@ namespace tessera {
 namespace train {
 
 /// The costs of a step and of an evaluation with its parameters, estimated side by side if threads are
-/// allowed (0: as many as the process may use). `host_io`: see graph::EstimateOptions.
+/// allowed (0: as many as the process may use). `host_io` and inputs: see graph::EstimateOptions.
 std::pair<graph::RunCost, graph::RunCost> estimate_both(const graph::Graph& training,
                                                         const graph::Graph& evaluation,
                                                         const Machine& machine, uint32_t threads,
-                                                        bool host_io);
+                                                        bool host_io,
+                                                        std::span<const graph::Tensor> of_training = {},
+                                                        std::span<const graph::Tensor> of_evaluation = {});
 
 /// Number of elements of all parameters.
 uint64_t count_parameters(const graph::Graph& graph);

@@ -621,6 +621,8 @@ TEST_F(TrainBertCliTest, SaysWhatIsWrong) {
            {"--plan-estimates 2", "--plan-estimates is for --plan"},
            {"--plan --machine m2000 --plan-estimates 0", "--plan-estimates takes a whole number from 1 to"},
            {"--pack none --max-per-pack 2", "--max-per-pack is for --pack optimal"},
+           {"--estimate-packs --machine gc200", "--estimate-packs is for --estimate on a modelled machine"},
+           {"--estimate-packs --estimate", "--estimate-packs is for --estimate on a modelled machine"},
            {"--resume", "--resume is for --checkpoint FILE"},
            {"--optimizer sgd --betas 0.9,0.9", "--betas is for --optimizer adam"},
            {"--data nowhere --vocabulary 100", "--vocabulary is for synthetic text"}})

@@ -306,6 +306,10 @@ def test_estimates_need_no_training() -> None:
     assert isinstance(estimate, tg.Estimate)
     assert estimate.seconds > 0 and estimate.bytes["optimizer"] > estimate.bytes["parameter"] > 0
     assert "packs of 48 tokens" in repr(estimate)
+    packs = trainer_of(machine=machine, only_estimates=True, estimate_packs=True).estimate()
+    assert 0 < packs.cycles["compute"] <= estimate.cycles["compute"]
+    with pytest.raises(ValueError, match="estimate_packs is for only_estimates=True"):
+        trainer_of(machine=machine, estimate_packs=True)
     with pytest.raises(ValueError, match="only estimates"):
         trainer.train()
     with pytest.raises(ValueError, match="phase is 1; it must be from 0 to 0"):

@@ -13,6 +13,7 @@
 #include <optional>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "io/files.h"
@@ -653,6 +654,42 @@ TEST_F(BertTrainerTest, EstimatesNeedNoSession) {
   EXPECT_GT(estimate.evaluation_cost().seconds, 0);
   EXPECT_GT(estimate.parameters(), 10'000U);
   EXPECT_USAGE_ERROR("only estimates", estimate.train());
+}
+
+/// Documents of one sentence of 6 tokens each, whose sequences have 15 tokens at most.
+TextSplit short_text() {
+  constexpr uint64_t kTokens = 6;
+  TokenText all = synthetic_text({.vocabulary = 80, .documents = 60, .seed = 3});
+  std::vector<uint32_t> tokens = all.tokens.all();
+  const uint64_t count = tokens.size() / kTokens;
+  tokens.resize(count * kTokens);
+  all.tokens = Tokens(std::move(tokens));
+  all.sentences = all.documents = {0};
+  for (uint64_t i = 1; i <= count; ++i) {
+    all.sentences.push_back(i * kTokens);
+    all.documents.push_back(i);
+  }
+  return split_text(all, 0.2, 1);
+}
+
+TEST_F(BertTrainerTest, EstimatesOfPacksLeaveOutWhatTilesSkip) {
+  const TextSplit sentences = short_text();
+  const Machine machine = Machine::find("gc200").with("tiles", 64);
+  for (const uint32_t micro_batches : {1U, 2U}) {
+    SCOPED_TRACE(micro_batches);
+    PretrainingSettings settings = small();
+    settings.phases[0].length = 64;
+    settings.micro_batches = micro_batches;
+    const auto cost = [&](bool estimate_packs) {
+      settings.estimate_packs = estimate_packs;
+      return BertTrainer::for_estimates(settings, sentences, machine).step_cost();
+    };
+    const graph::RunCost one = cost(false), several = cost(true);
+    const double exchange = one.cycles.at("exchange");
+    EXPECT_LT(several.cycles.at("compute"), one.cycles.at("compute"));
+    EXPECT_NEAR(several.cycles.at("exchange"), exchange, 1e-6 * exchange);
+    EXPECT_EQ(several.total_bytes, one.total_bytes);
+  }
 }
 
 }  // namespace

@@ -12,6 +12,7 @@
 #include <span>
 #include <tuple>
 #include <utility>
+#include <vector>
 
 #include "base/checksum.h"
 #include "base/isa.h"
@@ -82,6 +83,12 @@ void take_own_rows(const graph::Graph& graph, const Communicator& ranks, std::ve
 bool leaves_out_steps(const PretrainingSettings& settings) {
   const std::optional<graph::LossScale> scale = numbers_of(settings).loss_scale;
   return scale && scale->grow_after > 0;
+}
+
+/// The ids of a batch if it is known, on which costs of attention depend.
+std::vector<graph::Tensor> ids_of(std::optional<PretrainingBatch>& batch) {
+  if (!batch) return {};
+  return {{"sequence_ids", batch->sequence_ids.data(), batch->sequence_ids.size()}};
 }
 
 /// A weighted mean.
@@ -155,8 +162,13 @@ void BertTrainerImpl::estimate(size_t number) {
     return;
   }
   const graph::Graph training = training_graph_of(phase), evaluation = evaluation_graph_of(phase);
-  std::tie(phase.step, phase.evaluation) =
-      estimate_both(training, evaluation, machine, threads, settings.host_io);
+  std::optional<PretrainingBatch> first, first_held_out;
+  if (settings.estimate_packs && only_estimates) {
+    first = phase.training.batch(0, 0, phase.settings.packs);
+    first_held_out = phase.held_out.batch(0, 0, rows_of_evaluation(phase));
+  }
+  std::tie(phase.step, phase.evaluation) = estimate_both(
+      training, evaluation, machine, threads, settings.host_io, ids_of(first), ids_of(first_held_out));
   phase.graph = training;
   transform(*phase.graph, graph::session_transforms(), machine.model());
 }
