@@ -72,6 +72,33 @@ std::vector<graph::ParameterGroup> parse_places(const std::string& text) {
   return groups;
 }
 
+/// "stochastic", or "parameters=stochastic,state=nearest"
+void set_rounding(const std::string& text, PretrainingSettings& settings) {
+  using graph::Rounding;
+  using graph::Roundings;
+  const std::map<std::string, Rounding> roundings = {{"nearest", Rounding::nearest},
+                                                     {"stochastic", Rounding::stochastic}};
+  const std::map<std::string, std::optional<Rounding> Roundings::*> stores = {
+      {"parameters", &Roundings::parameters},
+      {"partials", &Roundings::partials},
+      {"state", &Roundings::state}};
+  if (const auto of_all = roundings.find(text); of_all != roundings.end()) {
+    settings.rounding = of_all->second;
+    return;
+  }
+  for (const std::string& item : parse_names(text)) {
+    const size_t end = std::min(item.find('='), item.size());
+    const auto store = stores.find(item.substr(0, end));
+    const auto rounding = roundings.find(item.substr(std::min(end + 1, item.size())));
+    if (store == stores.end() || rounding == roundings.end())
+      throw UsageError(
+          fmt::format("--rounding takes nearest or stochastic, or these for parameters, state or partials, "
+                      "such as parameters=stochastic; '{}' is neither",
+                      text));
+    settings.roundings.*store->second = rounding->second;
+  }
+}
+
 graph::LossScale parse_loss_scale(const std::string& text) {
   if (text == "dynamic") return {};
   const auto scale = parse_number<double>(text);
@@ -112,11 +139,11 @@ void add_model_options(CLI::App& command, BertRequest& r) {
   command.add_option(
       "--numbers", r.settings.numbers,
       "Types, rounding and loss scale: fp32 (default), bf16, mlperf-v1, mlperf-v2 or mlperf-slides");
-  add_choice<graph::Rounding>(
-      command, "--rounding", r.settings.rounding,
-      {{"nearest", graph::Rounding::nearest}, {"stochastic", graph::Rounding::stochastic}},
-      "Rounding of 16-bit parameters, moments and partial sums, nearest or stochastic (default: as "
-      "--numbers says)");
+  command.add_option_function<std::string>(
+      "--rounding", [&r](const std::string& text) { set_rounding(text, r.settings); },
+      "Rounding of 16-bit parameters, moments and partial sums, nearest or stochastic, or these for "
+      "parameters, state or partials, such as parameters=stochastic,state=nearest (default: as --numbers "
+      "says)");
   add_choice<Type>(command, "--partials", r.settings.partials,
                    {{"f32", Type::f32}, {"f16", Type::f16}, {"bf16", Type::bf16}},
                    "Partial sums of 16-bit products on tiles, f32 or the products' type, f16 or bf16 "

@@ -84,6 +84,7 @@ struct TrainingOptions {
   Type state = Type::f32;
   /// Rounding of 16-bit parameters and state, by numbers that replicas share, and of 16-bit partial sums.
   Rounding rounding = Rounding::nearest;
+  Roundings roundings = {};  ///< of these one by one, where they differ
   uint64_t seed = 0;
   std::optional<LossScale> loss_scale = {};
 };

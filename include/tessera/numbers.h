@@ -17,6 +17,7 @@ struct Numbers {
   Type state = Type::f32;                 ///< of what an optimizer keeps
   Rounding rounding = Rounding::nearest;  ///< of updated parameters and state, and of partial sums
   std::optional<LossScale> loss_scale = {};
+  Roundings roundings = {};  ///< see TrainingOptions::roundings
 };
 
 /// "fp32"; "bf16": FP32 parameters, products in BF16 with FP32 partial sums; "mlperf-v1": FP16 parameters,

@@ -54,6 +54,15 @@ using Optimizer = std::variant<Sgd, Adam, Lamb, Lars>;
 /// that the expected result is the number.
 enum class Rounding : uint8_t { nearest, stochastic };
 
+/// Roundings of what is stored in 16 bits, each instead of that of all.
+struct Roundings {
+  std::optional<Rounding> parameters = {};
+  std::optional<Rounding> state = {};     ///< of the optimizer, such as moments
+  std::optional<Rounding> partials = {};  ///< sums of products; see PartialSums
+
+  bool operator==(const Roundings&) const = default;
+};
+
 /// How the parts of a product's sums that tiles compute and send each other are stored. Hosts, and tiles that
 /// compute a sum alone, add up in FP32 and round once.
 struct PartialSums {

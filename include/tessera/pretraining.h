@@ -96,6 +96,7 @@ struct PretrainingSettings : LearningSettings {
   graph::PackedAverage average = graph::PackedAverage::token;
   std::string numbers = "fp32";                  ///< see graph::numbers_named()
   std::optional<graph::Rounding> rounding = {};  ///< instead of the rounding that the numbers have
+  graph::Roundings roundings = {};               ///< of some stores, instead of that
   std::optional<Type> partials = {};             ///< instead of the partial sums that they have
   /// Instead of the type of gradients' sums that the numbers have; see graph::TrainingOptions::sums.
   std::optional<Type> sums = {};

@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <exception>
 #include <memory>
+#include <optional>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -138,11 +139,13 @@ void bind_settings(nb::module_& m) {
           },
           "warmup"_a, "power"_a, "end"_a)
       .def(
-          "set_rounding",
-          [](Settings& s, bool is_stochastic) {
-            s.rounding = is_stochastic ? graph::Rounding::stochastic : graph::Rounding::nearest;
+          "set_roundings",
+          [](Settings& s, std::optional<bool> all, std::optional<bool> parameters, std::optional<bool> state,
+             std::optional<bool> partials) {
+            s.rounding = rounding_of(all);
+            s.roundings = {rounding_of(parameters), rounding_of(state), rounding_of(partials)};
           },
-          "is_stochastic"_a)
+          "all"_a.none(), "parameters"_a.none(), "state"_a.none(), "partials"_a.none())
       .def(
           "set_partials", [](Settings& s, const std::string& dtype) { s.partials = type_named(dtype); },
           "dtype"_a)

@@ -135,6 +135,11 @@ Type type_named(const std::string& name) {
   throw UsageError(fmt::format("unknown type '{}' of a value: use f32, f16, bf16, u32 or i32", name));
 }
 
+std::optional<graph::Rounding> rounding_of(std::optional<bool> is_stochastic) {
+  if (!is_stochastic) return {};
+  return *is_stochastic ? graph::Rounding::stochastic : graph::Rounding::nearest;
+}
+
 TensorInput::TensorInput(nb::handle array, const std::string& name, const TensorType& type)
     : array_(array_of(array, name.c_str())) {
   if (!has_shape(array_, type.shape)) {

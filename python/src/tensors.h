@@ -2,9 +2,11 @@
 #pragma once
 
 #include <tessera/graph.h>
+#include <tessera/optimizers.h>
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -15,6 +17,9 @@ namespace tessera::python {
 
 /// The type of values with that name. Throws ValueError for names other than f32, f16, bf16 and u32.
 Type type_named(const std::string& name);
+
+/// How something is rounded, if that is said.
+std::optional<graph::Rounding> rounding_of(std::optional<bool> is_stochastic);
 
 /// The element type of arrays for values of a type.
 nb::dlpack::dtype dtype_of(Type type);

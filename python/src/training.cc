@@ -29,17 +29,20 @@ using graph::Graph;
 using graph::ParameterGroup;
 using graph::ValueId;
 using Betas = std::pair<double, double>;
-/// Types of partial sums of products, of gradients' sums and of the optimizer's state, whether stores round
-/// stochastically, the seed, and the scale of the loss with the number of steps after which it grows.
-using TrainingNumbers = std::tuple<std::optional<std::string>, std::string, std::string, bool, uint64_t,
-                                   std::optional<std::pair<double, uint32_t>>>;
+/// Whether all stores round stochastically, and parameters, state and partial sums by themselves.
+using StoreRoundings =
+    std::tuple<std::optional<bool>, std::optional<bool>, std::optional<bool>, std::optional<bool>>;
+/// Types of partial sums of products, of gradients' sums and of the optimizer's state, how stores round, the
+/// seed, and the scale of the loss with the number of steps after which it grows.
+using TrainingNumbers = std::tuple<std::optional<std::string>, std::string, std::string, StoreRoundings,
+                                   uint64_t, std::optional<std::pair<double, uint32_t>>>;
 
 TrainingNumbers training_numbers(const std::string& name, uint64_t seed) {
   const graph::Numbers numbers = graph::numbers_named(name);
   TrainingNumbers found{std::optional<std::string>(),
                         std::string(name_of(numbers.sums)),
                         std::string(name_of(numbers.state)),
-                        numbers.rounding == graph::Rounding::stochastic,
+                        StoreRoundings{numbers.rounding == graph::Rounding::stochastic, {}, {}, {}},
                         seed,
                         {}};
   if (numbers.partials) std::get<0>(found) = std::string(name_of(*numbers.partials));
@@ -170,7 +173,8 @@ void bind_training(nb::module_& m, nb::class_<Graph>& graph) {
          std::optional<uint64_t> offload_gradients_from, std::optional<uint64_t> offload_activations_from,
          bool prefetch, const std::vector<ValueId>& frozen, std::vector<ParameterGroup> groups,
          const TrainingNumbers& numbers) {
-        const auto& [partials, sums, state, is_stochastic, seed, scale] = numbers;
+        const auto& [partials, sums, state, roundings, seed, scale] = numbers;
+        const auto& [of_all, of_parameters, of_state, of_partials] = roundings;
         graph::TrainingOptions options{
             .optimizer = optimizer,
             .clip_norm = clip_norm,
@@ -188,7 +192,8 @@ void bind_training(nb::module_& m, nb::class_<Graph>& graph) {
             .prefetch = prefetch,
             .sums = type_named(sums),
             .state = type_named(state),
-            .rounding = is_stochastic ? graph::Rounding::stochastic : graph::Rounding::nearest,
+            .rounding = rounding_of(of_all).value_or(graph::Rounding::nearest),
+            .roundings = {rounding_of(of_parameters), rounding_of(of_state), rounding_of(of_partials)},
             .seed = seed};
         if (partials) options.partials = type_named(*partials);
         if (scale) options.loss_scale = graph::LossScale{scale->first, scale->second};

@@ -20,8 +20,15 @@ from tessera.graph._estimate import Estimate, machine_for
 from tessera.graph._graph import least_elements, native_scale
 from tessera.graph._pipeline import PipelineKind
 from tessera.graph._ranks import communicator_of
-from tessera.graph._training import Numbers, ParameterGroup, ScheduleKind, native_groups
-from tessera.graph._values import Rounding, is_stochastic, value_type
+from tessera.graph._training import (
+    Numbers,
+    ParameterGroup,
+    ScheduleKind,
+    StoreRounding,
+    native_groups,
+    native_roundings,
+)
+from tessera.graph._values import value_type
 
 if TYPE_CHECKING:
     from torch.distributed import ProcessGroup
@@ -86,7 +93,7 @@ class BertTrainer:
         max_per_pack: int | None = None,
         average: PackedAverage = "token",
         numbers: Numbers = "fp32",
-        rounding: Rounding | None = None,
+        rounding: StoreRounding | None = None,
         partial_dtype: DTypeLike | str | None = None,
         sum_dtype: DTypeLike | str | None = None,
         loss_scale: float | Literal["dynamic"] | None = None,
@@ -174,7 +181,7 @@ class BertTrainer:
         if clip_norm is not None:
             settings.clip_norm = clip_norm
         if rounding is not None:
-            settings.set_rounding(is_stochastic("BertTrainer", rounding))
+            settings.set_roundings(*native_roundings("BertTrainer", rounding))
         if partial_dtype is not None:
             settings.set_partials(value_type(partial_dtype))
         if sum_dtype is not None:

@@ -14,7 +14,7 @@ constexpr LossScale fixed_scale(double scale) { return {.initial = scale, .grow_
 
 /// FP16 parameters, products and partial sums.
 constexpr Numbers fp16_numbers(Type sums, Type state, double loss_scale) {
-  return {Type::f16, Type::f16, Type::f16, sums, state, Rounding::stochastic, fixed_scale(loss_scale)};
+  return {Type::f16, Type::f16, Type::f16, sums, state, Rounding::stochastic, fixed_scale(loss_scale), {}};
 }
 
 constexpr std::pair<std::string_view, Numbers> kNumbers[] = {
@@ -40,6 +40,7 @@ void set_numbers(TrainingOptions& options, const Numbers& numbers) {
   options.sums = numbers.sums;
   options.state = numbers.state;
   options.rounding = numbers.rounding;
+  options.roundings = numbers.roundings;
   options.loss_scale = numbers.loss_scale;
 }
 

@@ -476,6 +476,10 @@ TEST_F(TrainBertCliTest, OptionsReachTheTraining) {
         "--dropout 0 --optimizer sgd"})
     EXPECT_TRUE(train(fmt::format("{} {} {}", kSizes, kSteps, options))["finished"]) << options;
   EXPECT_EQ(train("--length 16,32 --batch 8,4 --steps 3,2")["steps"], 5);
+  const json rounded = train(
+      "--length 16 --batch 2 --steps 1 --numbers mlperf-v2 --rounding parameters=nearest,state=stochastic");
+  EXPECT_EQ(rounded["settings"]["rounding"],
+            json::parse(R"({"parameters": "nearest", "state": "stochastic", "partials": "stochastic"})"));
   const json scaled = train("--length 16 --batch 2 --steps 1 --numbers mlperf-v2 --loss-scale 1024");
   EXPECT_EQ(scaled["settings"]["loss_scale"], 1024);
 }
@@ -602,6 +606,8 @@ TEST_F(TrainBertCliTest, SaysWhatIsWrong) {
            {"--size huge", "huge"},
            {"--numbers fp8", "there are no numbers 'fp8'"},
            {"--rounding stochastic", "the numbers fp32 have none"},
+           {"--rounding moments=nearest", "such as parameters=stochastic; 'moments=nearest' is neither"},
+           {"--rounding parameters=nearest", "parameters are FP32 with the numbers fp32, and not rounded"},
            {"--loss-scale much", "--loss-scale takes a number or dynamic; 'much' is neither"},
            {"--loss-scale 0", "the loss scale is 0; it must be positive"},
            {"--length 16,32 --batch 1,2,3", "--batch has 3 items"},

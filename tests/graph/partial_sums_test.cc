@@ -193,16 +193,19 @@ TEST(PartialSums, AreChosenByTrainingsAndKeptWithoutAChoice) {
   EXPECT_FALSE(type_after({}, {}));
   EXPECT_EQ(type_after(Type::f16, {}), Type::f16);
   EXPECT_EQ(type_after(Type::f16, Type::f32), Type::f32);
-  const auto rounding_after = [](Rounding rounding, uint64_t seed) {
+  const auto rounding_after = [](Rounding rounding, uint64_t seed, std::optional<Rounding> own = {}) {
     Graph g;
     const Value w = g.parameter("w", {4, 8}, Initial::normal(1), Type::f16);
     const Value loss = mean(cast(square(linear(g.input("x", {2, 8}, Type::f16), w)), Type::f32));
-    add_training(loss, {.rounding = rounding, .seed = seed});
+    add_training(loss, {.rounding = rounding, .roundings = {.partials = own}, .seed = seed});
     return g.partial_sums();
   };
   EXPECT_EQ(rounding_after(Rounding::nearest, 3), PartialSums{});
   EXPECT_EQ(rounding_after(Rounding::stochastic, 3).rounding, Rounding::stochastic);
   EXPECT_NE(rounding_after(Rounding::stochastic, 3), rounding_after(Rounding::stochastic, 4));
+  EXPECT_EQ(rounding_after(Rounding::stochastic, 3, Rounding::nearest), PartialSums{});
+  EXPECT_EQ(rounding_after(Rounding::nearest, 3, Rounding::stochastic),
+            rounding_after(Rounding::stochastic, 3));
   EXPECT_USAGE_ERROR("partial sums of products cannot be u32: use f32, f16 or bf16",
                      type_after({}, Type::u32));
 }

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -264,6 +265,69 @@ INSTANTIATE_TEST_SUITE_P(Updates, SmallSteps,
                            return fmt::format("{}_{}", name_of(std::get<0>(of.param)),
                                               name_of(std::get<1>(of.param)));
                          });
+
+/// What the updates of a parameter and of its moments round stochastically, and whether partial sums are
+/// rounded so.
+std::map<std::string, bool> stochastic_stores(Rounding rounding, const Roundings& roundings) {
+  Graph g;
+  const Value x = g.input("x", {4, 8}, Type::f16);
+  const Value w = g.parameter("w", {6, 8}, Initial::normal(1), Type::f16);
+  add_training(mean(cast(square(linear(x, w)), Type::f32)),
+               {.optimizer = Adam{}, .state = Type::bf16, .rounding = rounding, .roundings = roundings});
+  std::map<std::string, bool> found = {{"partials", g.partial_sums().rounding == Rounding::stochastic}};
+  for (const Assignment& assignment : g.assignments()) {
+    const Node& node = g.nodes().at(g.info(assignment.value).node.value());
+    found[g.info(assignment.state).name] = node.attributes.contains("rounding");
+  }
+  return found;
+}
+
+TEST(Rounding, OfEachStoreMayBeAnother) {
+  for (const Rounding of_all : {Rounding::nearest, Rounding::stochastic})
+    for (const std::optional<Rounding> other :
+         {std::optional<Rounding>(), std::optional(Rounding::nearest), std::optional(Rounding::stochastic)})
+      for (const uint32_t store : {0U, 1U, 2U}) {
+        SCOPED_TRACE(
+            fmt::format("{} {} {}", static_cast<int>(of_all), other ? static_cast<int>(*other) : -1, store));
+        Roundings roundings;
+        (store == 0 ? roundings.parameters : store == 1 ? roundings.state : roundings.partials) = other;
+        const auto expected = [&](uint32_t of) {
+          return (of == store ? other.value_or(of_all) : of_all) == Rounding::stochastic;
+        };
+        EXPECT_EQ(stochastic_stores(of_all, roundings),
+                  (std::map<std::string, bool>{{"w", expected(0)},
+                                               {"w.first_moment", expected(1)},
+                                               {"w.second_moment", expected(1)},
+                                               {"partials", expected(2)}}));
+      }
+}
+
+/// With moments to the nearest as with all stochastically, parameters are what differs from rounding to the
+/// nearest; on tiles as on hosts.
+TEST(Rounding, OfParametersAloneTakesSmallUpdates) {
+  for (const Machine& machine : machines()) {
+    SCOPED_TRACE(machine.name());
+    const auto train = [&](const Roundings& roundings) {
+      Graph g;
+      const Value w = g.parameter("w", {40, 100}, Initial::constant(1), Type::f16);
+      const Value x = g.input("x", {2, 100}, Type::f16);
+      add_training(sum(cast(linear(x, w), Type::f32)) * 0.5,
+                   {.optimizer = Sgd{.momentum = 0.5}, .state = Type::f16, .roundings = roundings});
+      Session session(g, machine);
+      Arrays inputs = {{"x", std::vector<float>(200, 1)}, {"lr", {0x1p-13F}}};
+      for (float step = 1; step <= 8; ++step) {
+        if (g.contains("step")) inputs["step"] = {step};
+        session.run(inputs);
+      }
+      double total = 0;
+      for (const float each : session.get("w")) total += each;
+      return total / 4000;
+    };
+    EXPECT_EQ(train({}), 1);
+    EXPECT_EQ(train({.state = Rounding::stochastic}), 1);
+    EXPECT_LT(train({.parameters = Rounding::stochastic}), 1 - 0x1p-11);
+  }
+}
 
 TEST(Rounding, OfStateHalvesItsBytes) {
   std::map<Type, uint64_t> bytes;

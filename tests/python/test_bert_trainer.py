@@ -66,10 +66,12 @@ def test_estimates_take_one_process() -> None:
         trainer_of(only_estimates=True, process_group=object())
 
 
-def test_loss_scales_are_settings() -> None:
+def test_loss_scales_and_roundings_are_settings() -> None:
     assert trainer_of(numbers="mlperf-v1", loss_scale=1024).settings["loss_scale"] == 1024
     dynamic = trainer_of(numbers="mlperf-v1", loss_scale="dynamic").settings["loss_scale"]
     assert dynamic == {"initial": 65536, "grow_after": 2000}
+    rounded = trainer_of(numbers="mlperf-v2", rounding={"state": "nearest"}).settings["rounding"]
+    assert rounded == {"parameters": "stochastic", "state": "nearest", "partials": "stochastic"}
     assert trainer_of(numbers="mlperf-v1", loss_scale=64).train(2) == trainer_of(numbers="mlperf-v1").train(2)
 
 
@@ -208,6 +210,7 @@ def test_configurations_that_do_not_fit_are_refused(config: dict[str, Any], mess
         ({"numbers": "fp8"}, "there are no numbers 'fp8'"),
         ({"rounding": "up"}, "unknown rounding 'up'"),
         ({"rounding": "stochastic"}, "numbers fp32 have none"),
+        ({"rounding": {"state": "nearest"}}, "moments are FP32 with the numbers fp32, and not rounded"),
         ({"partial_dtype": "f32"}, "only products of 16 bits have partial sums of another type"),
         ({"loss_scale": "large"}, "unknown loss_scale 'large': use a number or 'dynamic'"),
         ({"loss_scale": 0}, "the loss scale is 0; it must be positive"),

@@ -68,6 +68,17 @@ def test_state_of_16_bits():
     assert 2 * step.estimate("host").bytes["optimizer"] == wide
 
 
+def test_each_store_may_be_rounded_otherwise():
+    x = np.ones((4, 20), np.float32)
+    moved = {}
+    for store in ("parameters", "state", "partials"):
+        session = step_of_layer(rounding={store: "stochastic"}).session(threads=2)
+        for _ in range(32):
+            session.run(x)
+        moved[store] = 1 - np.asarray(session.get("w"), np.float32).mean()
+    assert moved["parameters"] > 0 and moved["state"] == moved["partials"] == 0
+
+
 def test_a_dynamic_loss_scale_leaves_steps_out():
     session = step_of_layer(optimizer="adamw", rounding="stochastic", loss_scale="dynamic", scale_growth=2).session()
     good, bad = np.ones((4, 20), np.float32), np.full((4, 20), np.inf, np.float32)
@@ -148,6 +159,8 @@ def test_partial_sums_in_fp32_are_nearer_on_tiles():
         ({"partial_dtype": "u32"}, "partial sums of products cannot be u32"),
         ({"sum_dtype": "u32"}, "sums of gradients cannot be u32"),
         ({"rounding": "up"}, "unknown rounding 'up'"),
+        ({"rounding": {"parameters": "up"}}, "unknown rounding 'up'"),
+        ({"rounding": {"moments": "nearest"}}, "a rounding of 'moments': use 'parameters', 'state' and 'partials'"),
         ({"loss_scale": "static"}, "unknown loss_scale 'static'"),
         ({"loss_scale": -1.0}, "loss scale is -1; it must be positive"),
         ({"scale_growth": 0}, "scale_growth is 0"),

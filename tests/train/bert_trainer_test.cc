@@ -505,6 +505,19 @@ TEST_F(BertTrainerTest, SettingsThatDoNotFitAreRefused) {
   EXPECT_TRUE(says(error([](PretrainingSettings& s) { s.numbers = "fp8"; }), "there are no numbers 'fp8'"));
   EXPECT_TRUE(says(error([](PretrainingSettings& s) { s.rounding = graph::Rounding::stochastic; }),
                    "numbers fp32 have none"));
+  EXPECT_TRUE(says(error([](PretrainingSettings& s) { s.roundings.parameters = graph::Rounding::nearest; }),
+                   "parameters are FP32 with the numbers fp32, and not rounded"));
+  EXPECT_TRUE(says(error([](PretrainingSettings& s) {
+                     s.numbers = "mlperf-v1";
+                     s.roundings.state = graph::Rounding::nearest;
+                   }),
+                   "moments are FP32 with the numbers mlperf-v1, and not rounded"));
+  EXPECT_TRUE(says(error([](PretrainingSettings& s) {
+                     s.numbers = "mlperf-v1";
+                     s.partials = Type::f32;
+                     s.roundings.partials = graph::Rounding::nearest;
+                   }),
+                   "partial sums of products are FP32 with the numbers mlperf-v1, and not rounded"));
   EXPECT_TRUE(says(error([](PretrainingSettings& s) { s.sums = Type::f32; }),
                    "only gradients of 16-bit parameters have sums of another type"));
   EXPECT_TRUE(says(error([](PretrainingSettings& s) { s.numbers = "mlperf-v1", s.sums = Type::bf16; }),

@@ -17,7 +17,17 @@ from tessera.graph._estimate import Estimate, machine_for
 from tessera.graph._pipeline import PipelineKind
 from tessera.graph._ranks import communicator_of
 from tessera.graph._session import Session
-from tessera.graph._training import Numbers, Optimizer, ParameterGroup, Schedule, native_groups, native_optimizer
+from tessera.graph._training import (
+    Numbers,
+    Optimizer,
+    ParameterGroup,
+    Roundings,
+    Schedule,
+    StoreRounding,
+    native_groups,
+    native_optimizer,
+    native_roundings,
+)
 from tessera.graph._values import (
     INTEGERS,
     MOST_EXACT,
@@ -36,8 +46,8 @@ if TYPE_CHECKING:
 
 #: The number of a run, or of each of its micro-batches, on which masks of dropout depend.
 _DRAW = "dropout_step"
-#: Numbers of a step, as the library takes them: types of sums and state, whether it rounds stochastically, seed, scale.
-_TrainingNumbers: TypeAlias = tuple[str | None, str, str, bool, int, tuple[float, int] | None]
+#: Numbers of a step, as the library takes them: types of sums and state, how stores round, seed, scale.
+_TrainingNumbers: TypeAlias = tuple[str | None, str, str, Roundings, int, tuple[float, int] | None]
 #: Of a loss, where it may change.
 _FIRST_SCALE = 65536.0
 #: The label of rows that do not count, as PyTorch's.
@@ -399,7 +409,7 @@ class Graph:
         partial_dtype: DTypeLike | str | None = None,
         sum_dtype: DTypeLike | str | None = None,
         state_dtype: DTypeLike | str | None = None,
-        rounding: Rounding | None = None,
+        rounding: StoreRounding | None = None,
         seed: int = 0,
         loss_scale: float | Literal["dynamic"] | None = None,
         scale_growth: int = 2000,
@@ -451,7 +461,8 @@ class Graph:
 
         Updates are computed in FP32. The optimizer's state is stored as `state_dtype`, by default "f32"; it and
         parameters of 16 bits are rounded to the "nearest" number, the default, or, with "stochastic", so that the
-        expected result is what was computed, with random numbers of `seed`. Gradients are those of the loss times
+        expected result is what was computed, with random numbers of `seed`; `{"parameters": "stochastic"}` rounds these
+        alone so, and likewise "state" and "partials", the sums of products. Gradients are those of the loss times
         `loss_scale`, and divided by it in FP32. If that is "dynamic" it begins with 65,536; a step with a gradient that
         is not finite changes no parameter and no optimizer's state and halves it, and after `scale_growth` good steps
         it doubles (`session.get("loss_scale")`).
@@ -552,7 +563,7 @@ def _training_numbers(
     partial_dtype: DTypeLike | str | None,
     sum_dtype: DTypeLike | str | None,
     state_dtype: DTypeLike | str | None,
-    rounding: Rounding | None,
+    rounding: StoreRounding | None,
     seed: int,
     loss_scale: float | Literal["dynamic"] | None,
     scale_growth: int,
@@ -567,10 +578,10 @@ def _training_numbers(
         return _tessera.training_numbers(numbers, _tessera.whole_number("seed", seed))
     growth = _tessera.whole_number("scale_growth", scale_growth, 1)
     scale = None if loss_scale is None else native_scale(loss_scale, growth)
-    stochastic = is_stochastic("training_step", "nearest" if rounding is None else rounding)
+    roundings = native_roundings("training_step", rounding)
     partials = None if partial_dtype is None else value_type(partial_dtype)
     types = _type_or_f32(sum_dtype), _type_or_f32(state_dtype)
-    return partials, *types, stochastic, _tessera.whole_number("seed", seed), scale
+    return partials, *types, roundings, _tessera.whole_number("seed", seed), scale
 
 
 def native_scale(loss_scale: float | Literal["dynamic"], growth: int = 2000) -> tuple[float, int]:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import astuple, dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from tessera import _tessera
-from tessera.graph._values import Value
+from tessera.graph._values import Rounding, Value, is_stochastic
 
 if TYPE_CHECKING:
     from tessera.graph._graph import Graph
@@ -15,6 +15,10 @@ if TYPE_CHECKING:
 Optimizer: TypeAlias = Literal["sgd", "adam", "adamw", "lamb", "lars"]
 #: Types, rounding and loss scale of a training, by name.
 Numbers: TypeAlias = Literal["fp32", "bf16", "mlperf-v1", "mlperf-v2", "mlperf-slides"]
+#: Of all that is stored in 16 bits, or of what is named.
+StoreRounding: TypeAlias = Rounding | Mapping[Literal["parameters", "state", "partials"], Rounding]
+#: Whether all stores round stochastically, and parameters, state and partial sums by themselves; None: as otherwise.
+Roundings: TypeAlias = tuple[bool | None, bool | None, bool | None, bool | None]
 ScheduleKind: TypeAlias = Literal["constant", "linear", "polynomial", "cosine"]
 
 _OPTIMIZERS = ("sgd", "adam", "adamw", "lamb", "lars")
@@ -137,3 +141,15 @@ def betas_of_packs(betas: tuple[float, float], packing_factor: float) -> tuple[f
 def packs_per_batch(sequences: int, packing_factor: float) -> int:
     """Return the number of packs that hold as many sequences as a batch without packing; at least 1."""
     return _tessera.packs_per_batch(_tessera.whole_number("sequences", sequences, 1), packing_factor)
+
+
+def native_roundings(what: str, rounding: StoreRounding | None) -> Roundings:
+    if rounding is None:
+        return None, None, None, None
+    if not isinstance(rounding, Mapping):
+        return is_stochastic(what, rounding), None, None, None
+    unknown = [store for store in rounding if store not in ("parameters", "state", "partials")]
+    if unknown:
+        raise ValueError(f"{what}: a rounding of {unknown[0]!r}: use 'parameters', 'state' and 'partials'")
+    own = {store: is_stochastic(what, each) for store, each in rounding.items()}
+    return None, own.get("parameters"), own.get("state"), own.get("partials")

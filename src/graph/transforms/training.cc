@@ -230,13 +230,16 @@ TrainedParameters trained_by(Value loss, Graph& graph, const TrainingOptions& op
   return trained;
 }
 
-/// Rounded stochastically if updates are, by other random numbers than these.
+/// Rounded stochastically by other random numbers than updates.
 void set_partial_sums(Graph& graph, const TrainingOptions& options) {
   PartialSums sums = graph.partial_sums();
   if (options.partials) sums.type = options.partials;
-  if (options.rounding == Rounding::stochastic) {
+  if (options.roundings.partials.value_or(options.rounding) == Rounding::stochastic) {
     sums.rounding = Rounding::stochastic;
     sums.seed = base::seed_of_substream(options.seed, UINT32_MAX, 2);
+  } else if (options.roundings.partials) {
+    sums.rounding = Rounding::nearest;
+    sums.seed = 0;
   }
   graph.set_partial_sums(sums);
 }

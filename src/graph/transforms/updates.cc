@@ -297,11 +297,11 @@ Value Updates::good_step() {
 /// What updates take in FP32: optimizers' state, and parameters that are rounded by themselves afterwards.
 Value Updates::wide(Value value) const { return cast(value, Type::f32); }
 Value Updates::wide(const Updated& of) const {
-  return options_.rounding != Rounding::nearest ? wide(of.current) : of.current;
+  return of_parameters() != Rounding::nearest ? wide(of.current) : of.current;
 }
 
-Value Updates::narrow(Value value, Type type) {
-  if (options_.rounding == Rounding::nearest || value.type().type == type) return cast(value, type);
+Value Updates::narrow(Value value, Type type, Rounding rounding) {
+  if (rounding == Rounding::nearest || value.type().type == type) return cast(value, type);
   // Apart from what the graph draws with the same seed.
   const uint64_t seed = base::seed_of_substream(options_.seed, UINT32_MAX, 1);
   return graph_.apply("cast", {value, step()},
@@ -314,11 +314,11 @@ Value Updates::narrow(Value value, Type type) {
 
 /// Sets state to what an update gives, rounded.
 void Updates::assign(Value changed, Value updated) {
-  graph_.assign(changed, narrow(updated, changed.type().type));
+  graph_.assign(changed, narrow(updated, changed.type().type, of_state()));
 }
 
 void Updates::assign_parameter(const Updated& of, Value updated) {
-  const Value rounded = narrow(updated, of.parameter.type().type);
+  const Value rounded = narrow(updated, of.parameter.type().type, of_parameters());
   if (!rounded.type().sharded) return set_parameter(of.parameter, rounded);
   parts_.emplace_back(of.parameter, rounded);
 }

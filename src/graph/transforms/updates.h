@@ -93,7 +93,9 @@ class Updates {
   Value good_step();
   Value wide(Value value) const;
   Value wide(const Updated& of) const;
-  Value narrow(Value value, Type type);
+  Rounding of_parameters() const { return options_.roundings.parameters.value_or(options_.rounding); }
+  Rounding of_state() const { return options_.roundings.state.value_or(options_.rounding); }
+  Value narrow(Value value, Type type, Rounding rounding);
   void assign(Value changed, Value updated);
   void assign_parameter(const Updated& of, Value updated);
   void set_parameter(Value parameter, Value updated);

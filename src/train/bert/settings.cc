@@ -135,6 +135,40 @@ void check_sums(const PretrainingSettings& s, const graph::Numbers& numbers) {
                                  name_of(numbers.parameters), name_of(*s.sums), name_of(numbers.parameters)));
 }
 
+void check_roundings(const PretrainingSettings& s, const graph::Numbers& numbers) {
+  const auto is_wide = [](Type type) { return type == Type::f32; };
+  if (s.rounding && is_wide(numbers.parameters) && is_wide(numbers.state))
+    throw UsageError(
+        fmt::format("only 16-bit parameters are rounded, and the numbers {} have none: leave it "
+                    "out, or ask for mlperf-v1 or mlperf-v2",
+                    s.numbers));
+  const auto require_narrow = [&](const std::optional<graph::Rounding>& rounding, Type type,
+                                  std::string_view what) {
+    if (rounding && is_wide(type))
+      throw UsageError(fmt::format(
+          "{} are FP32 with the numbers {}, and not rounded: leave out their rounding", what, s.numbers));
+  };
+  require_narrow(s.roundings.parameters, numbers.parameters, "parameters");
+  require_narrow(s.roundings.state, numbers.state, "moments");
+  require_narrow(s.roundings.partials, s.partials.value_or(numbers.partials.value_or(numbers.products)),
+                 "partial sums of products");
+}
+
+std::string_view rounding_text(graph::Rounding rounding) {
+  return rounding == graph::Rounding::stochastic ? "stochastic" : "nearest";
+}
+
+/// That of all stores, or of each.
+nlohmann::ordered_json rounding_json(const graph::Numbers& numbers) {
+  const auto of = [&](const std::optional<graph::Rounding>& own) { return own.value_or(numbers.rounding); };
+  const graph::Rounding parameters = of(numbers.roundings.parameters), state = of(numbers.roundings.state),
+                        partials = of(numbers.roundings.partials);
+  if (parameters == state && state == partials) return rounding_text(parameters);
+  return {{"parameters", rounding_text(parameters)},
+          {"state", rounding_text(state)},
+          {"partials", rounding_text(partials)}};
+}
+
 }  // namespace
 
 void check(const PretrainingSettings& s) {
@@ -152,12 +186,7 @@ void check(const PretrainingSettings& s) {
   for (const double p : {s.config.hidden_dropout_prob, s.config.attention_probs_dropout_prob})
     check_dropout(p);
   const graph::Numbers numbers = graph::numbers_named(s.numbers);
-  const auto is_wide = [](Type type) { return type == Type::f32; };
-  if (s.rounding && is_wide(numbers.parameters) && is_wide(numbers.state))
-    throw UsageError(
-        fmt::format("only 16-bit parameters are rounded, and the numbers {} have none: leave it "
-                    "out, or ask for mlperf-v1 or mlperf-v2",
-                    s.numbers));
+  check_roundings(s, numbers);
   check_partials(s, numbers);
   check_sums(s, numbers);
   if (s.loss_scale) graph::check_loss_scale(*s.loss_scale);
@@ -181,6 +210,7 @@ void check_packs(const PretrainingPhase& phase, uint64_t packs) {
 graph::Numbers numbers_of(const PretrainingSettings& s) {
   graph::Numbers numbers = graph::numbers_named(s.numbers);
   if (s.rounding) numbers.rounding = *s.rounding;
+  numbers.roundings = s.roundings;
   if (s.partials) numbers.partials = s.partials;
   if (s.sums) numbers.sums = *s.sums;
   if (s.loss_scale) numbers.loss_scale = s.loss_scale;
@@ -206,7 +236,7 @@ nlohmann::ordered_json json_of(const PretrainingSettings& s) {
     json["phases"].push_back({{"length", phase.length}, {"batch", phase.packs}, {"steps", phase.steps}});
   json["average"] = name_of(s.average);
   json["numbers"] = s.numbers;
-  json["rounding"] = numbers_of(s).rounding == graph::Rounding::stochastic ? "stochastic" : "nearest";
+  json["rounding"] = rounding_json(numbers_of(s));
   if (s.partials) json["partials"] = name_of(*s.partials);
   if (s.sums) json["sums"] = name_of(*s.sums);
   if (s.loss_scale) json["loss_scale"] = loss_scale_json(*s.loss_scale);
