@@ -546,6 +546,25 @@ TEST_F(TrainBertCliTest, TilesTrainAsTheHost) {
   EXPECT_GT(tiles["cycles"], 0);
 }
 
+/// BERT-tiny as it is, with all of its tokens, on all tiles of a chip.
+TEST_F(TrainBertCliTest, AWholeChipTrainsBertTinyAsTheHost) {
+  if (!test::is_full()) GTEST_SKIP() << "a whole chip takes a minute, in ./test --full";
+  const auto train_on = [&](const char* machine) {
+    return results_of(run(
+        fmt::format("train bert --documents 20 --vocabulary 30522 --seed 3 --length 64 --batch 1 --steps 2 "
+                    "--evaluate-every 2 --dropout 0 --json --machine {}",
+                    machine)))[0];
+  };
+  const json host = train_on("host --tiles 2"), tiles = train_on("gc200");
+  EXPECT_EQ(tiles["tiles"], 1472);
+  EXPECT_EQ(tiles["settings"]["vocab_size"], 30522);
+  ASSERT_EQ(tiles["evaluations"].size(), 1U);
+  for (const char* loss : {"loss", "held_out_loss"})
+    EXPECT_NEAR(tiles["evaluations"][0][loss].get<double>(), host["evaluations"][0][loss].get<double>(), 2e-3)
+        << loss;
+  EXPECT_GT(tiles["cycles"], 0);
+}
+
 /// In 16 bits, with dropout off and rounding to the nearest, as draws of FP16 sums differ by machine.
 TEST_F(TrainBertCliTest, TilesTrainAsTheHostIn16Bits) {
   const std::string options =
