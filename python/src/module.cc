@@ -72,6 +72,7 @@ NB_MODULE(_tessera, m) {
   tessera::python::bind_text(m);
   tessera::python::bind_spiking(m);
   tessera::python::bind_graph(m);
+  tessera::python::bind_contents(m);
   tessera::python::bind_held(m);
   tessera::python::bind_images(m);
   tessera::python::bind_inspect(m);

@@ -8,7 +8,7 @@ import itertools
 import re
 from collections import Counter, OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -39,6 +39,7 @@ def compile(
     measure: bool = False,
     max_shapes: int = 8,
     threads: int = 0,
+    check: Literal["some", "all"] = "some",
 ) -> CompiledModel:
     """Make a module that is called with inputs of these shapes fast on the host, for inference.
 
@@ -53,10 +54,11 @@ def compile(
     by running the module, here for each bucket, and for other combinations of buckets in the first call that has them.
 
     Weights that change in place (an optimizer's step, `load_state_dict`) or are replaced are read again before the
-    next call. Writes through `.data` or NumPy, which PyTorch does not record, are seen if they change most of a tensor:
-    after others call `refresh()`. Raises ValueError for a module in training mode, or with weights that are no finite
-    floating-point numbers of up to 32 bits on the CPU; `graph.UnsupportedModuleError` with a list of the operations that
-    are missing.
+    next call. Writes through `.data` or NumPy, which PyTorch does not record, are seen at once if they change most of a
+    tensor, and otherwise after a bounded number of calls, each of which compares other contents: call `refresh()`, or
+    have `check="all"` compare all contents at each call. Raises ValueError for a module in training mode, or with
+    weights that are no finite floating-point numbers of up to 32 bits on the CPU; `graph.UnsupportedModuleError` with a
+    list of the operations that are missing.
     """
     if not isinstance(module, nn.Module):
         raise TypeError(f"the module is of type {type(module).__name__}; it must be a torch.nn.Module")
@@ -65,7 +67,10 @@ def compile(
     _require_ready(module)
     args, kwargs = _arguments(module, example_inputs)
     max_shapes = whole_number("max_shapes", max_shapes, 1)
+    if check not in ("some", "all"):
+        raise ValueError(f"check is {check!r}; it must be 'some' or 'all'")
     compiler = _Compiler(module, args, kwargs, _sizes(dynamic_shapes), Choice(measure), max_shapes)
+    compiler.checks_all = check == "all"
     return compiler.compile(_buckets(buckets), checked_threads(threads))
 
 
@@ -181,6 +186,8 @@ class _Compiler:
         self.folded: set[str] = set()
         self.constants: list[Tensor] = []
         self.held = Held(module, ())
+        #: Whether each call compares all contents.
+        self.checks_all = False
 
     def _by_leaf(self, sizes: dict[str, dict[int, str]]) -> dict[tuple[int, int], str]:
         by_leaf = {}
@@ -388,9 +395,9 @@ class _Compiler:
 
     # Weights that change.
 
-    def follow(self, model: CompiledModel, changed: bool = False) -> None:
-        """Give the sessions the weights as they are now; `changed` says that some are others."""
-        if not changed and self.held.is_unchanged:
+    def follow(self, model: CompiledModel, *, changed: bool = False, fully: bool = False) -> None:
+        """Give the sessions the weights as they are now; `changed` says that some are others, `fully` compares all."""
+        if not changed and self.held.is_unchanged(fully or self.checks_all):
             return
         with model._lock:
             require_readable(self.module)
@@ -405,7 +412,7 @@ class _Compiler:
     def _set(self, model: CompiledModel) -> bool:
         """Whether no more has changed than parameters of sessions, in place, whose zeros are where they were."""
         session = model._first
-        if session is None or self.held.is_written or not self.held.has_same_parts:
+        if session is None or not self.held.has_same_parts:
             return False
         natives = set(session._native.parameters)
         if any(set(each.session._native.parameters) - natives for each in model._sessions.values()):

@@ -334,7 +334,7 @@ class CompiledModel:
         return [_tensor(array, dtype) for array, dtype in zip(results, self.interface.dtypes, strict=True)]
 
     def refresh(self) -> None:
-        """Read all weights again, as after writes through `.data` to some elements."""
+        """Read all weights again, and compile the module as it is now: after changes that calls do not see at once."""
         if self._follow is not None:
             self._follow(self, changed=True)
 
@@ -393,6 +393,8 @@ class CompiledModel:
                 known = "; ".join(", ".join(f"{name} {size}" for name, size in each) for each in self._sessions)
                 asked = ", ".join(f"{name} {size}" for name, size in key)
                 raise ValueError(f"the file has the model for {known}, not for {asked}: compile it for these and save it")
+            if self._follow is not None:
+                self._follow(self, fully=True)  # weights are shared, and from now on compared with what they are now
             prepared = self.add(key, self._make(sizes))
             try:
                 if self._verify is not None:
@@ -455,6 +457,8 @@ class CompiledModel:
 
         `tessera.load` reads it, without PyTorch.
         """
+        if self._follow is not None:
+            self._follow(self, fully=True)
         first = self.first
         buckets = self.interface.buckets
         if buckets and buckets.keys() == {size.name for size in self.interface.input_sizes.values()}:

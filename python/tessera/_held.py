@@ -12,10 +12,11 @@ from tessera import _tessera
 
 
 class Held:
-    """The tensors and parts of a module as they were: which they are, their versions and types, and where they lie.
+    """The tensors and parts of a module as they were: which they are, their versions and types, where they lie, and what
+    they hold.
 
-    Writes through `.data` into the same memory have no version: they are seen by a few words of each tensor, and so
-    not all of those to some of its elements.
+    Writes through `.data` into the same memory have no version: they are seen by a few words of each tensor, or else
+    when the block that they changed has its turn.
     """
 
     def __init__(self, module: nn.Module, constants: Sequence[Tensor]) -> None:
@@ -28,29 +29,30 @@ class Held:
         self._values = [value for place in self._places for value in place.values()]
         self._attributes = Attributes(module, constants)
         tensors = [value for value in self._values if isinstance(value, Tensor)]
-        tensors = [each for each in (*tensors, *self._attributes.tensors, *constants) if not each.is_inference()]
+        by_id = {id(each): each for each in (*tensors, *self._attributes.tensors, *constants)}
+        tensors = [each for each in by_id.values() if not each.is_inference()]
         strided = [each for each in tensors if each.layout is torch.strided]
         sparse = [each for each in tensors if each.layout is not torch.strided]
         self._tensors = [*strided, *sparse]
         self._types = [each.dtype for each in self._tensors]
+        parts = [(i, part.detach()) for i, each in enumerate(self._tensors) for part in parts_of(each)]
         #: No other tensor can come to lie where one of these lies, as long as they are held.
-        self._memory = [part.detach() for each in self._tensors for part in parts_of(each)]
+        self._memory = [part for _, part in parts]
+        #: For each of them the number of its tensor.
+        self._owners = [i for i, _ in parts]
         self._states = _states_of(strided)
         self._sparse_states = _SlowStates(sparse) if sparse else None
+        self._contents = _tessera.Contents([_readable_memory_of(part) for part in self._memory])
 
-    @property
-    def is_unchanged(self) -> bool:
+    def is_unchanged(self, fully: bool = False) -> bool:
+        """Whether all is as it was: of contents a part, another one at each call, or `fully` all of them."""
         return (
             self._states.are_unchanged()
             and _tessera.have_values(self._places, self._values)
             and (self._sparse_states is None or self._sparse_states.are_unchanged())
             and self._attributes.are_unchanged()
+            and (self._contents.are_unchanged() if fully else self._contents.look_unchanged())
         )
-
-    @property
-    def is_written(self) -> bool:
-        """Whether contents changed without a version: so may others of which that is not seen."""
-        return self._states.are_written() or (self._sparse_states is not None and self._sparse_states.are_written())
 
     @property
     def has_same_parts(self) -> bool:
@@ -60,8 +62,12 @@ class Held:
         return has_values and types == self._types
 
     def changed(self) -> Iterator[Tensor]:
-        """The tensors whose versions say that they have other contents."""
+        """The tensors that have other contents, or another version."""
         changed = [*self._states.changed(), *(self._sparse_states.changed() if self._sparse_states else ())]
+        # The memory of others may be gone.
+        readable = [i for i, owner in enumerate(self._owners) if not changed[owner]]
+        for i, is_written in zip(readable, self._contents.changed(readable), strict=True):
+            changed[self._owners[i]] |= is_written
         for tensor, is_changed in zip(self._tensors, changed, strict=True):
             if is_changed:
                 yield tensor
@@ -148,7 +154,6 @@ def _readable_memory_of(tensor: Tensor) -> tuple[int, int]:
 
 class _States(Protocol):
     def are_unchanged(self) -> bool: ...
-    def are_written(self) -> bool: ...
     def changed(self) -> Sequence[bool]: ...
 
 
@@ -164,18 +169,12 @@ class _SlowStates:
             (
                 *(each._version, each.dtype, each.shape),
                 *((part.data_ptr(), part.shape, part.stride()) for part in parts_of(each)),
-                _tessera.fingerprint([_readable_memory_of(part) for part in parts_of(each)]),
             )
             for each in self._tensors
         ]
 
     def are_unchanged(self) -> bool:
         return self._now() == self._before
-
-    def are_written(self) -> bool:
-        return any(
-            now[:-1] == before[:-1] and now != before for now, before in zip(self._now(), self._before, strict=True)
-        )
 
     def changed(self) -> Sequence[bool]:
         return [now != before for now, before in zip(self._now(), self._before, strict=True)]
@@ -186,4 +185,4 @@ def _states_of(tensors: Sequence[Tensor]) -> _States:
     handles_of = getattr(getattr(torch._C, "_aoti", None), "unsafe_alloc_void_ptrs_from_tensors", None)
     if handles_of is None or not _tessera.reads_tensor_states():
         return _SlowStates(tensors)
-    return _tessera.TensorStates(handles_of(list(tensors)), [_readable_memory_of(each) for each in tensors])
+    return _tessera.TensorStates(handles_of(list(tensors)))

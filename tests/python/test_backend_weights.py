@@ -103,6 +103,20 @@ def test_weights_of_equations_are_sparse(equation, shape, runs, caplog):
     assert runs
 
 
+def test_any_write_is_seen_after_some_calls(runs):
+    model, x = nn.Linear(256, 256), torch.randn(8, 256)
+    fast = compiled(model)
+    with torch.no_grad():
+        for _ in range(3):
+            equal(fast(x), model(x))
+        assert runs
+        model.weight.data[100, 7] += 3
+        for _ in range(40):  # 64 blocks, two in each
+            fast(x)
+        for _ in range(2):
+            equal(fast(x), model(x))
+
+
 def test_weights_beside_convolutions_are_sparse(runs, caplog):
     size = reports.SIZE
     model = nn.Sequential(nn.Conv2d(3, size, 4, stride=4), nn.Flatten(2), nn.Linear(64, size), nn.Linear(size, size))

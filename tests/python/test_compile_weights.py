@@ -3,6 +3,7 @@
 import gc
 import weakref
 
+import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -144,6 +145,77 @@ def test_memory_that_is_written_is_seen(reads, monkeypatch):
     model.w.data[5, 7] = 4
     compiled.refresh()
     expect_like(model, compiled, x)
+
+
+def write_one(model):
+    """To an element that is no zero, where no word is sampled, and as PyTorch does not see it."""
+    row = model[0].weight.data[50]
+    row[row.nonzero()[0]] += 3
+
+
+#: In which all contents of network() have their turn: 262 blocks, two in each.
+CALLS = 131
+
+
+@pytest.mark.parametrize("reads", [True, False])
+def test_any_write_is_seen_after_some_calls(reads, monkeypatch):
+    monkeypatch.setattr(tessera._tessera, "reads_tensor_states", lambda: reads)
+    model, x = network(), torch.randn(2, SIZE)
+    compiled = tessera.compile(model, x)
+    for _ in range(2):  # from any turn on
+        write_one(model)
+        for _ in range(CALLS):
+            compiled(x)
+        expect_like(model, compiled, x)
+
+
+def test_any_write_is_seen_at_once_if_all_contents_are_compared():
+    model, x = network(), torch.randn(2, SIZE)
+    compiled = tessera.compile(model, x, check="all")
+    session = compiled.first
+    write_one(model)
+    expect_like(model, compiled, x)
+    assert compiled.first is session  # the zeros are where they were
+    with pytest.raises(ValueError, match="check is 'none'; it must be 'some' or 'all'"):
+        tessera.compile(model, x, check="none")
+
+
+def another_weight(model, compiled, path):
+    with torch.no_grad():
+        model[2].weight.mul_(2)
+
+
+def another_size(model, compiled, path):
+    compiled(torch.randn(3, SIZE))
+
+
+def file(model, compiled, path):
+    compiled.save(path)
+    expect_like(model, tessera.load(path), torch.randn(2, SIZE))
+
+
+@pytest.mark.parametrize("event", [another_weight, another_size, file])
+def test_writes_are_not_taken_for_what_was(event, tmp_path):
+    model, x = network(), torch.randn(2, SIZE)
+    compiled = tessera.compile(model, x, dynamic_shapes={"input": {0: "n"}})
+    compiled(x)
+    write_one(model)
+    event(model, compiled, tmp_path / "m.safetensors")
+    expect_like(model, compiled, x)
+
+
+def test_contents_are_compared_word_by_word():
+    memory = np.zeros(4096 * 3 + 5, np.uint8)
+    contents = tessera._tessera.Contents([(0, 0), (memory.ctypes.data, memory.size), (memory.ctypes.data, 3)])
+    assert all(contents.look_unchanged() for _ in range(5))
+    for place in (4096 * 2 + 17, memory.size - 1):
+        memory[place] = 128
+        assert not contents.are_unchanged() and contents.changed([0, 1, 2]) == [False, True, False]
+        assert not all(contents.next_are_unchanged() for _ in range(3))
+        memory[place] = 0
+        assert contents.are_unchanged() and all(contents.next_are_unchanged() for _ in range(3))
+    memory[[15, 47]] = 128  # the highest bits of two words
+    assert contents.changed([1]) == [True]
 
 
 @pytest.mark.parametrize("reads", [True, False])

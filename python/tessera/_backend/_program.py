@@ -198,6 +198,8 @@ class Program:
         if state is None:
             return None
         known = self._sets.find(sources)
+        if known is not None and known.state == state:
+            known.compare_contents()
         if known is not None and known.state == state and self in known.sessions:
             known.calls += 1
             return known.sessions[self]
@@ -205,6 +207,8 @@ class Program:
             known = known or self._sets.add(sources, state)
             if known is None or not (known.state == state and known.sessions or known.rests(state)):
                 return None
+            if known.state != state or not known.sessions:
+                known.note_contents(sources)
             if known.state != state:
                 self._refresh(known, sources)
                 known.state = state

@@ -23,6 +23,9 @@ PATIENCE = 8
 #: Addresses and versions of tensors, and the fingerprint of their contents.
 State: TypeAlias = tuple[list[tuple[int, int]], int]
 
+#: That of no tensors.
+_OTHER: State = ([], 0)
+
 
 @dataclass(frozen=True)
 class Weight:
@@ -49,6 +52,7 @@ class WeightSet:
         self._sources = [weakref.ref(each) for each in sources]
         #: What the sessions have, if there are any, and what was found by the last call.
         self.state = self._seen = state
+        self._contents: _tessera.Contents | None = None
         #: By the program whose sessions they are; the first has the parameters, which the others share.
         self.sessions: dict[Any, Session] = {}
         #: In which form sessions have them: sparse where they have zeros and that pays.
@@ -64,6 +68,15 @@ class WeightSet:
     def is_alive(self) -> bool:
         return all(own() is not None for own in self._sources)
 
+    def note_contents(self, sources: Sequence[Tensor]) -> None:
+        """What the sessions are about to be given."""
+        self._contents = _tessera.Contents([memory_of(each) for each in sources])
+
+    def compare_contents(self) -> None:
+        """Look at a part of what sources that have the state hold: others have another state."""
+        if self._contents is not None and not self._contents.next_are_unchanged():
+            self.state = _OTHER
+
     def rests(self, state: State) -> bool:
         """Whether the present weights, which sessions do not have, are worth preparing."""
         if state != self._seen:
@@ -77,7 +90,7 @@ class WeightSet:
 def state_of(sources: Sequence[Tensor]) -> State | None:
     """What says whether tensors have changed; none: one has no version, as it was made in inference mode.
 
-    Writes by way of `data` have no version: the fingerprint, of some words of each, is of most changes.
+    Writes by way of `data` have no version: the fingerprint, of some words of each, shows most changes.
     """
     try:
         versions = [(each.data_ptr(), each._version) for each in sources]
