@@ -5,6 +5,7 @@
 #include <nanobind/stl/vector.h>
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -12,6 +13,7 @@
 #include <vector>
 
 #include "bindings.h"
+#include "prefetch.h"
 
 namespace tessera::python {
 namespace {
@@ -66,7 +68,7 @@ class TensorStates {
  public:
   /// Takes over references to strided tensors that have versions.
   explicit TensorStates(const std::vector<nb::capsule>& tensors) : functions_(*tensor_functions()) {
-    for (const nb::capsule& handle : tensors) tensors_.push_back(state_of(handle.data()));
+    for (const nb::capsule& handle : tensors) add(handle.data());
   }
   TensorStates(const TensorStates&) = delete;
   TensorStates& operator=(const TensorStates&) = delete;
@@ -75,7 +77,12 @@ class TensorStates {
   }
 
   bool are_unchanged() const {
-    return std::ranges::none_of(tensors_, [&](const Tensor& each) { return is_changed(each); });
+    for (size_t i = 0; i < std::min(kAhead, tensors_.size()); ++i) tensors_[i].prefetch();
+    for (size_t i = 0; i < tensors_.size(); ++i) {
+      if (i + kAhead < tensors_.size()) tensors_[i + kAhead].prefetch();
+      if (is_changed(tensors_[i])) return false;
+    }
+    return true;
   }
 
   std::vector<bool> changed() const {
@@ -85,13 +92,31 @@ class TensorStates {
   }
 
  private:
+  static constexpr size_t kAhead = 4;
+
   struct Tensor {
     Handle handle;
     int64_t version = 0;
     void* address = nullptr;
     int32_t type = 0;
-    std::vector<int64_t> sizes, strides;
+    uint32_t dimensions = 0;
+    size_t first = 0;  ///< of its sizes, which its strides follow
+    /// Where its header lies, and what that points to: its storage and the counter of its versions.
+    const void* header = nullptr;
+    std::array<const void*, 4> parts{};
+
+    /// Of a tensor that has other parts by now, those that it had.
+    void prefetch() const {
+      prefetch_bytes(handle, sizeof(void*));
+      prefetch_bytes(header, kHeaderBytes);
+      for (const void* part : parts)
+        if (part != nullptr) prefetch_bytes(part, kLineBytes);
+    }
   };
+
+  /// Of PyTorch's TensorImpl: its size, and which of its words is the first address of a part. With another
+  /// PyTorch other memory is prefetched, and no more.
+  static constexpr size_t kHeaderBytes = 192, kFirstPart = 2;
 
   std::span<const int64_t> list_of(Handle handle, int32_t (*of)(Handle, int64_t**)) const {
     int64_t count = 0;
@@ -113,32 +138,72 @@ class TensorStates {
     return type;
   }
 
-  Tensor state_of(Handle handle) const {
+  void add(Handle handle) {
     const auto sizes = list_of(handle, functions_.sizes), strides = list_of(handle, functions_.strides);
-    return {.handle = handle,
-            .version = functions_.version(handle),
-            .address = address_of(handle),
-            .type = type_of(handle),
-            .sizes = {sizes.begin(), sizes.end()},
-            .strides = {strides.begin(), strides.end()}};
+    Tensor tensor{.handle = handle,
+                  .version = functions_.version(handle),
+                  .address = address_of(handle),
+                  .type = type_of(handle),
+                  .dimensions = static_cast<uint32_t>(sizes.size()),
+                  .first = lengths_.size(),
+                  .header = address_in(handle, 0),
+                  .parts = {}};
+    for (size_t i = 0; tensor.header != nullptr && i < tensor.parts.size(); ++i)
+      tensor.parts[i] = address_in(tensor.header, kFirstPart + i);
+    lengths_.insert(lengths_.end(), sizes.begin(), sizes.end());
+    lengths_.insert(lengths_.end(), strides.begin(), strides.end());
+    tensors_.push_back(tensor);
   }
 
   bool is_changed(const Tensor& was) const {
     return functions_.version(was.handle) != was.version || address_of(was.handle) != was.address ||
            type_of(was.handle) != was.type ||
-           !std::ranges::equal(list_of(was.handle, functions_.sizes), was.sizes) ||
-           !std::ranges::equal(list_of(was.handle, functions_.strides), was.strides);
+           !std::ranges::equal(list_of(was.handle, functions_.sizes), lengths_of(was, 0)) ||
+           !std::ranges::equal(list_of(was.handle, functions_.strides), lengths_of(was, was.dimensions));
+  }
+
+  std::span<const int64_t> lengths_of(const Tensor& was, size_t from) const {
+    return std::span(lengths_).subspan(was.first + from, was.dimensions);
   }
 
   TensorFunctions functions_;
   std::vector<Tensor> tensors_;
+  std::vector<int64_t> lengths_;  ///< sizes and strides of all
+};
+
+/// Where a list has dictionaries, which are then read in this order.
+class DictionariesAhead {
+ public:
+  explicit DictionariesAhead(const AnyList& dictionaries) : dictionaries_(dictionaries.ptr()) {}
+
+  /// Fetches what is read soon after number `i`: first a dictionary, later the table of its entries.
+  void prefetch(size_t i) const {
+    constexpr size_t kTable = 4, kTableBytes = 192;
+    if (PyObject* far = number(i + 2 * kAhead)) prefetch_bytes(far, kLineBytes);
+    PyObject* near = number(i + kAhead);
+    if (near == nullptr || PyDict_Check(near) == 0) return;
+    if (const void* table = address_in(near, kTable)) prefetch_bytes(table, kTableBytes);
+  }
+
+ private:
+  static constexpr size_t kAhead = 8;
+
+  /// Null if there are not as many.
+  PyObject* number(size_t i) const {
+    const auto count = static_cast<size_t>(PyList_Size(dictionaries_));
+    return i < count ? PyList_GetItem(dictionaries_, static_cast<Py_ssize_t>(i)) : nullptr;
+  }
+
+  PyObject* dictionaries_;
 };
 
 /// Whether dictionaries have just these values, by identity, one after another.
 bool have_values(const AnyList& dictionaries, const AnyList& values) {
   const size_t count = values.size();
-  size_t i = 0;
+  size_t i = 0, place = 0;
+  const DictionariesAhead ahead(dictionaries);
   for (const nb::handle each : dictionaries) {
+    ahead.prefetch(place++);
     if (!PyDict_Check(each.ptr())) return false;
     PyObject* name = nullptr;
     PyObject* value = nullptr;
