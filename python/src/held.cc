@@ -214,11 +214,39 @@ bool have_values(const AnyList& dictionaries, const AnyList& values) {
   return i == count;
 }
 
+/// Whether a setting is what it was. Of none, which is often a place for what is computed, only a plain value
+/// is another.
+bool is_same_setting(PyObject* now, PyObject* was) {
+  if (now == was || now == nullptr) return now == was;
+  if (was == Py_None)
+    return !(PyBool_Check(now) || PyLong_CheckExact(now) || PyFloat_CheckExact(now) ||
+             PyUnicode_CheckExact(now));
+  if (Py_TYPE(now) != Py_TYPE(was)) return false;
+  const nb::object kept = nb::borrow(now);
+  return PyObject_RichCompareBool(now, was, Py_EQ) == 1;
+}
+
+/// Whether dictionaries have these plain values by these names.
+bool have_items(const AnyList& dictionaries, const AnyList& names, const AnyList& values) {
+  const size_t count = std::min({dictionaries.size(), names.size(), values.size()});
+  for (size_t i = 0; i < count; ++i) {
+    const auto at = static_cast<Py_ssize_t>(i);
+    PyObject* now =
+        PyDict_GetItemWithError(PyList_GetItem(dictionaries.ptr(), at), PyList_GetItem(names.ptr(), at));
+    if (is_same_setting(now, PyList_GetItem(values.ptr(), at))) continue;
+    PyErr_Clear();
+    return false;
+  }
+  return true;
+}
+
 }  // namespace
 
 void bind_held(nb::module_& m) {
   m.def("have_values", &have_values, "dictionaries"_a, "values"_a,
         "Whether dictionaries have just these values, by identity, one after another.");
+  m.def("have_items", &have_items, "dictionaries"_a, "names"_a, "values"_a,
+        "Whether dictionaries have these plain values by these names.");
   m.def(
       "reads_tensor_states", [] { return tensor_functions().has_value(); },
       "Whether TensorStates can be made with the PyTorch that is loaded.");

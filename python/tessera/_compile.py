@@ -20,6 +20,7 @@ from tessera._compiled import TAKEN, Argument, CompiledModel, Interface, Size, l
 from tessera._config import checked_threads
 from tessera._held import Held, parts_of
 from tessera._layers import SparsityReport
+from tessera._settings import Settings
 from tessera._tessera import whole_number
 from tessera.graph._from_torch import Imported, import_module, refused_result, require_readable
 from tessera.graph._graph import Graph
@@ -55,8 +56,8 @@ def compile(
 
     Weights that change in place (an optimizer's step, `load_state_dict`) or are replaced are read again before the
     next call. Writes through `.data` or NumPy, which PyTorch does not record, are seen at once if they change most of a
-    tensor, and otherwise after a bounded number of calls, each of which compares other contents: call `refresh()`, or
-    have `check="all"` compare all contents at each call. Raises ValueError for a module in training mode, or with
+    tensor. Others, and changes of hooks and plain attributes such as `eps`, are seen after a bounded number of calls,
+    each of which compares other ones: call `refresh()`, or have `check="all"` compare all at each call. Raises ValueError for a module in training mode, or with
     weights that are no finite floating-point numbers of up to 32 bits on the CPU; `graph.UnsupportedModuleError` with a
     list of the operations that are missing.
     """
@@ -186,7 +187,8 @@ class _Compiler:
         self.folded: set[str] = set()
         self.constants: list[Tensor] = []
         self.held = Held(module, ())
-        #: Whether each call compares all contents.
+        self.settings = Settings(module)
+        #: Whether each call compares all contents and settings.
         self.checks_all = False
 
     def _by_leaf(self, sizes: dict[str, dict[int, str]]) -> dict[tuple[int, int], str]:
@@ -252,6 +254,7 @@ class _Compiler:
         self.folded |= imported.folded
         self.constants += imported.constants
         self.held = Held(self.module, self.constants)
+        self.settings = Settings(self.module)
         return imported
 
     def inputs_of(self, sizes: dict[str, int]) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -397,17 +400,25 @@ class _Compiler:
 
     def follow(self, model: CompiledModel, *, changed: bool = False, fully: bool = False) -> None:
         """Give the sessions the weights as they are now; `changed` says that some are others, `fully` compares all."""
-        if not changed and self.held.is_unchanged(fully or self.checks_all):
+        if not changed and self._is_unchanged(fully or self.checks_all):
             return
         with model._lock:
             require_readable(self.module)
             _require_values(self.module)
-            if changed or not self._set(model):
+            has_same_settings = self.settings.are_unchanged()
+            if changed or not has_same_settings or not self._set(model):
                 self.choice.forget()
                 self.folded.clear()
                 self.constants.clear()
                 model.restart()
+            if not has_same_settings:
+                self.verified.clear()
+                self.settings = Settings(self.module)
             self.held = Held(self.module, self.constants)
+
+    def _is_unchanged(self, fully: bool) -> bool:
+        settings = self.settings
+        return self.held.is_unchanged(fully) and (settings.are_unchanged() if fully else settings.look_unchanged())
 
     def _set(self, model: CompiledModel) -> bool:
         """Whether no more has changed than parameters of sessions, in place, whose zeros are where they were."""

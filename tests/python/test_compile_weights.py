@@ -275,6 +275,74 @@ def test_buffers_that_change_are_read_again():
 
 
 
+# What is no tensor.
+
+
+SETTINGS = {
+    "eps": lambda m: setattr(m[1], "eps", 2.0),
+    "slope": lambda m: setattr(m[2], "negative_slope", 0.9),
+    "by what was none": lambda m: setattr(m[3], "most", 0.25),
+    "tuple": lambda m: setattr(m[3], "dims", (0,)),
+    "hook": lambda m: m[0].register_forward_hook(lambda module, inputs, y: 2 * y),
+    "hook before": lambda m: m[0].register_forward_pre_hook(lambda module, inputs: (3 * inputs[0],)),
+}
+
+
+class Summed(torch.nn.Module):
+    """Computes with its settings, and counts its calls in two ways."""
+
+    def __init__(self):
+        super().__init__()
+        self.most, self.dims, self.calls, self.others = None, (1,), 0, 0
+
+    def forward(self, x):
+        self.calls += 1
+        self.count()
+        y = x.sum(self.dims, keepdim=True)
+        return y if self.most is None else y.clamp(max=self.most)
+
+    def count(self):
+        self.others = self.others + 1
+
+
+@pytest.mark.parametrize("setting", SETTINGS)
+def test_settings_that_change_are_seen(setting):
+    torch.manual_seed(0)
+    parts = torch.nn.Linear(8, 8), torch.nn.LayerNorm(8), torch.nn.LeakyReLU(0.1), Summed()
+    model, x = torch.nn.Sequential(*parts).eval(), torch.randn(4, 8)
+    compiled = tessera.compile(model, x)
+    expect_like(model, compiled, x)
+    hook = SETTINGS[setting](model)
+    expect_like(model, compiled, x)
+    if hook is not None:
+        hook.remove()
+        expect_like(model, compiled, x)
+
+
+def test_what_calls_assign_is_no_setting():
+    model, x = torch.nn.Sequential(torch.nn.Linear(8, 8), Summed()).eval(), torch.randn(4, 8)
+    compiled = tessera.compile(model, x)
+    session = compiled.first
+    expect_like(model, compiled, x)
+    model.train()
+    compiled(x)
+    assert compiled.first is session and model[1].calls > 0
+
+
+@pytest.mark.parametrize("check", ["some", "all"])
+def test_many_settings_are_seen_after_some_calls(check):
+    model, x = torch.nn.Sequential(*(torch.nn.LeakyReLU(0.99) for _ in range(60))).eval(), torch.randn(4, 8)
+    compiled = tessera.compile(model, x, check=check)
+    for is_hook in (False, True):
+        if is_hook:
+            model[30].register_forward_hook(lambda module, inputs, y: -y)
+        else:
+            model[-1].negative_slope = 0.1
+        for _ in range(32 if check == "some" else 0):
+            compiled(x)
+        expect_like(model, compiled, x)
+
+
 # New memory, which may lie where the old did.
 
 

@@ -1,0 +1,95 @@
+"""What a module computes with beside tensors, and whether that has changed."""
+
+from __future__ import annotations
+
+import dis
+import inspect
+from collections.abc import Iterator
+from types import CodeType
+from typing import Any, TypeVar
+
+import torch
+from torch import nn
+
+from tessera import _tessera
+
+_T = TypeVar("_T")
+
+#: In so many calls all settings have their turn; in each of them at least so many values and dictionaries.
+_CALLS, _LEAST_VALUES, _LEAST_DICTIONARIES = 32, 32, 16
+
+_PLAIN = (bool, int, float, complex, str, type(None), torch.dtype)
+
+#: What all modules have. Their mode is no setting: they are compiled in evaluation mode.
+_OF_ALL = frozenset(vars(nn.Module()))
+
+
+class Settings:
+    """Plain values of the attributes of a module and its parts, and their hooks before and after `forward`, as they were.
+
+    What calls of the module assign themselves, such as the number of calls, is left aside.
+    """
+
+    def __init__(self, module: nn.Module) -> None:
+        values: list[tuple[dict[str, Any], str, Any]] = []
+        hooks: list[dict[int, Any]] = []
+        assigned: dict[type[nn.Module], set[str]] = {}
+        for each in module.modules():
+            kind = type(each)
+            if kind not in assigned:
+                assigned[kind] = _assigned_by_calls(kind) | _OF_ALL
+            attributes = vars(each)
+            values += [
+                (attributes, name, value)
+                for name, value in attributes.items()
+                if name not in assigned[kind] and _is_plain(value)
+            ]
+            hooks += [each._forward_pre_hooks, each._forward_hooks]
+        #: Of the values: dictionaries, names in these, and what they have there.
+        self._values = [
+            ([of for of, _, _ in some], [name for _, name, _ in some], [value for _, _, value in some])
+            for some in _parted(values, _LEAST_VALUES)
+        ]
+        #: Dictionaries of hooks, and all that are in these, one after another.
+        self._hooks = [
+            (some, [hook for each in some for hook in each.values()]) for some in _parted(hooks, _LEAST_DICTIONARIES)
+        ]
+        self._turn = 0
+
+    def look_unchanged(self) -> bool:
+        """Compares those whose turn it is."""
+        turn = self._turn = self._turn + 1
+        return _tessera.have_values(*self._hooks[turn % len(self._hooks)]) and (
+            not self._values or _tessera.have_items(*self._values[turn % len(self._values)])
+        )
+
+    def are_unchanged(self) -> bool:
+        return all(_tessera.have_values(*some) for some in self._hooks) and all(
+            _tessera.have_items(*some) for some in self._values
+        )
+
+
+def _is_plain(value: Any) -> bool:
+    return type(value) in _PLAIN or (type(value) is tuple and all(type(each) in _PLAIN for each in value))
+
+
+def _parted(given: list[_T], least: int) -> Iterator[list[_T]]:
+    """In parts of at least so many, one for each turn."""
+    size = max(least, -(-len(given) // _CALLS))
+    for start in range(0, len(given), size):
+        yield given[start : start + size]
+
+
+def _assigned_by_calls(kind: type[nn.Module]) -> set[str]:
+    """Names of attributes that are assigned by `forward`, or by other methods that it mentions."""
+    assigned: set[str] = set()
+    left, seen = ["forward"], {"forward"}
+    while left:
+        code = getattr(inspect.unwrap(getattr(kind, left.pop(), None)), "__code__", None)
+        if not isinstance(code, CodeType):
+            continue
+        assigned.update(each.argval for each in dis.get_instructions(code) if each.opname == "STORE_ATTR")
+        mentioned = {name for name in code.co_names if not hasattr(nn.Module, name)} - seen
+        seen |= mentioned
+        left += mentioned
+    return assigned
