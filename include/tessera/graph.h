@@ -619,7 +619,8 @@ struct Tensor {
 };
 
 /// A graph lowered into one program for a machine, with its parameters and state. Thread-safe: calls of one
-/// session, and of sessions that share its parameters, take turns.
+/// session, and of sessions that share its parameters, take turns. In a forked process, calls of one that
+/// another thread was using at the fork throw Error.
 ///
 /// On a machine of several chips, a graph's stages get equal numbers of them, and so do its replicas. A graph
 /// without either takes one chip, or several that work as one where that is faster; if it does not fit one,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import threading
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
@@ -13,6 +12,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from tessera import _tessera
 from tessera._config import checked_threads
+from tessera._locks import Lock
 from tessera._matrices import seed_of
 from tessera._tessera import BertConfig, Machine, PretrainingEvaluation, TokenText
 from tessera.graph._bert import PackedAverage, bert_config
@@ -210,7 +210,7 @@ class BertTrainer:
             settings, train, held_out, self.machine, threads, bool(only_estimates), ranks
         )
         self._lengths = [tokens for tokens, _, _ in phases]
-        self._lock = threading.RLock()
+        self._lock = Lock()
 
     # Training.
 

@@ -10,7 +10,6 @@ import json
 import math
 import os
 import sys
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -20,6 +19,7 @@ import numpy as np
 from tessera import _tessera
 from tessera._config import checked_threads
 from tessera._layers import SparsityReport, kinds_text
+from tessera._locks import Lock
 from tessera.graph._estimate import Estimate
 from tessera.graph._graph import Graph
 from tessera.graph._session import Session
@@ -306,7 +306,7 @@ class CompiledModel:
         #: Raises ValueError if a model gives other results than the module in these buckets.
         self._verify = verify
         self._follow = follow
-        self._lock = threading.RLock()
+        self._lock = Lock()
         self._first: Session | None = None
         self._last_sizes: dict[str, int] = {}
         self._sessions: dict[tuple[tuple[str, int], ...], Prepared] = {}

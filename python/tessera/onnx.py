@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 import os
-import threading
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from tessera._config import checked_threads
 from tessera._layers import LayerReport, SparsityReport, kinds_text
+from tessera._locks import Lock
 from tessera._tessera import OnnxModel, OnnxValue, UnsupportedModelError, whole_number
 from tessera.graph._estimate import Estimate
 from tessera.graph._graph import Graph
@@ -105,7 +105,7 @@ class InferenceSession:
         else:
             self._model = OnnxModel.read(os.fspath(model))
         self._inputs = self._model.inputs
-        self._lock = threading.RLock()
+        self._lock = Lock()
         self._sessions: OrderedDict[tuple[tuple[int, ...], ...], _Prepared] = OrderedDict()
         self._first: Session | None = None
         #: What was read as something else, such as quantised weights.

@@ -20,6 +20,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/forked_mutex.h"
 #include "base/integer_types.h"
 #include "bound/bound_program.h"
 #include "graph/initial.h"
@@ -410,13 +411,14 @@ struct Session::Impl {
   /// While a lock exists, no other thread uses the session, or changes the parameters that it shares.
   class Lock {
    public:
+    /// Throws Error in a forked process if a thread of its parent had one.
     explicit Lock(const Impl& impl) : own_(impl.mutex_, std::defer_lock) {
       if (impl.owner) of_owner_ = std::unique_lock(impl.owner->mutex_);
       own_.lock();
     }
 
    private:
-    std::unique_lock<std::recursive_mutex> of_owner_, own_;
+    std::unique_lock<base::ForkedMutex> of_owner_, own_;
   };
 
   Graph graph;
@@ -443,7 +445,7 @@ struct Session::Impl {
     externals_.push_back({name, id, binding, program().position_of(operand.variable), is_input});
   }
 
-  mutable std::recursive_mutex mutex_;
+  mutable base::ForkedMutex mutex_;
   mutable std::vector<External> externals_;  ///< empty until externals() is called
 };
 

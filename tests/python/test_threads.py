@@ -2,11 +2,15 @@
 
 import multiprocessing
 import os
+import signal
+import threading
 
+import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch")
 
+import tessera
 from tessera import _threads
 from tessera.nn import SparseLinear
 
@@ -78,6 +82,61 @@ def test_a_forked_process_trains_too(used):
     process.start()
     process.join(timeout=300)
     assert process.exitcode == 0
+
+
+def status_of_child(run):
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            signal.alarm(60)  # rather than hang
+            status = run()
+        finally:
+            os._exit(status)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_what_another_thread_uses_at_a_fork_is_refused_in_the_child():
+    torch.manual_seed(0)
+    x = np.random.default_rng(0).standard_normal((256, 512)).astype(np.float32)
+    used, other = (tessera.compile(torch.nn.Linear(512, 512).eval(), torch.from_numpy(x)) for _ in range(2))
+    wanted = [used(x), other(x)]
+    right, wrong, refused = 0, 1, 3
+
+    def call():
+        if not np.array_equal(other(x), wanted[1]):
+            return wrong
+        try:
+            return right if np.array_equal(used(x), wanted[0]) else wrong
+        except RuntimeError as error:
+            return refused if "when this process was forked" in str(error) else wrong
+
+    assert status_of_child(call) == right
+    has_lock, is_forked = threading.Event(), threading.Event()
+
+    def prepare():
+        with used._lock:
+            has_lock.set()
+            is_forked.wait()
+
+    def keep_calling():
+        while not is_forked.is_set():
+            used(x)
+            has_lock.set()
+
+    for use, expected in ((prepare, {refused}), (keep_calling, {right, refused})):
+        has_lock.clear()
+        is_forked.clear()
+        thread = threading.Thread(target=use)
+        thread.start()
+        has_lock.wait()
+        statuses = {status_of_child(call) for _ in range(3)}
+        is_forked.set()
+        thread.join()
+        assert statuses <= expected
+    assert status_of_child(call) == right
+    assert np.array_equal(used(x), wanted[0])
 
 
 class Rows(torch.utils.data.Dataset):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import logging
-import threading
 import time
 from collections import Counter
 from typing import Any
@@ -22,6 +21,7 @@ from tessera._backend._program import Program, Settings
 from tessera._backend._reasons import left_dense
 from tessera._backend._support import Support, dependencies, is_part, is_pure, may_gain, prepared_nodes
 from tessera._backend._weights import Weight, WeightSets
+from tessera._locks import Lock
 from tessera.graph._factors import take_factors_as_they_are
 
 log = logging.getLogger(__name__)
@@ -47,7 +47,7 @@ class CompiledGraph:
         self._sizes = [i for i, node in enumerate(placeholders) if not isinstance(node.meta.get("val"), Tensor)]
         self._compiled: dict[tuple[Any, ...], GraphModule] = {}
         self._sets: dict[tuple[Any, ...], WeightSets] = {}
-        self._lock = threading.RLock()
+        self._lock = Lock()
 
     def __call__(self, args: list[Any]) -> Any:
         """Arguments come in a list, which is cleared."""

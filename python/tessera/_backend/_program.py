@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import threading
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from tessera._backend._reasons import named
 from tessera._backend._support import handle_of, limits_of
 from tessera._backend._weights import Weight, WeightSet, WeightSets, state_of
 from tessera._layers import LayerReport
+from tessera._locks import Lock
 from tessera.graph import _values as ops
 from tessera.graph._aten import Constant, Transposed, value_of
 from tessera.graph._conversion import Conversion
@@ -129,7 +129,7 @@ class Program:
         self._weights = weights
         self._sets = sets
         self._threads = settings.threads
-        self._lock = threading.RLock()
+        self._lock = Lock()
         placeholders = body.graph.find_nodes(op="placeholder")
         self._arrays = [_Array(node.meta["val"]) for node in placeholders]
         self._count = len(placeholders) - len(weights)

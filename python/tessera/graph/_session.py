@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import threading
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tessera import _tessera
+from tessera._locks import Lock
 from tessera._matrices import Matrix
 from tessera._tessera import Machine
 from tessera.graph._estimate import Estimate
@@ -53,7 +53,7 @@ class Session:
         self.seconds: float | None = None
         self._kept = kept
         # Sessions that share parameters must not run at the same time.
-        self._lock: threading.RLock = owner._lock if owner is not None else threading.RLock()
+        self._lock: Lock = owner._lock if owner is not None else Lock()
         self._inputs = self._native.inputs
         self._outputs = self._native.outputs
         self._truths = frozenset(truths)
