@@ -12,8 +12,10 @@
 #include <tessera/estimate.h>
 #include <tessera/graph.h>
 #include <tessera/graph_file.h>
+#include <tessera/inspect.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -258,6 +260,28 @@ Rows<uint64_t> memory_of(const RunCost& cost) {
   return rows_from(std::move(bytes), columns.size());
 }
 
+/// Name, outputs, inputs, rows of its input, density, whether it is sparse, why it is not, seconds dense and
+/// sparse (NaN: not known), block size, bytes of a copy.
+using Layer = std::tuple<std::string, uint32_t, uint32_t, uint32_t, double, bool, std::string, double, double,
+                         uint32_t, uint64_t>;
+
+report::LayerRow layer_row_of(const Layer& layer) {
+  report::LayerRow row;
+  Zeros& zeros = row.zeros;
+  std::tie(row.name, zeros.rows, zeros.cols, row.rows, zeros.density, row.is_sparse, row.why_dense,
+           zeros.dense_seconds, zeros.sparse_seconds, zeros.best_block_size, row.copy_bytes) = layer;
+  zeros.reason = std::isnan(zeros.dense_seconds) ? NoGain::not_a_product : NoGain::none;
+  return row;
+}
+
+std::string page_of(const RunCost& cost, const Graph& graph, const std::string& title,
+                    const std::string& machine, const std::vector<Layer>& layers) {
+  std::vector<report::LayerRow> rows;
+  rows.reserve(layers.size());
+  for (const Layer& layer : layers) rows.push_back(layer_row_of(layer));
+  return report::network_page(graph, cost, title, machine, rows);
+}
+
 void bind_cost(nb::module_& m) {
   nb::class_<graph::OperationCost>(m, "OperationCost", "What an operation takes in one run.")
       .def_ro("operation", &graph::OperationCost::operation)
@@ -348,12 +372,7 @@ void bind_cost(nb::module_& m) {
                    })
       .def_prop_ro("purposes", [](const RunCost&) { return memory_columns(); })
       .def_prop_ro("memory", &memory_of, kOwned)
-      .def(
-          "page",
-          [](const RunCost& cost, const Graph& graph, const std::string& title, const std::string& machine) {
-            return report::network_page(graph, cost, title, machine);
-          },
-          "graph"_a, "title"_a, "machine"_a, Released());
+      .def("page", &page_of, "graph"_a, "title"_a, "machine"_a, "layers"_a, Released());
 }
 
 }  // namespace

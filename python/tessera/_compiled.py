@@ -446,11 +446,13 @@ class CompiledModel:
             self._tensor_calls.clear()
 
     def measure(self, *args: Any, **kwargs: Any) -> Estimate:
-        """Run once, and return where the time went; outputs are lost."""
+        """Run once, and return where the time went, and what became of each layer; outputs are lost."""
         if self._follow is not None:
             self._follow(self)
         prepared, given, _ = self._prepared(self.interface.arrays_of(args, kwargs))
-        return prepared.session.measure(**given)
+        estimate = prepared.session.measure(**given)
+        estimate.layers = list(self.report.layers)
+        return estimate
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Save the model in one file, for all buckets and the sizes that it has been called with.
@@ -481,6 +483,11 @@ class CompiledModel:
     def predicted_seconds(self) -> dict[str, float]:
         """Of a call, by kind: products, convolutions, attention, elementwise operations, conversions of layouts, others."""
         return self.first._native.cost().seconds_by_kind
+
+    def to_json(self) -> dict[str, Any]:
+        """What printing it shows, for `json.dumps`: that of the report, and the predicted time of a call, also by kind."""
+        cost = self.first._native.cost()
+        return {**self.report.to_json(), "predicted_seconds": cost.seconds, "seconds_by_kind": cost.seconds_by_kind}
 
     def __str__(self) -> str:
         return f"{self.report}\n{kinds_text(self.predicted_seconds())}"

@@ -36,6 +36,14 @@ class LayerReport:
     def speedup(self) -> float:
         return self.dense_seconds / self.sparse_seconds
 
+    def to_json(self) -> dict[str, Any]:
+        """Everything, for `json.dumps`; what is not known is None."""
+
+        def known(value: Any) -> Any:
+            return None if isinstance(value, float) and math.isnan(value) else value
+
+        return {name: known(value) for name, value in asdict(self).items()}
+
 
 @dataclass(frozen=True)
 class SparsityReport:
@@ -63,12 +71,7 @@ class SparsityReport:
 
     def to_json(self) -> dict[str, Any]:
         """Everything, for `json.dumps`; times that are not known are None."""
-
-        def known(value: Any) -> Any:
-            return None if isinstance(value, float) and math.isnan(value) else value
-
-        layers = [{name: known(value) for name, value in asdict(each).items()} for each in self.layers]
-        return {"is_measured": self.is_measured, "layers": layers}
+        return {"is_measured": self.is_measured, "layers": [each.to_json() for each in self.layers]}
 
     @staticmethod
     def from_json(json: dict[str, Any]) -> SparsityReport:

@@ -74,6 +74,7 @@ class _Prepared:
     session: Session
     graph: Graph
     outputs: list[OnnxValue]
+    layers: list[LayerReport]
 
 
 class InferenceSession:
@@ -159,19 +160,43 @@ class InferenceSession:
 
     def predicted_seconds(self) -> dict[str, float]:
         """Of a run of the shapes that were last prepared or run, by kind of operation; empty before the first."""
-        with self._lock:
-            last = next(reversed(self._sessions.values()), None)
+        last = self._last()
         return {} if last is None else last.session._native.cost().seconds_by_kind
 
+    def _last(self) -> _Prepared | None:
+        with self._lock:
+            return next(reversed(self._sessions.values()), None)
+
+    def to_json(self) -> dict[str, Any]:
+        """What printing it shows, for `json.dumps`: layers, the predicted time of a run, also by kind, and notes.
+
+        It is that of the shapes that were last prepared or run; before the first there are no layers, and the time is None.
+        """
+        last = self._last()
+        cost = None if last is None else last.session._native.cost()
+        return {
+            **SparsityReport(False, [] if last is None else last.layers).to_json(),
+            "predicted_seconds": None if cost is None else cost.seconds,
+            "seconds_by_kind": {} if cost is None else cost.seconds_by_kind,
+            "notes": self.notes,
+        }
+
     def measure(self, input_feed: Mapping[str, ArrayLike]) -> Estimate:
-        """Run once, and return where the time went; outputs are lost."""
+        """Run once, and return where the time went, and what became of each layer; outputs are lost."""
         arrays = self._arrays(input_feed)
-        return self._for(arrays).session.measure(**arrays)
+        prepared = self._for(arrays)
+        estimate = prepared.session.measure(**arrays)
+        estimate.layers = prepared.layers
+        return estimate
 
     def estimate(self, shapes: Mapping[str, Sequence[int] | int] | None = None, machine: Any = "host") -> Estimate:
         """What a run with inputs of these shapes costs on a machine, without running it."""
         given = {name: [size] if isinstance(size, int) else list(size) for name, size in (shapes or {}).items()}
-        return Graph._of(self._imported(given).take_graph()).estimate(machine)
+        imported = self._imported(given)
+        layers = [_report_of(each) for each in imported.layers]
+        estimate = Graph._of(imported.take_graph()).estimate(machine)
+        estimate.layers = layers
+        return estimate
 
     def _imported(self, shapes: dict[str, list[int]]) -> Any:
         return self._model.imported(shapes, self._sparse, self._threads, self._most_computed)
@@ -200,13 +225,14 @@ class InferenceSession:
         imported = self._imported(shapes)
         key = tuple(tuple(int(size) for size in each.shape) for each in imported.inputs)
         self.notes = imported.notes
-        self.report = SparsityReport(False, [_report_of(each) for each in imported.layers])
+        layers = [_report_of(each) for each in imported.layers]
+        self.report = SparsityReport(False, layers)
         outputs = imported.outputs
         graph = Graph._of(imported.take_graph())
         session = self._session(graph)
         graph.native.drop_initial_values()
         with self._lock:
-            self._sessions[key] = prepared = _Prepared(session, graph, outputs)
+            self._sessions[key] = prepared = _Prepared(session, graph, outputs, layers)
             if len(self._sessions) > self._most:
                 self._sessions.popitem(last=False)
         return prepared

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 #include <vector>
 
@@ -90,12 +91,14 @@ Table layers_table(const std::vector<LayerRow>& layers) {
   for (const LayerRow& layer : layers) {
     const Zeros& z = layer.zeros;
     const bool has_times = z.reason != NoGain::not_a_product;
+    const bool has_sparse_time = has_times && !std::isnan(z.sparse_seconds);
     std::string form = layer.is_sparse ? "sparse" : layer.why_dense;
     if (layer.copy_bytes > 0) form += fmt::format(", a copy of {}", base::bytes_text(layer.copy_bytes));
     table.add({layer.name, fmt::format("{} × {}", z.rows, z.cols), std::to_string(layer.rows),
-               fmt::format("{:.3g}", z.density), has_times ? seconds_text(z.dense_seconds) : "",
-               has_times ? seconds_text(z.sparse_seconds) : "",
-               has_times ? std::to_string(z.best_block_size) : "", form});
+               std::isnan(z.density) ? "" : fmt::format("{:.3g}", z.density),
+               has_times ? seconds_text(z.dense_seconds) : "",
+               has_sparse_time ? seconds_text(z.sparse_seconds) : "",
+               has_sparse_time || layer.is_sparse ? std::to_string(z.best_block_size) : "", form});
   }
   return table;
 }

@@ -15,7 +15,8 @@
 
 namespace tessera::report {
 
-/// A weight of a model, and whether it is sparse.
+/// A weight of a model, and whether it is sparse. Of its zeros only what the table shows has to be known;
+/// density and the sparse product's time are NaN if they are not.
 struct LayerRow {
   std::string name;
   uint32_t rows = 0;  ///< of the layer's input

@@ -36,6 +36,24 @@ def test_layers_become_sparse_in_the_blocks_of_their_zeros(block_size):
     assert seconds["products"] > 0 and list(seconds.values()) == sorted(seconds.values(), reverse=True)
 
 
+def test_layers_and_times_are_data_and_pages_together():
+    model, x = network(), torch.randn(64, SIZE)
+    compiled = tessera.compile(model, x)
+    found = json.loads(json.dumps(compiled.to_json()))
+    first, second = found["layers"]
+    assert first["is_sparse"] and second["reason"] == "no zeros" and second["sparse_seconds"] is None
+    assert found["seconds_by_kind"] == compiled.predicted_seconds() and found["predicted_seconds"] > 0
+    measured = compiled.measure(x)
+    assert measured.layers == compiled.report.layers
+    assert json.loads(measured.to_json())["layers"] == found["layers"]
+    page = measured.page()
+    for words in ("Layers", "0.weight", f"{SIZE} × {SIZE}", "no zeros", "products"):
+        assert words in page, words
+    assert "nan" not in page.partition("Layers")[2].partition("Time")[0]
+    alone = compiled.first.cost()
+    assert alone.layers == [] and "no zeros" not in alone.page() and "layers" not in json.loads(alone.to_json())
+
+
 @pytest.mark.parametrize("hide", [with_mask, as_csr, as_bsr])
 def test_zeros_are_found_in_all_that_holds_them(hide):
     model, x = network(), torch.randn(64, SIZE)

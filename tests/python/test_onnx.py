@@ -129,6 +129,11 @@ def test_keeps_zeros_where_that_pays() -> None:
     seconds = session.predicted_seconds()
     assert seconds["products"] > 0 and list(seconds.values()) == sorted(seconds.values(), reverse=True)
     assert session.estimate({"n": 64}).seconds_by_kind.keys() == seconds.keys()
+    found = session.to_json()
+    assert found["layers"][0]["is_sparse"] and found["seconds_by_kind"] == seconds and found["predicted_seconds"] > 0
+    measured = session.measure({"x": np.zeros((64, 512), np.float32)})
+    for cost in (measured, session.estimate({"n": 64})):
+        assert cost.layers == session.report.layers and "outputs × inputs" in cost.page()
     assert not tessera.onnx.load(data, {"n": 64}, threads=1, sparse=False).report.layers[0].is_sparse
     for rows in (64, 3):  # with the same weight
         x = generator.standard_normal((rows, 512), dtype=np.float32)

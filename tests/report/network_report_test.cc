@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "report/strict_markup.h"
 
 namespace tessera::report {
@@ -55,6 +57,20 @@ TEST(NetworkReport, ListsKindsOfOperationsAndLayers) {
         "fc1.weight", "24 × 32", "0.125", "4 ms", "sparse, a copy of 5.0 kB", "fc2", "why"})
     EXPECT_NE(text.find(words), std::string::npos) << words;
   EXPECT_EQ(text_of(cost_of(1)).find("outputs × inputs"), std::string::npos);
+}
+
+TEST(NetworkReport, LeavesOutWhatIsNotKnownOfALayer) {
+  Zeros zeros{.rows = 24, .cols = 32, .density = std::nan(""), .blocks = {}};
+  zeros.reason = NoGain::none;
+  zeros.dense_seconds = 4e-3;
+  zeros.sparse_seconds = std::nan("");
+  zeros.best_block_size = 16;
+  const Table dense = layers_table({{"fc1.weight", 64, zeros, false, "no zeros"}});
+  EXPECT_NE(dense.text().find("4 ms"), std::string::npos);
+  EXPECT_EQ(dense.text().find("nan"), std::string::npos) << dense.text();
+  EXPECT_EQ(dense.text().find("16"), std::string::npos) << dense.text();
+  const Table sparse = layers_table({{"fc1.weight", 64, zeros, true}});
+  EXPECT_NE(sparse.text().find("16"), std::string::npos) << sparse.text();
 }
 
 TEST(NetworkReport, DrawsNoTilesOfAHost) {

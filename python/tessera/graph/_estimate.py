@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tessera import _tessera
+from tessera._layers import LayerReport
 from tessera._tessera import Machine, OperationCost
 
 
@@ -69,6 +70,8 @@ class Estimate:
         self.passes: list[tuple[str, str, float]] = cost.passes
         #: The columns of `memory`; "other" is code, vertex state, stacks and padding.
         self.purposes: list[str] = cost.purposes
+        #: Of a model that was compiled, or read from a file: whether each weight is sparse, and why not.
+        self.layers: list[LayerReport] = []
 
     @property
     def fits(self) -> bool:
@@ -112,6 +115,7 @@ class Estimate:
                 "fits": self.fits,
                 "overflow": self.overflow,
                 **self._of_chips(),
+                **({"layers": [each.to_json() for each in self.layers]} if self.layers else {}),
             },
             indent=2,
         )
@@ -136,8 +140,13 @@ class Estimate:
         }
 
     def page(self) -> str:
-        """Return a page: time by operation and phase, memory by tile and purpose."""
-        return self._cost.page(self._graph, self._title, repr(self.machine).strip("<>"))
+        """Return a page: layers, time by operation and phase, memory by tile and purpose."""
+        layers = [
+            (each.name, *each.shape, each.rows, each.density, each.is_sparse, each.reason)
+            + (each.dense_seconds, each.sparse_seconds, each.block_size, each.copy_bytes)
+            for each in self.layers
+        ]
+        return self._cost.page(self._graph, self._title, repr(self.machine).strip("<>"), layers)
 
     def report(self, path: str | os.PathLike[str]) -> None:
         """Write the page to a file."""
