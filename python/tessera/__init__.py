@@ -31,7 +31,7 @@ from tessera._zeros import inspect, zeros_of
 
 if TYPE_CHECKING:
     from tessera import nn, onnx, snn, sparse, text
-    from tessera._backend import backend
+    from tessera._backend import backend, backend_reports
     from tessera._compile import compile
     from tessera._sparsify import sparsify_
 
@@ -54,6 +54,7 @@ __all__ = [
     "Weight",
     "Zeros",
     "backend",
+    "backend_reports",
     "compile",
     "generate",
     "get_num_threads",
@@ -77,11 +78,19 @@ __all__ = [
     "zeros_of",
 ]
 
+#: By function, the module that needs PyTorch.
+_WITH_PYTORCH = {
+    "backend": "_backend",
+    "backend_reports": "_backend",
+    "compile": "_compile",
+    "sparsify_": "_sparsify",
+}
+
 
 def __getattr__(name: str) -> Any:
     """Import what needs PyTorch, or is a program too, when it is used."""
     if name in ("nn", "onnx", "snn", "sparse", "text"):
         return importlib.import_module(f"tessera.{name}")
-    if name in ("backend", "compile", "sparsify_"):
-        return getattr(importlib.import_module(f"tessera._{name.rstrip('_')}"), name)
+    if name in _WITH_PYTORCH:
+        return getattr(importlib.import_module(f"tessera.{_WITH_PYTORCH[name]}"), name)
     raise AttributeError(f"module 'tessera' has no attribute {name!r}")

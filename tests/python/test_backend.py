@@ -3,6 +3,7 @@
 import copy
 import gc
 import importlib
+import json
 import logging
 import os
 import threading
@@ -692,6 +693,47 @@ def test_weights_of_types_that_sessions_lack_gain_nothing(dtype):
     weight = torch.fx.Graph().placeholder("weight")
     assert support.may_gain(weight, torch.zeros(4, 4))
     assert not support.may_gain(weight, torch.zeros(4, 4).to(dtype))
+
+
+def test_reports_have_operators_and_weights():
+    model = nn.Sequential(nn.Embedding(8, 512), nn.Linear(512, 512), nn.Linear(512, 4)).eval()
+    with torch.no_grad():
+        model[1].weight.mul_(torch.rand(512, 512) < 0.05)
+        fast, ids = compiled(lambda ids: model(ids).cumprod(0)), torch.randint(0, 8, (64,))
+        equal(fast(ids), model(ids).cumprod(0))
+    report = tessera.backend_reports()[-1]
+    assert report.name.endswith("inference") and report.error == "" and report.sizes == ()
+    assert report.taken == report.operators - 1 and report.parts == 1
+    assert report.by_pytorch == {"aten.cumprod.default: there is no such operation": 1}
+    table, sparse, head = report.weights.layers
+    assert (table.reason, table.shape, table.density) == ("not a product", (8, 512), 1)
+    assert sparse.is_sparse and sparse.rows == 64 and sparse.speedup > 1 and head.reason == "no zeros"
+    found = json.loads(json.dumps(report.to_json()))
+    assert found["by_pytorch"] == report.by_pytorch and len(found["weights"]["layers"]) == 3
+    assert "not a product" in str(report) and "1 × aten.cumprod.default" in str(report)
+
+
+def test_reports_follow_weights(monkeypatch):
+    layer, x = nn.Linear(512, 512), torch.randn(64, 512)
+    fast = compiled(layer)
+    with torch.no_grad():
+        layer.weight.mul_(torch.rand(512, 512) < 0.05)
+        fast(x)
+        (weight,) = tessera.backend_reports()[-1].weights.layers
+        assert weight.is_sparse
+        layer.weight.normal_()
+        for _ in range(12):  # until the weight is prepared again
+            fast(x)
+        (weight,) = tessera.backend_reports()[-1].weights.layers
+        assert not weight.is_sparse and weight.reason == "no zeros"
+
+        def fail(*_):
+            raise ValueError("no memory")
+
+        monkeypatch.setattr(programs.Program, "by_session", fail)
+        fast(x)
+    (weight,) = tessera.backend_reports()[-1].weights.layers
+    assert weight.reason == "a session failed"
 
 
 def test_log_has_a_reason_for_each_weight(caplog):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import logging
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -14,11 +15,16 @@ from torch.fx import GraphModule
 
 from tessera._backend._graph import CompiledGraph
 from tessera._backend._program import Settings
+from tessera._backend._reports import GraphReport
 from tessera._backend._weights import PATIENCE
 
 log = logging.getLogger(__name__)
 
 _numbers = itertools.count()
+
+#: The graphs that PyTorch still has, in their order.
+_graphs: weakref.WeakValueDictionary[int, CompiledGraph] = weakref.WeakValueDictionary()
+_graph_numbers = itertools.count()
 
 
 def backend(
@@ -37,6 +43,7 @@ def backend(
         def compile(module: GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any]:
             static = _static_inputs() if kind != "backward" else set()
             graph = CompiledGraph(module, static, patience, settings, f"graph {number}, {kind}")
+            _graphs[next(_graph_numbers)] = graph
             return _boxed(graph)
 
         return compile
@@ -54,6 +61,15 @@ def backend(
         log.warning("graph %d: PyTorch computes it as it is", number, exc_info=True)
         return module.forward
     return compiled
+
+
+def backend_reports() -> list[GraphReport]:
+    """What became of each graph that `torch.compile(backend="tessera")` has compiled and called, and still has, in their order.
+
+    A graph has one for each combination of sizes. Of its weights they say what the latest sessions have. Graphs that PyTorch
+    computes because they have gradients are not among them.
+    """
+    return [report for graph in list(_graphs.values()) for report in graph.reports()]
 
 
 def _boxed(call: Callable[[list[Any]], Any]) -> Callable[..., Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import logging
 import time
@@ -19,8 +20,10 @@ from tessera._backend._divided import Divided
 from tessera._backend._partitions import Stage, divide
 from tessera._backend._program import Program, Settings
 from tessera._backend._reasons import left_dense
+from tessera._backend._reports import GraphReport
 from tessera._backend._support import Support, dependencies, is_part, is_pure, may_gain, prepared_nodes
 from tessera._backend._weights import Weight, WeightSets
+from tessera._layers import LayerReport, SparsityReport
 from tessera._locks import Lock
 from tessera.graph._factors import take_factors_as_they_are
 
@@ -47,6 +50,9 @@ class CompiledGraph:
         self._sizes = [i for i, node in enumerate(placeholders) if not isinstance(node.meta.get("val"), Tensor)]
         self._compiled: dict[tuple[Any, ...], GraphModule] = {}
         self._sets: dict[tuple[Any, ...], WeightSets] = {}
+        self._reports: dict[tuple[Any, ...], GraphReport] = {}
+        #: By sizes and name, what became of weights; sessions add theirs when they are made.
+        self._found: dict[tuple[Any, ...], dict[str, LayerReport]] = {}
         self._lock = Lock()
 
     def __call__(self, args: list[Any]) -> Any:
@@ -71,9 +77,11 @@ class CompiledGraph:
             try:
                 with torch.inference_mode(False), torch.no_grad():
                     compiled = self._converted(sizes, args)
-            except Exception:
+            except Exception as error:
                 log.warning("%s: PyTorch computes all of it", self._name, exc_info=True)
                 compiled = self._module
+                self._reports[sizes] = GraphReport(self._name, sizes, error=f"{type(error).__name__}: {error}")
+                self._found[sizes] = {}
             log.info("%s: compiled in %.2f s", self._name, time.perf_counter() - start)
             self._compiled[sizes] = compiled
             return compiled
@@ -91,8 +99,8 @@ class CompiledGraph:
         support = Support(graph, given, prepared)
         live = _live_nodes(graph, prepared)
         stages = divide(live, {node for node in live if support.takes(node)})
-        self._report(live, stages, support)
-        self._report_dense(plain, prepared, live, stages, support)
+        self._reports[sizes] = self._report(sizes, live, stages, support)
+        self._found[sizes] = self._left_dense(plain, prepared, live, stages, support)
         if not any(stage.taken for stage in stages):
             return self._module
         return Divided(graph, stages, support, prepared, functools.partial(self._program, sizes)).module
@@ -102,37 +110,50 @@ class CompiledGraph:
         own = sizes if any(weight.compute is not None for weight in weights) else ()
         key = (own, *(weight.name for weight in weights))
         sets = self._sets.setdefault(key, WeightSets(self._patience))
-        return Program(body, weights, sets, self._settings)
+        return Program(body, weights, sets, self._settings, self._found[sizes])
 
-    def _report(self, nodes: list[Node], stages: list[Stage], support: Support) -> None:
-        """Log what stays with PyTorch, and why."""
-        if not log.isEnabledFor(logging.INFO):
-            return
+    def reports(self) -> list[GraphReport]:
+        """What became of it, by its sizes."""
+        with self._lock:
+            reports = [(each, self._found[sizes]) for sizes, each in self._reports.items()]
+        return [
+            dataclasses.replace(each, weights=SparsityReport(False, list(found.values()))) for each, found in reports
+        ]
+
+    def _report(
+        self, sizes: tuple[Any, ...], nodes: list[Node], stages: list[Stage], support: Support
+    ) -> GraphReport:
+        """What stays with PyTorch, and why; it is logged too."""
         taken = {node for stage in stages for node in stage.taken}
         operators = [node for node in nodes if node.op == "call_function" and not is_part(node)]
         operators = [node for node in operators if not support.is_constant(node)]
         others = [node for node in operators if node not in taken]
         counts = Counter(f"{node.target}: {support.obstacles.get(node, 'a session would not pay')}" for node in others)
-        parts = sum(bool(stage.taken) for stage in stages)
-        log.info(
-            "%s: %d of %d operators are taken, in %d parts; PyTorch computes%s",
-            *(self._name, len(operators) - len(others), len(operators), parts),
-            "".join(f"\n  {count} × {each}" for each, count in counts.most_common()) or " nothing",
+        report = GraphReport(
+            name=self._name,
+            sizes=sizes,
+            operators=len(operators),
+            taken=len(operators) - len(others),
+            parts=sum(bool(stage.taken) for stage in stages),
+            by_pytorch=dict(counts.most_common()),
         )
+        log.info("%s", report.operators_text())
+        return report
 
-    def _report_dense(
+    def _left_dense(
         self,
         parameters: dict[Node, Tensor],
         prepared: set[Node],
         live: list[Node],
         stages: list[Stage],
         support: Support,
-    ) -> None:
-        """Log which weights are not considered for a sparse form, and why; sessions log what became of the others."""
-        if log.isEnabledFor(logging.INFO):
-            taken = {node for stage in stages for node in stage.taken}
-            for each in left_dense(parameters, prepared, live, taken, support):
-                log.info("%s: %s", self._name, each)
+    ) -> dict[str, LayerReport]:
+        """Which weights are not considered for a sparse form, and why, also logged; sessions add the others."""
+        taken = {node for stage in stages for node in stage.taken}
+        found = {each.name: each for each in left_dense(parameters, prepared, live, taken, support)}
+        for each in found.values():
+            log.info("%s: %s: %s", self._name, each.name, each.reason)
+        return found
 
 
 def _is_plain(tensor: Any) -> bool:

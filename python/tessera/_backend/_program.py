@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import logging
+import math
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -14,6 +15,7 @@ from torch import Tensor
 from torch.fx import GraphModule
 
 from tessera._backend._reasons import named
+from tessera._backend._reports import dense
 from tessera._backend._support import handle_of, limits_of
 from tessera._backend._weights import Weight, WeightSet, WeightSets, state_of
 from tessera._layers import LayerReport
@@ -124,8 +126,17 @@ class Program:
     Calls may come from several threads. What a session cannot do after all, PyTorch does.
     """
 
-    def __init__(self, body: GraphModule, weights: list[Weight], sets: WeightSets, settings: Settings) -> None:
+    def __init__(
+        self,
+        body: GraphModule,
+        weights: list[Weight],
+        sets: WeightSets,
+        settings: Settings,
+        found: dict[str, LayerReport],
+    ) -> None:
         self._body = body
+        #: By name, what became of the weights of the graph, for its report.
+        self._found = found
         self._weights = weights
         self._sets = sets
         self._threads = settings.threads
@@ -154,7 +165,7 @@ class Program:
             return self.by_session(*args)
         except Exception:
             log.warning("a session failed: PyTorch computes its part from now on", exc_info=True)
-            self._is_left = True
+            self._leave("a session failed")
             return self.by_pytorch(*args)
 
     def _measure(self, *args: Tensor) -> None:
@@ -166,8 +177,17 @@ class Program:
                 compute(*args)
                 least[compute] = min(least[compute], time.perf_counter() - start)
         ours, theirs = (1e6 * seconds for seconds in least.values())
-        self._is_left, self._is_measured = theirs < ours, True
+        if theirs < ours:
+            self._leave("measured to be no faster")
+        self._is_measured = True
         log.info("a part takes %.0f µs, and %.0f µs by PyTorch%s", ours, theirs, ", which keeps it" * self._is_left)
+
+    def _leave(self, reason: str) -> None:
+        """Have PyTorch compute it from now on."""
+        self._is_left = True
+        for name, layer in list(self._found.items()):
+            if self._weight_of(name) is not None:
+                self._found[name] = replace(layer, is_sparse=False, reason=reason)
 
     def by_pytorch(self, *args: Tensor) -> list[Tensor]:
         inputs, sources = args[: self._count], args[self._count :]
@@ -244,17 +264,35 @@ class Program:
         return None if any(each is None for each in values.values()) else values
 
     def _made_plain(self) -> Session:
+        reason = "it changes, or was made in inference mode"
         for weight in self._weights:
-            log.info("%s: dense, as it changes, or was made in inference mode", named(weight.name, weight.place))
+            log.info("%s: dense, as %s", named(weight.name, weight.place), reason)
+        shapes = [array.shape for array in self._arrays[self._count :]]
+        weights = zip(self._weights, shapes, strict=True)
+        self._note(dense(weight.name, shape, math.nan, reason) for weight, shape in weights)
         return self._made(None)
+
+    def _weight_of(self, form: str) -> Weight | None:
+        return next((each for each in self._weights if _is_of(form, each.name)), None)
+
+    def _named(self, layer: LayerReport) -> str:
+        weight = self._weight_of(layer.name)
+        return named(layer.name, "" if weight is None else weight.place)
+
+    def _note(self, layers: Iterable[LayerReport]) -> None:
+        """Replace what the graph's report says of the weights."""
+        for name in list(self._found):
+            if self._weight_of(name) is not None:
+                self._found.pop(name, None)
+        for layer in layers:
+            self._found[layer.name] = replace(layer, name=self._named(layer))
 
     def _report(self, layers: Sequence[LayerReport]) -> None:
         for layer in layers:
-            own = (each.place for each in self._weights if _is_of(layer.name, each.name))
             rows = f", {layer.rows} rows" if layer.rows else ""
             what = f"{layer.shape[0]} × {layer.shape[1]}{rows}, density {layer.density:.3g}"
             chosen = layer.reason or f"sparse, predicted speed-up {layer.speedup:.1f}"
-            log.info("%s, %s: %s", named(layer.name, next(own, "")), what, chosen)
+            log.info("%s, %s: %s", self._named(layer), what, chosen)
 
     def _made(self, sources: Sequence[Tensor] | None, known: WeightSet | None = None) -> Session:
         """A session with these weights as parameters, or with weights as inputs."""
@@ -282,5 +320,7 @@ class Program:
         if choice is not None:
             note_dense(conversion.known, choice)
             self._report(choice.layers[considered:])
+            known_before = [each for each in choice.layers[:considered] if self._weight_of(each.name) is not None]
+            self._note([*known_before, *choice.layers[considered:]])
         owner = next(iter(known.sessions.values()), None) if known is not None else None
         return conversion.graph.session(threads=self._threads, share=owner)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 
 from torch import Tensor
 from torch.fx import Node
 
-from tessera._backend._support import Support, weights_of
+from tessera._backend._reports import dense
+from tessera._backend._support import TYPES, Support, weights_of
+from tessera._layers import LayerReport
 from tessera.graph._conversion import module_of
 from tessera.graph._dense_weights import Use, multiplies, reason_of, uses_of
 
@@ -18,13 +21,13 @@ def place_of(node: Node) -> str:
 
 
 def named(name: str, place: str) -> str:
-    """A weight in the log: that of an input of the graph, and where it is used."""
+    """A weight in the log and in reports: that of an input of the graph, and where it is used."""
     return f"{name} ({place})" if place else name
 
 
 def left_dense(
     parameters: Mapping[Node, Tensor], prepared: set[Node], live: list[Node], taken: set[Node], support: Support
-) -> Iterator[str]:
+) -> Iterator[LayerReport]:
     """Those of which sessions, which take some nodes of those that are needed, consider no sparse form."""
     considered = {
         source for node in taken for root in weights_of(node, prepared).values() for source in _sources_of(root)
@@ -34,17 +37,29 @@ def left_dense(
         if node in considered or not tensor.is_floating_point() or tensor.dim() < 2:
             continue
         uses = [use for use in uses_of(node) if use[0] in needed]
-        reason = _reason(tensor, uses, taken, support)
+        density = _density(tensor)
+        reason = _reason(tensor, density, uses, taken, support)
         if reason is not None:
-            yield f"{named(node.name, place_of(uses[0][0]))}: {reason}"
+            yield dense(named(node.name, place_of(uses[0][0])), tensor.shape, density, reason)
 
 
-def _reason(tensor: Tensor, uses: list[Use], taken: set[Node], support: Support) -> str | None:
+def _density(tensor: Tensor) -> float:
+    """NaN for types that sessions lack: PyTorch cannot count the zeros of all of them."""
+    if tensor.dtype not in TYPES:
+        return math.nan
+    return int(tensor.count_nonzero()) / tensor.numel() if tensor.numel() else 1.0
+
+
+def _reason(
+    tensor: Tensor, density: float, uses: list[Use], taken: set[Node], support: Support
+) -> str | None:
     products = [user for user, of in uses if multiplies(user, of)]
     for user in products:
         if user not in taken:
             return f"PyTorch computes {user.target}: {support.obstacles.get(user, 'a session would not pay')}"
-    return "no zeros" if products and int(tensor.count_nonzero()) == tensor.numel() else reason_of(tensor, uses)
+    if products and math.isnan(density):
+        return f"values of {tensor.dtype} are not possible"
+    return "no zeros" if products and density == 1 else reason_of(tensor, uses)
 
 
 def _sources_of(root: Node) -> Iterator[Node]:
