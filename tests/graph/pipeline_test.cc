@@ -296,7 +296,7 @@ Graph equal_stages(uint32_t stages, uint32_t micro_batches, const Pipeline& pipe
   Value bias_of_all = 0.5 * g.input("bias", {1, kWidth});
   if (hand_on) {
     const Value bounds = g.parameter("bounds", {kWidth}, Initial::normal(0.1));
-    bias_of_all = where(less(bias_of_all, bounds), bounds, bias_of_all);
+    bias_of_all = where(less(bias_of_all, bounds), 2.0 * bias_of_all, bias_of_all);
     h = h + bounds;
   }
   for (uint32_t i = 0; i < stages; ++i)
