@@ -122,7 +122,7 @@ Value Context::weight_of(const ConstantPointer& matrix, bool transposed, uint32_
 
 std::vector<Value> Context::weights_of(const ConstantPointer& stack, bool transposed, uint32_t rows,
                                        const std::string& name) {
-  constexpr uint64_t kMostGroups = 64;
+  constexpr uint64_t kMostGroups = 1024;  // each an operation to compile: more than models have experts
   const std::vector<float>& values = stack->floats();
   const auto groups = static_cast<uint64_t>(stack->dims[0]), size = values.size() / groups;
   if (weights == nullptr || groups < 2 || groups > kMostGroups) return {};

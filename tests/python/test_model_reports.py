@@ -10,6 +10,7 @@ torch = pytest.importorskip("torch")
 import tessera  # noqa: E402
 from compiled_models import SIZE, Function, expect_like, pruned, with_mask  # noqa: E402
 from tessera import _choice  # noqa: E402
+from tessera.graph import _parameters  # noqa: E402
 from torch import nn  # noqa: E402
 from torch.nn import functional as F  # noqa: E402
 
@@ -385,9 +386,15 @@ def test_experts_on_both_sides_stay_one_weight():
     assert [(each.name, each.reason) for each in compiled.report.layers] == [("w", "batched product")]
 
 
-def test_many_experts_stay_one_weight():
-    model, x = Experts("as they are", 65).eval(), torch.randn(65, 2, SIZE)
-    prune_experts(model)
+@pytest.mark.parametrize("is_too_many", [False, True])
+def test_many_experts(is_too_many, monkeypatch):
+    torch.manual_seed(0)
+    if is_too_many:
+        monkeypatch.setattr(_parameters, "_MOST_GROUPS", 64)
+    model, x = Function(torch.matmul, 65, 256, 256).eval(), torch.randn(65, 256, 64)
+    with torch.no_grad():
+        model.w.copy_(torch.stack([pruned(each, 1, 0.03) for each in model.w]))
     compiled = tessera.compile(model, x)
     expect_like(model, compiled, x)
-    assert [(each.name, each.reason) for each in compiled.report.layers] == [("weight", "batched product")]
+    layers = {each.name: each.reason for each in compiled.report.layers}
+    assert layers == ({"w": "batched product"} if is_too_many else {f"w[{i}]": "" for i in range(65)})

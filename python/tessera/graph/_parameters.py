@@ -14,8 +14,9 @@ from tessera.graph._values import Value
 
 _TYPES = {torch.float32: "f32", torch.float16: "f16", torch.bfloat16: "bf16"}
 INTEGER_TYPES = {torch.int64: "i32", torch.int32: "i32", torch.uint32: "u32"}
-#: The most groups of a batched product that become products of their own.
-_MOST_GROUPS = 64
+#: The most groups of a batched product that become products of their own, each an operation to compile: more than models
+#: have experts. Whether that pays, predictions say.
+_MOST_GROUPS = 1024
 
 
 def type_of(dtype: torch.dtype | None, *, allow_integers: bool = False) -> str:
