@@ -6,8 +6,10 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from beside_torch import Function, compare, trains_like_pytorch  # noqa: E402
+from test_backend import MODULES  # noqa: E402
 from torch import nn  # noqa: E402
 from torch.nn import functional as F  # noqa: E402
+from torch.utils._pytree import tree_leaves  # noqa: E402
 
 from tessera import graph as tg  # noqa: E402
 
@@ -94,6 +96,46 @@ def test_functions(name):
     torch.manual_seed(6)
     inputs = tuple(torch.randn(shape) for shape in shapes)
     compare(Function(function), *inputs)
+
+
+#: The modules that graphs lack, and why.
+LACKING = {
+    "linear without rows": "a dimension is 0",
+    "conv3d": "over 3 dimensions are not possible",
+    "local response norm": "avg_pool3d",  # of images
+    "ctc": "ctc_loss",
+}
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_small_modules(name):
+    torch.manual_seed(0)
+    make, inputs = MODULES[name]
+    module, given = make(), inputs()
+    if name in LACKING:
+        with pytest.raises(ValueError, match=LACKING[name]):
+            tg.from_torch(module, given)
+        return
+    found = tg.from_torch(module, given).session().run(*given)
+    with torch.no_grad():
+        expected = tree_leaves(module(*given))
+    for result, of_torch in zip(found.values() if isinstance(found, dict) else [found], expected, strict=True):
+        np.testing.assert_allclose(result, of_torch.numpy(), rtol=1e-3, atol=1e-5)
+
+
+@pytest.mark.every_nth(4)
+@pytest.mark.parametrize("name", [name for name in MODULES if name not in LACKING])
+def test_small_modules_train(name):
+    torch.manual_seed(0)
+    make, inputs = MODULES[name]
+    module, given = make(), inputs()
+    if any(parameter.requires_grad for parameter in module.parameters()):
+        target = torch.full((1,), 0.5)
+        trains_like_pytorch(module, given, target, _mean_squares, steps=2)
+
+
+def _mean_squares(results, target):
+    return sum(((each - target) ** 2).mean() for each in tree_leaves(results))
 
 
 OFFSETS = torch.tensor([0, 3, 3, 9])
