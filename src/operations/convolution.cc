@@ -180,14 +180,15 @@ std::optional<Node> absorb_convolution_input_gradient(const Graph& graph, const 
 }
 
 /// Every third block.
-TensorType convolution_sparse(uint32_t outputs, uint32_t seen, uint32_t block_size, bool is_dynamic) {
+TensorType convolution_sparse(uint32_t outputs, uint32_t seen, uint32_t block_size, bool is_dynamic,
+                              Type of = Type::f32) {
   Pattern pattern{outputs, seen, block_size, {0}, {}};
   for (uint32_t row = 0; row < pattern.block_rows(); ++row) {
     for (uint32_t col = row % 3; col < pattern.block_cols(); col += 3) pattern.col_indices.push_back(col);
     pattern.crow_indices.push_back(pattern.col_indices.size());
   }
   const uint64_t blocks = pattern.blocks();
-  TensorType type{Type::f32, {outputs, seen}, std::make_shared<const Pattern>(std::move(pattern)), {}};
+  TensorType type{of, {outputs, seen}, std::make_shared<const Pattern>(std::move(pattern)), {}};
   if (is_dynamic) type.capacity = blocks + 3;
   return type;
 }
@@ -215,7 +216,15 @@ std::vector<Case> convolution_cases() {
                dense_type(Type::f32, {2, 7, 16})},
               {{"residual", int64_t{1}}}),
           use(same, {dense_type(Type::f32, {2, 7, 6, 4}), convolution_sparse(16, 36, 4, false), bias},
-              {{"activation", "gelu"}})};
+              {{"activation", "gelu"}}),
+          use(same, {dense_type(Type::bf16, {2, 5, 6, 6}), dense_type(Type::bf16, {10, 54}),
+                     dense_type(Type::bf16, {10})}),
+          use(same,
+              {dense_type(Type::bf16, {2, 5, 4, 3}), dense_type(Type::bf16, {16, 27}),
+               dense_type(Type::bf16, {16}), dense_type(Type::bf16, {2, 5, 4, 16})},
+              {{"residual", int64_t{1}}, {"activation", "relu"}}),
+          use(strided, {dense_type(Type::bf16, {1, 8, 7, 16}),
+                        convolution_sparse(32, 96, 16, false, Type::bf16), dense_type(Type::bf16, {32})})};
 }
 
 /// The case of a gradient with respect to an image.
