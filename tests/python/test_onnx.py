@@ -591,7 +591,7 @@ def test_a_vision_transformer_equals_pytorch(dynamo: bool) -> None:
 @pytest.mark.full
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("dynamo", [False, True])
-@pytest.mark.parametrize("name", ["roberta", "llama", "vit"])
+@pytest.mark.parametrize("name", ["bert", "distilbert", "roberta", "gpt2", "llama", "vit"])
 def test_pruned_transformers_of_usual_size_equal_pytorch(name: str, dynamo: bool) -> None:
     import test_whole_models
 
