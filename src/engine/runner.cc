@@ -19,6 +19,7 @@
 #include "engine/pool.h"
 #include "engine/profile.h"
 #include "program/missing_row.h"
+#include "program/overflow.h"
 
 namespace tessera::engine {
 namespace {
@@ -445,6 +446,8 @@ class Run {
       (plain ? codelet.reference : codelet.simd)(v);
     } catch (const program::MissingRow& error) {
       refuse(error, id, group, vertex.index);
+    } catch (const program::Overflow&) {
+      throw program::Overflow(id);
     }
   }
 

@@ -63,7 +63,27 @@ uint64_t first_row(const Shape& shape, const Graph& graph, const std::set<ValueI
   return is_divided ? uint64_t{part} * shape[0] : 0;
 }
 
+/// Of those of the graph that a value in it, or in a function, is computed from; none are known of a
+/// function.
+std::string names_of_inputs(const Graph& graph, const std::set<ValueId>& inputs) {
+  std::vector<std::string> names;
+  for (ValueId id : inputs) names.push_back(fmt::format("'{}'", graph.info(id).name));
+  return fmt::format("{}", fmt::join(names, ", "));
+}
+
 }  // namespace
+
+std::string text_of(const program::Overflow& error, const Graph& graph, const Lowered& lowered) {
+  const std::optional<NodeInGraph> place =
+      error.compute_set ? place_of(graph, lowered, *error.compute_set) : std::nullopt;
+  if (!place) return error.what();
+  const auto& [of, node] = *place;
+  const std::string names =
+      of == &graph ? names_of_inputs(graph, inputs_of(graph, node->outputs[0])) : std::string();
+  return fmt::format("{} of integers{} is beyond 32 bits, which integers have here",
+                     node->text("function", ""),
+                     names.empty() ? "" : fmt::format(" that come from {}", names));
+}
 
 std::string text_of(const program::MissingRow& error, const Graph& graph, const Lowered& lowered,
                     const Parts* parts) {
@@ -80,13 +100,11 @@ std::string text_of(const program::MissingRow& error, const Graph& graph, const 
   std::vector<uint64_t> entry = coordinates_of(at.entry, shape);
   if (parts != nullptr && at.part && !shape.empty())
     entry[0] += first_row(shape, graph, sources, *parts, *at.part);
-  std::vector<std::string> names;
-  for (ValueId id : sources) names.push_back(fmt::format("'{}'", graph.info(id).name));
-  const std::string from = names.empty() ? "" : fmt::format(", which come from {},", fmt::join(names, ", "));
+  const std::string names = names_of_inputs(graph, sources);
+  const std::string from = names.empty() ? "" : fmt::format(", which come from {},", names);
   if (const int64_t size = node->integer("size", 0); size > 0)
     return fmt::format("an index{} is not one of a dimension of {}; it must be from 0 to {}",
-                       names.empty() ? "" : fmt::format(" that comes from {}", fmt::join(names, ", ")), size,
-                       size - 1);
+                       names.empty() ? "" : fmt::format(" that comes from {}", names), size, size - 1);
   const auto table = std::ranges::find_if(node->inputs, [&](ValueId id) { return id != *ids; });
   const bool is_named =
       table != node->inputs.end() && graph.info(*table).kind == Kind::parameter && of == &graph;

@@ -1,4 +1,4 @@
-// What a run says of ids that name no row.
+// What a run says of ids that name no row, and of integers that 32 bits do not hold.
 #pragma once
 
 #include <string>
@@ -6,6 +6,7 @@
 #include "lower/lowering.h"
 #include "lower/parts.h"
 #include "program/missing_row.h"
+#include "program/overflow.h"
 
 namespace tessera::graph {
 
@@ -13,5 +14,8 @@ namespace tessera::graph {
 /// which the graph is one; null: it is all.
 std::string text_of(const program::MissingRow& error, const Graph& graph, const Lowered& lowered,
                     const Parts* parts);
+
+/// In terms of the graph's inputs.
+std::string text_of(const program::Overflow& error, const Graph& graph, const Lowered& lowered);
 
 }  // namespace tessera::graph

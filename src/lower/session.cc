@@ -60,6 +60,8 @@ auto in_terms_of_graph(const Session::Impl& of, const Session::Impl& whole, cons
     return run();
   } catch (const program::MissingRow& error) {
     throw UsageError(text_of(error, of.graph, of.lowered, whole.parts ? &*whole.parts : nullptr));
+  } catch (const program::Overflow& error) {
+    throw UsageError(text_of(error, of.graph, of.lowered));
   }
 }
 

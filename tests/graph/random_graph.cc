@@ -28,6 +28,9 @@ bool is_equality(const Operation& operation) {
   return operation.name == std::string_view("equal") || operation.name == std::string_view("not_equal");
 }
 
+/// Of integers that are computed, some may be beyond 32 bits.
+bool is_exact(const Operation& operation) { return operation.name == std::string_view("exact"); }
+
 /// What edge blocks have beyond the matrix is ignored.
 void clear_overhang(const Pattern& p, Array& values) {
   const uint32_t b = p.block_size;
@@ -238,6 +241,10 @@ class Generator {
       return place && recipe_.items[place->item].kind == Kind::result && is_float(type_at(*place).type);
     };
     if (is_equality(operation) && std::ranges::any_of(places, is_rounded)) return false;
+    const auto is_computed = [&](const std::optional<ItemOutput>& place) {
+      return place && recipe_.items[place->item].kind == Kind::result;
+    };
+    if (is_exact(operation) && std::ranges::any_of(places, is_computed)) return false;
     return add(operation, c, sizes, places);
   }
 

@@ -87,6 +87,25 @@ def test_ids_from_the_end_are_those_of_pytorch():
             compiled(x, changed(ids, 1, wrong))
 
 
+@pytest.mark.parametrize("batch", [2, 32])
+def test_hashes_of_ids_do_not_wrap_around(batch):
+    class Hashed(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.table = nn.Embedding(ROWS, SIZE)
+
+        def forward(self, ids):
+            return self.table((ids * 40503 + 7) % ROWS)
+
+    torch.manual_seed(0)
+    model, ids = Hashed().eval(), torch.randint(0, 50000, (batch, 6))
+    compiled = tessera.compile(model, ids, threads=2)
+    torch.testing.assert_close(compiled(ids), model(ids).detach())
+    with pytest.raises(ValueError, match="mul of integers that come from 'ids' is beyond 32 bits"):
+        compiled(changed(ids, (batch - 1, 5), 60000))
+    torch.testing.assert_close(compiled(ids), model(ids).detach())
+
+
 def test_gathered_elements_stay_in_their_rows():
     class Gathered(nn.Module):
         def forward(self, x, ids):

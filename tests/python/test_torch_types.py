@@ -199,6 +199,32 @@ def test_integers_beyond_32_bits_are_refused():
         session.run(torch.tensor([2**31, 0]))
 
 
+@pytest.mark.parametrize(
+    ("function", "kind", "last", "beyond"),
+    [
+        (lambda x: x + 1, "add", 2**31 - 2, 2**31 - 1),
+        (lambda x: x - 3, "sub", -(2**31) + 3, -(2**31) + 2),
+        (lambda x: 5 - x, "sub", -(2**31) + 6, -(2**31) + 5),
+        (lambda x: x * 65536, "mul", -(2**15), 2**15),
+        (lambda x: x * x, "mul", 46340, 46341),
+        (lambda x: torch.add(x, x[:1], alpha=2), "add", 2**31 - 15, 2**31 - 14),
+    ],
+)
+def test_integers_of_64_bits_do_not_wrap_around(function, kind, last, beyond):
+    session = tg.from_torch(Function(function), torch.tensor([1, 2])).session()
+    for _ in range(2):
+        given = torch.tensor([7, last])
+        assert list(session.run(given)) == function(given).tolist()
+        with pytest.raises(ValueError, match=f"{kind} of integers that come from .* is beyond 32 bits"):
+            session.run(torch.tensor([7, beyond]))
+
+
+def test_integers_of_32_bits_wrap_around_as_in_pytorch():
+    given = torch.tensor([2**31 - 1, -(2**31)], dtype=torch.int32)
+    session = tg.from_torch(Function(lambda x: x + x - 1), given).session()
+    assert list(session.run(given)) == (given + given - 1).tolist()
+
+
 def test_bounds_beyond_32_bits_bound_nothing():
     wide = torch.iinfo(torch.int64)
     function = Function(lambda x: (x.clamp(wide.min, wide.max) + 1, x.clamp(min=wide.min) + 1, x.clamp(max=wide.max) + 1))

@@ -406,6 +406,17 @@ def together(call: Call, *values: Any) -> list[Any]:
     return [ops.cast(value, common) if isinstance(value, Value) else value for value in values]
 
 
+#: Of integers that have 64 bits in PyTorch: a run whose results 32 do not hold is an error.
+_EXACT: dict[Callable[[Any, Any], Any], str] = {operator.add: "add", operator.sub: "sub", operator.mul: "mul"}
+
+
+def _exact(function: Callable[[Any, Any], Any], a: Any, b: Any) -> Any:
+    if not isinstance(a, Value) and not isinstance(b, Value):
+        return function(a, b)
+    x = a if isinstance(a, Value) else ops.value_of(a, b)
+    return ops.apply("exact", x, ops.value_of(b, x), function=_EXACT[function])
+
+
 def _of_two(function: Callable[[Any, Any], Value]) -> Handler:
     """Of two values, or a value and a number; the second one times alpha, where an operator has that."""
 
@@ -413,6 +424,9 @@ def _of_two(function: Callable[[Any, Any], Value]) -> Handler:
         if call.dtype == torch.bool and function in _OF_TRUTH:
             return _OF_TRUTH[function](call, a, b)
         a, b = together(call, a, b)
+        if call.dtype == torch.int64 and function in _EXACT:
+            result: Value = _exact(function, a, b if alpha == 1 else _exact(operator.mul, b, alpha))
+            return result
         return function(a, b if alpha == 1 else b * alpha)
 
     return handler

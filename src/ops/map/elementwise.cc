@@ -52,6 +52,14 @@ MapOperation operation_of(const BinaryProblem& p) {
   return operation;
 }
 
+MapOperation operation_of(const ExactProblem& p) {
+  MapOperation operation{.codelet = &kernels::exact_codelet, .rows = p.rows, .cols = p.cols};
+  operation.operands = {
+      operand_of("a", p, p.a), operand_of("b", p, p.b), {"out", p.type, Role::output, p.rows, p.cols}};
+  operation.params = {static_cast<int64_t>(p.op)};
+  return operation;
+}
+
 MapOperation operation_of(const WhereProblem& p) {
   require_number(p.type, "an elementwise operation");
   MapOperation operation{.codelet = &kernels::where_codelet, .rows = p.rows, .cols = p.cols};

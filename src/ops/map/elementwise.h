@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "kernels/map/elementwise/elementwise.h"
+#include "kernels/map/elementwise/exact.h"
 #include "ops/map/map.h"
 
 namespace tessera::ops {
@@ -39,6 +40,17 @@ struct BinaryProblem {
   std::optional<Type> addend = {};  ///< for Binary::add_scaled: the type of b, if it is another
 };
 
+/// out = op(a, b), rows × cols, all i32; a run throws Overflow if a result is beyond 32 bits.
+struct ExactProblem {
+  static constexpr Type type = Type::i32;
+
+  kernels::Exact op = kernels::Exact::add;
+  uint32_t rows = 0;
+  uint32_t cols = 0;
+  Broadcast a = Broadcast::none;
+  Broadcast b = Broadcast::none;
+};
+
 /// out = a where the condition is not 0, else b; rows × cols, all of one type: f32, f16, bf16, u32 or
 /// i32.
 struct WhereProblem {
@@ -53,6 +65,7 @@ struct WhereProblem {
 /// Operands "in", "out"; "a", "b", "out"; "condition", "a", "b", "out".
 MapOperation operation_of(const UnaryProblem& problem);
 MapOperation operation_of(const BinaryProblem& problem);
+MapOperation operation_of(const ExactProblem& problem);
 MapOperation operation_of(const WhereProblem& problem);
 
 }  // namespace tessera::ops

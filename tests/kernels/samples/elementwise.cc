@@ -1,5 +1,6 @@
 #include "kernels/common/element.h"
 #include "kernels/map/elementwise/codelet.h"
+#include "kernels/map/elementwise/exact.h"
 #include "kernels/samples/list.h"
 
 namespace tessera::kernels {
@@ -100,6 +101,16 @@ Sample integer_sample(uint32_t scale, uint64_t seed) {
   return sample.unset(type, rows, cols);
 }
 
+/// Integers whose products 32 bits hold.
+template <Exact op>
+Sample exact_sample(uint32_t scale, uint64_t seed) {
+  const uint32_t rows = sample_rows(scale), cols = sample_cols(scale);
+  const auto value_at = [seed](uint64_t i) { return static_cast<double>(i * (seed + 977) % 90001) - 45000; };
+  Sample sample(exact_codelet);
+  sample.values(Type::i32, rows, cols, value_at).values(Type::i32, 1, cols, value_at);
+  return sample.unset(Type::i32, rows, cols).param(static_cast<int64_t>(op));
+}
+
 Sample integer_where_sample(uint32_t scale, uint64_t seed) {
   const uint32_t rows = sample_rows(scale), cols = sample_cols(scale);
   const auto value_at = [seed](uint64_t i) { return static_cast<double>((i * (seed + 3)) % 5) - 2; };
@@ -152,6 +163,8 @@ constexpr std::span<const NamedSample> samples_of() {
   if constexpr (takes_integers(op)) return kIntegerSamples<op>;
   return kBinarySamples<op>;
 }
+constexpr NamedSample kExactSamples[] = {
+    {"add", exact_sample<Exact::add>}, {"sub", exact_sample<Exact::sub>}, {"mul", exact_sample<Exact::mul>}};
 constexpr NamedSample kWhereSamples[] = {{"f32", where_sample<Type::f32>},
                                          {"f16", where_sample<Type::f16>},
                                          {"bf16", where_sample<Type::bf16>},
@@ -169,7 +182,8 @@ std::span<const CodeletSamples> elementwise_samples() {
 #define TESSERA_LIST(op) {codelet_of(Binary::op), samples_of<Binary::op>()},
           TESSERA_BINARY_OPERATIONS(TESSERA_LIST)
 #undef TESSERA_LIST
-              {where_codelet, kWhereSamples},
+              {exact_codelet, kExactSamples},
+      {where_codelet, kWhereSamples},
   };
   return kAll;
 }

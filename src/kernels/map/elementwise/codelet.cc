@@ -8,6 +8,7 @@
 #include "kernels/common/cost.h"
 #include "kernels/common/element.h"
 #include "kernels/map/elementwise/cost.h"
+#include "kernels/map/elementwise/exact.h"
 
 namespace tessera::kernels {
 namespace {
@@ -22,6 +23,7 @@ constexpr FieldSpec kUnaryFields[] = {TESSERA_UNARY_FIELDS(TESSERA_FIELD)};
 constexpr FieldSpec kBinaryFields[] = {TESSERA_BINARY_FIELDS(TESSERA_FIELD)};
 constexpr FieldSpec kWhereFields[] = {TESSERA_WHERE_FIELDS(TESSERA_FIELD)};
 constexpr std::string_view kFactor[] = {"factor"};
+constexpr std::string_view kFunction[] = {"function"};
 
 float factor_of(const Vertex& v) { return v.params.empty() ? 1 : float_of(v.params[0]); }
 
@@ -111,6 +113,12 @@ void reference(const Vertex& v) {
   });
 }
 
+/// A loop that the compiler turns into vectors.
+void exact_reference(const Vertex& v) {
+  apply_exact(static_cast<Exact>(v.params[0]), v.fields[binary_field::a], v.fields[binary_field::b],
+              v.fields[binary_field::out]);
+}
+
 void where_reference(const Vertex& v) {
   fill(v.fields[where_field::out], [&](uint32_t r, uint32_t c) {
     const bool holds = broadcast_at(v.fields[where_field::condition], r, c) != 0;
@@ -164,6 +172,13 @@ program::PhaseTimes cost(const Vertex& v, const machine::Machine& m) {
   return tile_cost(v, m, tile_vector_cycles(op));
 }
 
+program::PhaseTimes exact_cost(const Vertex& v, const machine::Machine& m) {
+  constexpr double kHostOperations = 6;  // with 64 bits
+  // As where, an estimate.
+  constexpr VectorCycles kTileVector = {6, 6};
+  return m.kind == machine::Kind::host ? host_cost(v, m, kHostOperations) : tile_cost(v, m, kTileVector);
+}
+
 program::PhaseTimes where_cost(const Vertex& v, const machine::Machine& m) {
   constexpr double kHostOperations = 2;
   // A comparison, and a choice.
@@ -201,6 +216,14 @@ constexpr Codelet kBinary[] = {
 
 }  // namespace
 
+constexpr Codelet exact_codelet = {.name = "exact",
+                                   .fields = kBinaryFields,
+                                   .params = kFunction,
+                                   .reference = exact_reference,
+                                   .simd = nullptr,
+                                   .cost = exact_cost,
+                                   .code_bytes = 256};
+
 constexpr Codelet where_codelet = {.name = "where",
                                    .fields = kWhereFields,
                                    .params = {},
@@ -214,7 +237,8 @@ namespace {
 #define TESSERA_LIST_UNARY(op) kUnary[static_cast<size_t>(Unary::op)],
 #define TESSERA_LIST_BINARY(op) kBinary[static_cast<size_t>(Binary::op)],
 constexpr ListedCodelet kListed[] = {TESSERA_UNARY_OPERATIONS(TESSERA_LIST_UNARY)
-                                         TESSERA_BINARY_OPERATIONS(TESSERA_LIST_BINARY) where_codelet};
+                                         TESSERA_BINARY_OPERATIONS(TESSERA_LIST_BINARY) exact_codelet,
+                                     where_codelet};
 #undef TESSERA_LIST_UNARY
 #undef TESSERA_LIST_BINARY
 

@@ -21,6 +21,10 @@ const program::Codelet& codelet_of(Unary op);
 /// or column that is broadcast.
 const program::Codelet& codelet_of(Binary op);
 
+/// out = function(a, b), which is one of Exact; fields as those of binary operations, of i32. Throws
+/// Overflow.
+extern const program::Codelet exact_codelet;
+
 /// out = a where the condition is not 0, else b; fields likewise, also of u32 and i32.
 extern const program::Codelet where_codelet;
 
