@@ -166,7 +166,7 @@ void add_options(CLI::App& command, const Paper& paper, Request& r) {
   add_text("--published", r.published,
            "Folder of other published tables, by the names of those in src/studies/{}/published");
   add_text("--csv", r.csv, "File for all numbers (default: {}.csv in that folder)");
-  add_text("--html", r.html, "File for a page with charts (default: {}.html in that folder)");
+  add_text("--html,--report", r.html, "File for a page with charts (default: {}.html in that folder)");
   command.add_flag("--json", r.json, "Print one JSON object");
 }
 

@@ -22,6 +22,8 @@ ordered_json files_json_of(const Comparison& c) {
           {"most_ratio", or_null(c.most)},
           {"near", or_null(c.is_near())},
           {"group", c.group},
+          {"says", c.says},
+          {"origin", c.origin},
           {"remark", c.remark}};
 }
 

@@ -114,6 +114,9 @@ struct Comparison {
   bool published_as_impossible = false;  ///< whether the paper says "impossible" instead of a number
   bool is_measured = false;              ///< whether ours is measured on a host, which is not expected to be
                                          ///< near
+  std::string says{};                    ///< what the paper says in words, where it has no number
+  std::string origin{};                  ///< where ours is from: "measured", "modelled", "computed"
+  bool is_in_table = false;              ///< whether a table of its section shows it already
 
   std::optional<double> ratio() const {
     return ours && published ? std::optional(*ours / *published) : std::nullopt;

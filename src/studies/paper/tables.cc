@@ -105,7 +105,7 @@ Figure comparison_figure(const Study& study) {
                 {"section", "number", "unit", "published", "ours", "ours/published", "meant to be", "is",
                  "why they differ"}};
   visit_comparisons(study, [&](const Section& section, const Comparison& c) {
-    if (c.group.empty() && c.published) figure.rows.push_back(row_of(section, c));
+    if (c.group.empty() && c.published && !c.is_in_table) figure.rows.push_back(row_of(section, c));
   });
   return figure;
 }
