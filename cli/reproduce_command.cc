@@ -7,6 +7,7 @@
 #include "cli/paper_command.h"
 #include "cli/spmm_request.h"
 #include "studies/butterfly/study.h"
+#include "studies/mlperf/study.h"
 #include "studies/packing/study.h"
 #include "studies/popsparse/study.h"
 #include "studies/snn/study.h"
@@ -51,6 +52,7 @@ Command add_reproduce_command(CLI::App& app) {
   add_paper(studies::popsparse::paper(), add_product_options);
   add_paper(studies::butterfly::paper());
   add_paper(studies::snn::paper());
+  add_paper(studies::mlperf::paper(), add_packing_options);
   command.footer(
       "\nExamples:\n  tessera reproduce popsparse\n  tessera reproduce butterfly\n"
       "  tessera reproduce packing --data data --html packing.html");

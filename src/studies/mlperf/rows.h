@@ -1,0 +1,78 @@
+// Rows of the slides: each number, table and figure with ours beside it, or why there is none.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "studies/paper/study.h"
+
+namespace tessera::studies::mlperf {
+
+inline constexpr const char* kSlidesTable = "slides.csv";
+inline constexpr const char* kLogsTable = "logs.csv";
+inline constexpr const char* kStepsTable = "steps.csv";
+
+/// Where a number of ours comes from.
+enum class Origin : uint8_t {
+  none,
+  measured,  ///< on this host
+  modelled,  ///< by the account of a program, or the figures of a modelled machine
+  computed,  ///< by arithmetic, as of a packing: the same on every machine
+};
+std::string_view name_of(Origin origin);
+
+/// What stands beside a number of the slides.
+struct Ours {
+  std::optional<double> value{};
+  Origin origin = Origin::none;
+  std::string remark{};  ///< what ours is, or why there is none
+};
+
+inline Ours measured(double value, std::string remark = {}) {
+  return {value, Origin::measured, std::move(remark)};
+}
+inline Ours modelled(double value, std::string remark = {}) {
+  return {value, Origin::modelled, std::move(remark)};
+}
+inline Ours computed(double value, std::string remark = {}) {
+  return {value, Origin::computed, std::move(remark)};
+}
+/// What there is beside words.
+inline Ours in_words(Origin origin, std::string remark) { return {{}, origin, std::move(remark)}; }
+inline Ours none_because(std::string why) { return {{}, Origin::none, std::move(why)}; }
+/// The number if it is there; otherwise it was not run.
+Ours if_run(std::optional<double> value, Origin origin, std::string remark);
+
+/// How the row of that name is found.
+struct Beside {
+  std::string_view name;
+  Ours (*ours)(const Study& study);
+};
+
+struct Row {
+  std::string name;
+  std::string where{};  ///< "line 37" of the slides, or another source
+  std::string unit{};
+  std::optional<double> published{};
+  std::string words{};  ///< what is published beside the number, or instead of it
+  Ours ours{};
+};
+
+/// The published rows of a section of slides.csv, in their order. One that `beside` lacks says so.
+std::vector<Row> rows_of(const Study& study, std::string_view section, std::span<const Beside> beside);
+
+/// A table of rows; the title says what they are of.
+Figure figure_of(const std::string& title, const std::string& note, const std::vector<Row>& rows);
+
+/// All rows, also those without numbers, for files. Modelled numbers are summed up under the group.
+std::vector<Comparison> comparisons_of(const std::vector<Row>& rows, const std::string& group);
+
+/// "3.14", or "" if there is none.
+std::string figure_text(std::optional<double> value, const char* format = "{:.4g}");
+
+}  // namespace tessera::studies::mlperf
