@@ -466,7 +466,7 @@ TEST_F(CliTest, NanAndInfinityAreData) {
 TEST_F(CliTest, HelpHasAnExample) {
   for (const char* command :
        {"", "spmm", "inspect", "machines", "pack", "pack verify", "train", "reproduce", "reproduce packing",
-        "reproduce popsparse", "reproduce butterfly", "reproduce snn"}) {
+        "reproduce popsparse", "reproduce butterfly", "reproduce snn", "reproduce mlperf"}) {
     const Outcome o = run(fmt::format("{} --help", command));
     EXPECT_EQ(o.status, 0);
     EXPECT_TRUE(says(o.out, "xample")) << command;

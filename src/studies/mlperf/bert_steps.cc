@@ -67,7 +67,7 @@ std::vector<BertSetup> all_setups() {
           assumed(on_bow("v2.0 POD256", "bow_pod256", 32, 24))};
 }
 
-/// Enters what a cost lacks of a machine's memory; without figures, why there are none.
+/// With what a program lacks of a machine's memory, and why it does not fit.
 Result result_of_cost(const PretrainingCost& cost, const Machine& machine) {
   Result result;
   result.fits = cost.fits;
@@ -76,8 +76,9 @@ Result result_of_cost(const PretrainingCost& cost, const Machine& machine) {
                    {"streaming_bytes", static_cast<double>(cost.streaming_bytes)},
                    {"lacking_tile_bytes", static_cast<double>(cost.lacking_tile_bytes)}};
   if (!cost.fits)
-    result.reason =
-        fmt::format("the fullest tile needs {} bytes of {}", cost.fullest_tile_bytes, machine.tile_bytes());
+    result.reason = !cost.overflow.empty() ? cost.overflow
+                                           : fmt::format("the fullest tile needs {} bytes of {}",
+                                                         cost.fullest_tile_bytes, machine.tile_bytes());
   return result;
 }
 
@@ -176,6 +177,7 @@ Result estimate_step(const BertSetup& setup, uint32_t sequences, const Pretraini
   Result result = result_of_cost(train::with_lack({.seconds = cost.seconds_without_host_io(),
                                                    .fullest_tile_bytes = cost.fullest_tile_bytes,
                                                    .fits = cost.overflow.empty(),
+                                                   .overflow = cost.overflow,
                                                    .streaming_bytes = streaming},
                                                   machine),
                                  machine);

@@ -78,7 +78,7 @@ Ours grouped_picture(const Study&) {
 }
 
 Ours recomputed_passes(const Study&) {
-  const auto time = [](bool recomputes) {
+  const auto taken = [](bool recomputes) {
     return graph::analyse(schedule_of(PipelineKind::grouped, recomputes, kStages, kMicroBatches),
                           times_of(kStages))
         .time;
@@ -87,7 +87,7 @@ Ours recomputed_passes(const Study&) {
       Origin::modelled,
       fmt::format("drawn below: R1 to R3 are F1 to F3 again, before B1 to B3; it takes {:.0f} instead of "
                   "{:.0f}, if a backward pass takes twice a forward pass",
-                  time(true), time(false)));
+                  taken(true), taken(false)));
 }
 
 Ours hybrid_parallelism(const Study&) {
