@@ -55,7 +55,8 @@ Command add_reproduce_command(CLI::App& app) {
   add_paper(studies::mlperf::paper(), add_packing_options);
   command.footer(
       "\nExamples:\n  tessera reproduce popsparse\n  tessera reproduce butterfly\n"
-      "  tessera reproduce packing --data data --html packing.html");
+      "  tessera reproduce packing --data data --html packing.html\n"
+      "  tessera reproduce mlperf --data data --report mlperf.html");
   return [papers, &command] {
     for (const auto& [name, run] : papers)
       if (command.got_subcommand(name)) return run();

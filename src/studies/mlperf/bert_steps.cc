@@ -95,6 +95,15 @@ std::string key_of_step(const BertSetup& setup, uint32_t sequences, bool is_whol
                      is_whole ? "whole" : "extrapolated");
 }
 
+std::optional<ModelledStep> find_step(const Study& study, const BertSetup& setup, uint32_t sequences,
+                                      bool is_whole) {
+  const Part* part = study.modelled();
+  const Result* result =
+      part == nullptr ? nullptr : part->find(kSteps, key_of_step(setup, sequences, is_whole));
+  const std::optional<double> seconds = result == nullptr ? std::nullopt : result->value("seconds");
+  return seconds ? std::optional(ModelledStep{*seconds, is_whole, result}) : std::nullopt;
+}
+
 }  // namespace
 
 const std::vector<BertSetup>& bert_setups() {
@@ -204,16 +213,14 @@ Cell cell_of_step(const BertSetup& setup, uint32_t sequences, bool is_whole) {
           }};
 }
 
-std::optional<ModelledStep> step_of(const Study& study, const BertSetup& setup, uint32_t sequences) {
-  const Part* part = study.modelled();
-  if (part == nullptr) return std::nullopt;
-  for (const bool is_whole : {true, false}) {
-    const Result* result = part->find(kSteps, key_of_step(setup, sequences, is_whole));
-    if (result == nullptr) continue;
-    if (const std::optional<double> seconds = result->value("seconds"))
-      return ModelledStep{*seconds, is_whole, result};
-  }
-  return std::nullopt;
+std::optional<ModelledStep> step_of(const Study& study, const BertSetup& setup) {
+  const std::optional<ModelledStep> whole = find_step(study, setup, kSequencesOfPack, true);
+  return whole ? whole : find_step(study, setup, kSequencesOfPack, false);
+}
+
+std::optional<ModelledStep> extrapolated_step_of(const Study& study, const BertSetup& setup,
+                                                 uint32_t sequences) {
+  return find_step(study, setup, sequences, false);
 }
 
 double host_seconds(const BertSetup& setup, uint32_t sequences) {

@@ -79,8 +79,10 @@ struct ModelledStep {
   const Result* result = nullptr;
 };
 /// The whole network's, or else the extrapolated one; none: neither was run.
-std::optional<ModelledStep> step_of(const Study& study, const BertSetup& setup,
-                                    uint32_t sequences = kSequencesOfPack);
+std::optional<ModelledStep> step_of(const Study& study, const BertSetup& setup);
+/// The extrapolated one, which there is for all packs; none: it was not run.
+std::optional<ModelledStep> extrapolated_step_of(const Study& study, const BertSetup& setup,
+                                                 uint32_t sequences);
 
 /// Seconds of the transfers of a step's inputs over the links to a machine's hosts.
 double host_seconds(const BertSetup& setup, uint32_t sequences = kSequencesOfPack);

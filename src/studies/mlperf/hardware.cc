@@ -107,8 +107,8 @@ const std::vector<Beside>& beside_hardware() {
        [](const Study&) {
          return in_words(
              Origin::modelled,
-             fmt::format("optimizer's state, parameters, sums of gradients and activations can lie "
-                         "there, at {:.0f} GB/s for each chip",
+             fmt::format("optimizer's state, parameters, sums of gradients and activations can lie there, at "
+                         "{:.0f} GB/s for each chip",
                          1e-9 * m2000().streaming_bytes_per_second));
        }},
       {"POD64: servers", [](const Study&) { return modelled(pod64().hosts, "hosts of a POD64"); }},

@@ -29,8 +29,8 @@ double seconds_on_a_link(const BertSetup& setup) {
 std::vector<Figure> host_figures(const Study& study) {
   Figure figure{
       "Inputs of a step of BERT-large over the link to a host",
-      "All inputs are integers of 32 bits. A link is the 100GbE of a machine. Hosts needed: as many as "
-      "send a step's inputs while a step is computed.",
+      "All inputs are integers of 32 bits. A link is the 100GbE of a machine. Hosts needed: as many as send "
+      "a step's inputs while a step is computed.",
       {"setup", "chips", "hosts", "packs", "bytes a step", "on one link", "step", "of the step",
        "hosts needed"}};
   for (const BertSetup& setup : bert_setups()) {

@@ -82,8 +82,8 @@ Ours betas_of_lamb(const Study& study) {
   if (!factor) return if_run({}, Origin::computed, "");
   const graph::Betas betas = graph::betas_of_packs({0.9, 0.999}, *factor);
   return in_words(Origin::computed,
-                  fmt::format("betas_of_packs: 0.9 and 0.999 become {:.3f} and {:.4f} with {:.3f} "
-                              "sequences in a pack",
+                  fmt::format("betas_of_packs: 0.9 and 0.999 become {:.3f} and {:.4f} with {:.3f} sequences "
+                              "in a pack",
                               betas.beta1, betas.beta2, *factor));
 }
 
@@ -100,8 +100,8 @@ const std::vector<Beside>& beside_model() {
       {"LAMB",
        [](const Study&) {
          return in_words(Origin::computed,
-                         "an optimizer, tested against float64; gradients are divided once, by "
-                         "the number over all micro-batches and replicas");
+                         "an optimizer, tested against float64; gradients are divided once, by the number "
+                         "over all micro-batches and replicas");
        }},
       {"LAMB: betas", betas_of_lamb},
   };

@@ -48,11 +48,11 @@ Figure picture_of(const std::string& title, const std::string& note, bool recomp
 Figure schedules_figure() {
   const BertSetup* setup = find_setup("v1.0 POD64");
   const auto stages = static_cast<uint32_t>(setup->layers.size());
-  Figure figure{fmt::format("Schedules of {} stages and {} micro-batches", stages, setup->micro_batches),
-                "A forward pass takes 1, a backward pass 2, on all stages alike. Stashes are counted by what "
-                "a stage keeps "
-                "of a forward pass for its backward pass; with recomputation this is its input alone.",
-                {"schedule", "recomputation", "time", "stages work", "micro-batches in flight, by stage"}};
+  Figure figure{
+      fmt::format("Schedules of {} stages and {} micro-batches", stages, setup->micro_batches),
+      "A forward pass takes 1, a backward pass 2, on all stages alike. Of each micro-batch in flight a stage "
+      "keeps what its backward pass takes; with recomputation this is its input alone.",
+      {"schedule", "recomputation", "time", "stages work", "micro-batches in flight, by stage"}};
   for (const PipelineKind kind : {PipelineKind::sequential, PipelineKind::grouped, PipelineKind::interleaved,
                                   PipelineKind::one_forward_one_backward})
     for (const bool recomputes : {false, true}) {
@@ -72,8 +72,8 @@ Ours grouped_picture(const Study&) {
   const graph::PipelineAnalysis analysis = graph::analyse(schedule, times_of(kStages));
   return in_words(
       Origin::modelled,
-      fmt::format("drawn below, and by tessera pipeline grouped --stages 3 --micro-batches 6: stages "
-                  "work {:.0f} % of the time, with up to {} micro-batches in flight",
+      fmt::format("drawn below, and by tessera pipeline grouped --stages 3 --micro-batches 6: stages work "
+                  "{:.0f} % of the time, with up to {} micro-batches in flight",
                   100 * analysis.used, fmt::join(analysis.in_flight, ", ")));
 }
 
@@ -103,8 +103,8 @@ const std::vector<Beside>& beside_pipeline() {
       {"forward pass",
        [](const Study&) {
          return in_words(Origin::modelled,
-                         "the forward passes of the schedules below; layers of stages are in the "
-                         "section bert-steps");
+                         "the forward passes of the schedules below; layers of stages are in the section "
+                         "bert-steps");
        }},
       {"grouped schedule", grouped_picture},
       {"frameworks",

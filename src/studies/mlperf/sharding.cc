@@ -94,8 +94,8 @@ const std::vector<Beside>& beside_sharding() {
        [](const Study&) {
          return in_words(
              Origin::modelled,
-             "--shard-weights and --shard-gradients divide parameters and sums of gradients too; no "
-             "larger model was published here");
+             "--shard-weights and --shard-gradients divide parameters and sums of gradients too; no larger "
+             "model was published here");
        }},
   };
   return all;

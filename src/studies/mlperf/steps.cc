@@ -58,13 +58,13 @@ double seconds_at_peak(const BertSetup& setup) {
 std::vector<Figure> steps_figures(const Study& study) {
   Figure figure{
       "Steps of BERT-large, packs of 512 tokens, modelled",
-      "Batches are listed in sequences, two for each pack: v1.0 on a POD16 has 2 packs x 192 x 4 replicas "
-      "= 1,536 packs a step. Extrapolated from networks of few layers, or of the whole network (--full). "
-      "At the peak: all products and attention, with recomputation. Assumed: 1f1b as the schedule; v1.1 "
-      "as v1.0, on GC200; v2.0 on Bow chips, as the submission's descriptions of its systems say; of "
-      "pods of 128 and 256 chips more replicas of those of 64, and as large a batch. Attention between "
-      "sequences counts, though tiles skip it. Setups whose fullest tile needs more than it has do not "
-      "fit; their time is that of the program if it had the memory.",
+      "Batches are listed in sequences, two for each pack: v1.0 on a POD16 has 2 packs x 192 x 4 replicas = "
+      "1,536 packs a step. Extrapolated from networks of few layers, or of the whole network (--full). At "
+      "the peak: all products and attention, with recomputation. Assumed: 1f1b as the schedule; v1.1 as "
+      "v1.0, on GC200; v2.0 on Bow chips, as the submission's descriptions of its systems say; of pods of "
+      "128 and 256 chips more replicas of those of 64, and as large a batch. Attention between sequences "
+      "counts, though tiles skip it. Setups whose fullest tile needs more than it has do not fit; their time "
+      "is that of the program if it had the memory.",
       {"setup", "machine", "layers of a replica", "replicas", "micro-batch", "accumulation", "packs",
        "listed batch", "step", "is", "at the peak", "of the step", "fullest tile"}};
   for (const BertSetup& setup : bert_setups()) {
@@ -110,8 +110,8 @@ std::vector<Row> step_rows(const Study& study) {
        .unit = "steps",
        .published = published("v1.1 POD16 unpacked", "steps"),
        .words = "1141 packed",
-       .ours = none_because("a number of steps to a quality, which takes the training itself; at the "
-                            "packed step's time they would be 51 minutes, not the closed row's 32.70")});
+       .ours = none_because("a number of steps to a quality, which takes the training itself; at the packed "
+                            "step's time they would be 51 minutes, not the closed row's 32.70")});
   for (const char* name : {"v1.0 POD16", "v1.0 POD64", "v2.0 POD16", "v2.0 POD64"}) {
     const BertSetup* setup = find_setup(name);
     rows.push_back({.name = fmt::format("batch of {}", name),

@@ -40,8 +40,7 @@ const Paper& paper() {
           "Every number, table and figure of the MLPerf case study on IPUs, with ours or why there is none",
       .source =
           "M. M. Krell, SW/HW co-optimization on the IPU: an MLPerf case study; Graphcore's submissions to "
-          "MLPerf "
-          "Training v1.0 to v2.0 (configurations and logs).",
+          "MLPerf Training v1.0 to v2.0 (configurations and logs).",
       .sections = sections,
       .published = kSlides,
       .data = PaperData{.what = "packings and training on packs",
@@ -53,8 +52,7 @@ const Paper& paper() {
       .has_verification = false,
       .full =
           "Also estimate whole networks of BERT-large, and train longer and all layers of BERT-base, which "
-          "takes "
-          "about 20 minutes",
+          "takes about 20 minutes",
       .examples =
           "  tessera reproduce mlperf --data data --report mlperf.html\n"
           "  tessera reproduce mlperf --only hardware,pipeline,time --json"};

@@ -59,10 +59,10 @@ std::vector<Figure> time_figures(const Study& study) {
   return {
       figure_of(
           "Minutes to train BERT-large",
-          "Ours: steps of the training times a modelled step. Assumed: as many sequences as the packed "
-          "POD16 of v1.1, 1,141 steps of 3,072, whatever the batch; v1.0 and v1.1 on GC200 with the "
-          "configurations of v1.0; v2.0 on Bow chips. No evaluation, start or checkpoint counts. Closed rows "
-          "may be packed too: 2,254 unpacked steps at the packed step's time would be 51 minutes, not 32.70.",
+          "Ours: steps of the training times a modelled step. Assumed: as many sequences as the packed POD16 "
+          "of v1.1, 1,141 steps of 3,072, whatever the batch; v1.0 and v1.1 on GC200 with the configurations "
+          "of v1.0; v2.0 on Bow chips. No evaluation, start or checkpoint counts. Closed rows may be packed "
+          "too: 2,254 unpacked steps at the packed step's time would be 51 minutes, not 32.70.",
           time_rows(study, "BERT")),
       figure_of("Minutes to train ResNet-50", "", time_rows(study, "ResNet-50"))};
 }
