@@ -1,30 +1,19 @@
 """DDP and FSDP2: two ranks train the same weights as one process with the whole batch."""
 
-import os
-import socket
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
 
 torch = pytest.importorskip("torch")
 
-WORKER = Path(__file__).with_name("distributed_worker.py")
+import forked  # noqa: E402
 
 
 def start(mode, *arguments, ranks):
-    """One process per rank, as torchrun would start them."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    shared = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": str(ranks), "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, str(WORKER), mode, *map(str, arguments)]
-    return [subprocess.Popen(command, env={**os.environ, **shared, "RANK": str(rank)}) for rank in range(ranks)]
+    return forked.start("distributed_worker", mode, *arguments, ranks=ranks)
 
 
 def finish(processes):
-    return [process.wait(timeout=900) for process in processes]
+    status, complaints = forked.finish(processes)
+    assert status == [0] * len(status), complaints
 
 
 def same_weights(path, other):
@@ -50,7 +39,7 @@ def test_two_ranks_train_what_one_does(mode, schedule, block_size, tmp_path):
     options = ["--block-size", block_size, "--schedule", schedule]
     alone = start("one", *options, "--out", tmp_path / "one.pt", ranks=1)
     together = start(mode, *options, "--out", tmp_path / "two.pt", ranks=2)
-    assert finish(alone + together) == [0, 0, 0]
+    finish(alone + together)
     same_weights(tmp_path / "one.pt", tmp_path / "two.pt")
 
 
@@ -58,12 +47,11 @@ def test_two_ranks_train_what_one_does(mode, schedule, block_size, tmp_path):
 @pytest.mark.parametrize("mode", ["ddp", "fsdp2"])
 def test_a_run_goes_on_after_a_rank_was_killed(mode, tmp_path):
     whole = start(mode, "--out", tmp_path / "whole.pt", ranks=2)
-    assert finish(whole) == [0, 0]
+    finish(whole)
     options = ["--out", tmp_path / "resumed.pt", "--checkpoint", tmp_path / "checkpoint.pt"]
     killed = start(mode, *options, "--die-after", 5, ranks=2)
-    assert killed[1].wait(timeout=900) == -9
+    assert killed[1].wait() == -9
     killed[0].kill()  # as torchrun ends the others
-    killed[0].wait()
     assert not (tmp_path / "resumed.pt").exists()
-    assert finish(start(mode, *options, ranks=2)) == [0, 0]
+    finish(start(mode, *options, ranks=2))
     same_weights(tmp_path / "whole.pt", tmp_path / "resumed.pt")

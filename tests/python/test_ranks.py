@@ -1,17 +1,12 @@
 """Sessions whose replicas are divided among processes of torch.distributed."""
 
 import ast
-import multiprocessing
 import os
 import queue
 import random
 import signal
-import socket
-import subprocess
-import sys
 import threading
 import time
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -21,31 +16,19 @@ from tessera import _tessera
 
 torch = pytest.importorskip("torch")
 
-WORKER = Path(__file__).with_name("ranks_worker.py")
+import forked  # noqa: E402
+
 #: Of runs with faults: so many steps that there are files after some of them, and seconds for which ranks wait.
 STEPS, LONGEST_WAIT = 60, 4
 
 
 def start(ranks, *arguments):
-    """The processes that torchrun would start."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    shared = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": str(ranks), "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, str(WORKER), *map(str, arguments)]
-    return [
-        subprocess.Popen(
-            command, env={**os.environ, **shared, "RANK": str(rank)}, stderr=subprocess.PIPE, encoding="utf-8"
-        )
-        for rank in range(ranks)
-    ]
+    return forked.start("ranks_worker", *arguments, ranks=ranks)
 
 
 def run(ranks, *arguments):
     """The exit status and what it complains of, of each rank."""
-    processes = start(ranks, *arguments)
-    complaints = [process.communicate(timeout=900)[1] for process in processes]
-    return [process.returncode for process in processes], complaints
+    return forked.finish(start(ranks, *arguments))
 
 
 def test_ranks_have_the_bits_of_one_process(tmp_path):
@@ -130,7 +113,7 @@ def ask_while_ranks_wait():
 
 
 def test_who_asks_a_session_of_ranks_waits_for_its_run():
-    process = multiprocessing.get_context("spawn").Process(target=ask_while_ranks_wait)
+    process = forked.CONTEXT.Process(target=ask_while_ranks_wait)
     process.start()
     process.join(600)
     process.kill()
@@ -151,8 +134,9 @@ def whole(tmp_path_factory):
     """What a run without faults takes, and the bytes of its file."""
     folder = tmp_path_factory.mktemp("whole")
     (folder / "steps").mkdir()
+    ranks = start(2, "--out", folder / "out", "--steps", STEPS, "--checkpoints", folder / "steps")
     begin = time.monotonic()
-    status, complaints = run(2, "--out", folder / "out", "--steps", STEPS, "--checkpoints", folder / "steps")
+    status, complaints = forked.finish(ranks)
     assert status == [0, 0], complaints
     return time.monotonic() - begin, (folder / "out").read_bytes()
 
@@ -168,19 +152,15 @@ def test_training_goes_on_after_a_signal_at_any_moment(whole, number, tmp_path):
     steps.mkdir()
     arguments = ("--out", out, "--steps", STEPS, "--checkpoints", steps)
 
-    processes = start(2, *arguments, "--timeout", LONGEST_WAIT)
-    other = processes[1 - struck]
-    try:
-        time.sleep(moment)
-        processes[struck].send_signal(what)
-        complaint = other.communicate(timeout=LONGEST_WAIT + 120)[1]
-    finally:
-        for process in processes:
-            process.kill()
-            process.wait()
-        processes[struck].stderr.close()
-    if other.returncode != 0 and any(steps.iterdir()):
-        assert f"rank {struck} has failed, ended, or not answered in time" in complaint
+    ranks = start(2, *arguments, "--timeout", LONGEST_WAIT)
+    other = ranks[1 - struck]
+    time.sleep(moment)
+    ranks[struck].send_signal(what)
+    status = other.wait(timeout=LONGEST_WAIT + 120)
+    ranks[struck].kill()
+    assert status != -signal.SIGKILL, "it has not ended"
+    if status != 0 and any(steps.iterdir()):
+        assert f"rank {struck} has failed, ended, or not answered in time" in other.complaint()
     assert all(file.suffix == ".safetensors" for file in steps.iterdir())
 
     status, complaints = run(2, *arguments)
