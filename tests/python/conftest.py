@@ -26,13 +26,23 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark as full the cases of a grid that the short run leaves out."""
     seen: collections.Counter[str] = collections.Counter()
     for item in items:
-        marker = item.get_closest_marker("every_nth")
-        if marker is None:
+        every_nth, pairs = item.get_closest_marker("every_nth"), item.get_closest_marker("pairs")
+        if every_nth is None and pairs is None:
             continue
         test = item.nodeid.partition("[")[0]
-        if seen[test] % marker.args[0] != 0:
+        number = seen[test] if every_nth is not None else sum(places_of(item, seen[test]))
+        if number % (every_nth or pairs).args[0] != 0:
             item.add_marker(pytest.mark.full)
         seen[test] += 1
+
+
+def places_of(item: pytest.Item, number: int) -> list[int]:
+    """Where the values of a test's case of that number stand among those of each parameter."""
+    places = []
+    for parameter in reversed(list(item.iter_markers("parametrize"))):  # the last changes from case to case
+        number, place = divmod(number, len(parameter.args[1]))
+        places.append(place)
+    return places
 
 
 @pytest.fixture

@@ -50,6 +50,7 @@ def of_matrices(a, b, transpose_a, transpose_b):
     return (a.mT if transpose_a else a) @ (b.mT if transpose_b else b)
 
 
+@pytest.mark.every_nth(3)
 @pytest.mark.parametrize("dynamic", [False, True])
 @pytest.mark.parametrize(("is_left", "transpose_a", "transpose_b"), itertools.product([False, True], repeat=3))
 def test_products_with_sparse_factors(is_left, transpose_a, transpose_b, dynamic):
@@ -216,6 +217,7 @@ def test_a_constant_mask_may_begin_with_one_that_hides_all():
     compare(Attention(mask=mask).eval(), torch.randn(2, 19, 24))
 
 
+@pytest.mark.pairs(3)
 @pytest.mark.parametrize("most", [0.5, 20.0, 300.0, 1e5, 1e7, 1e30])
 @pytest.mark.parametrize("order", ["ascending", "descending", "mixed"])
 def test_scores_of_any_size_and_order(most, order):

@@ -63,6 +63,7 @@ def test_dense(name):
     check(mlp(), name)
 
 
+@pytest.mark.pairs(2)
 @pytest.mark.parametrize("name", ["momentum", "adamw", "clipped"])
 @pytest.mark.parametrize(("block_size", "dynamic"), [(1, False), (1, True), (4, False), (16, True)])
 def test_sparse(name, block_size, dynamic):

@@ -80,6 +80,7 @@ def test_constant_indices_of_two_dimensions(function, i, j):
     expect_like_eager(Indexed(TWO[function], i, j), torch.randn(SHAPE))
 
 
+@pytest.mark.every_nth(2)
 @pytest.mark.parametrize("function", TWO)
 @pytest.mark.parametrize("are_constant", [(False, False), (True, False), (False, True)])
 def test_computed_indices_of_two_dimensions(function, are_constant):
@@ -144,7 +145,7 @@ PUT = {
 }
 
 
-@pytest.mark.every_nth(3)
+@pytest.mark.every_nth(5)
 @pytest.mark.parametrize("function", PUT)
 @pytest.mark.parametrize("index", [[0, 2], [1, 1, 0], [2], [2, 0, 2, 2]], ids=str)
 @pytest.mark.parametrize("is_constant", [True, False])

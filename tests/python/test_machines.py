@@ -16,6 +16,7 @@ def matrix():
     return tessera.generate(256, 192, 0.1, block_size=4, seed=3)
 
 
+@pytest.mark.pairs(2)
 @pytest.mark.parametrize("mode", ["static", "dynamic", "dense"])
 @pytest.mark.parametrize("product", ["forward", "input_gradient", "sddmm"])
 @pytest.mark.parametrize("machine", ["host", "bow"])

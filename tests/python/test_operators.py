@@ -34,6 +34,7 @@ def close(actual, expected, depth, magnitude=4.0):
     assert error <= 2**-23 * depth * magnitude, error
 
 
+@pytest.mark.pairs(2)
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize(("block_size", "dynamic"), FORMS)
 @pytest.mark.parametrize("rows", [1, 3, 40])
@@ -58,6 +59,7 @@ def test_products_match_float64(block_size, dynamic, rows, shape):
     close(got.dense_weight(), dense, rows)
 
 
+@pytest.mark.pairs(3)
 @pytest.mark.parametrize(("block_size", "dynamic"), FORMS)
 @pytest.mark.parametrize("activation", [None, "relu", "gelu"])
 def test_gradients_match_float64(block_size, dynamic, activation):

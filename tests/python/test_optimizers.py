@@ -128,6 +128,7 @@ OURS = {
 BIASES = ("0.bias", "2.bias")
 
 
+@pytest.mark.pairs(2)
 @pytest.mark.parametrize("excluded", [(), BIASES])
 @pytest.mark.parametrize("name", OURS)
 def test_a_hundred_steps_of_the_papers_algorithms(name, excluded):

@@ -57,6 +57,7 @@ def test_transforms_are_found_exactly(size):
     assert nn.project(fourier.inverse(), "butterfly", increasing_stride=False, permutation="bit_reversal").error < 2
 
 
+@pytest.mark.pairs(2)
 @pytest.mark.parametrize("increasing", [True, False])
 @pytest.mark.parametrize("shape", [(32, 32), (20, 50), (50, 20), (64, 7)])
 @pytest.mark.parametrize("complex", [False, True])

@@ -19,7 +19,7 @@ from tessera import graph as tg  # noqa: E402
 
 EPSILON = 2.0**-23
 PARTS = 8
-COUNT = int(os.environ.get("TESSERA_TEST_PYTHON_GRAPHS", "10"))
+COUNT = int(os.environ.get("TESSERA_TEST_PYTHON_GRAPHS", "6"))
 LARGEST = 50.0
 
 

@@ -81,6 +81,7 @@ def expect_same(layer, x, found, expected, given, others):
         assert torch.allclose(got, right, rtol=1e-3, atol=2e-4 * float(1 + right.abs().max())), name
 
 
+@pytest.mark.pairs(3)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(("mechanism", "delay"), RESETS)
 @pytest.mark.parametrize("per_neuron", [True, False])
@@ -91,6 +92,7 @@ def test_outputs_and_gradients_are_those_of_steps(kind, mechanism, delay, per_ne
     expect_same(layer, x, found, steps(layer, x), parameters, parameters)
 
 
+@pytest.mark.pairs(3)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(("mechanism", "delay"), RESETS)
 def test_outputs_and_gradients_are_those_of_snntorch(kind, mechanism, delay):
@@ -137,6 +139,7 @@ def test_no_gradient_with_surrogate_disable():
     assert spikes.sum() > 0 and not torch.autograd.grad(spikes.sum(), x)[0].any()
 
 
+@pytest.mark.pairs(3)
 @pytest.mark.parametrize("kind", ["Leaky", "Synaptic", "RLeaky", "RLeaky one to one", "RSynaptic"])
 @pytest.mark.parametrize(("mechanism", "delay"), RESETS)
 def test_sequences_continue_from_states(kind, mechanism, delay):

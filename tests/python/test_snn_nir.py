@@ -39,6 +39,7 @@ HIDDEN = {
 }
 
 
+@pytest.mark.pairs(3)
 @pytest.mark.parametrize("hidden", list(HIDDEN))
 @pytest.mark.parametrize(
     "last", [lambda: snn.Readout(0.8), lambda: snn.Readout(0.8, 0.5), lambda: snn.Leaky(0.8, **ZERO)]

@@ -37,6 +37,7 @@ def butterfly_matrix(twiddle, increasing):
     return torch.cat(stacks)
 
 
+@pytest.mark.pairs(2)
 @pytest.mark.parametrize("dtype", [torch.float64, torch.complex128])
 @pytest.mark.parametrize("increasing", [True, False])
 @pytest.mark.parametrize("shape", [(1, 1, 1, 1), (2, 1, 3, 4), (1, 3, 4, 8), (3, 2, 2, 2), (2, 7), (1, 15)])

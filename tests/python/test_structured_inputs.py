@@ -11,6 +11,7 @@ from tessera import nn
 ops = torch.ops.tessera
 
 
+@pytest.mark.pairs(2)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("bias", [True, False])
 def test_another_number_of_features_is_refused(kind, bias):
@@ -30,6 +31,7 @@ def test_compiled_layers_refuse_another_number_of_features(kind):
         torch.export.export(layer, (torch.zeros(3, 23),), strict=False)
 
 
+@pytest.mark.pairs(3)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("dtype", [torch.complex64, torch.int64, torch.bool])
 def test_types_that_would_lose_values_are_refused(kind, dtype):
@@ -77,6 +79,7 @@ def test_complex_butterflies_take_real_inputs(dtype):
         layer(x.to(torch.int64))
 
 
+@pytest.mark.pairs(4)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("of_x", [torch.float32, torch.float64, torch.float16, torch.bfloat16])
 @pytest.mark.parametrize("of_parameters", [torch.float32, torch.float64, torch.bfloat16])
@@ -106,6 +109,7 @@ def test_parametrized_biases(kind):
     assert torch.allclose(layer(x), expected, atol=1e-5)
 
 
+@pytest.mark.pairs(2)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_formulas_take_16_bits(kind, dtype):

@@ -43,6 +43,7 @@ KINDS = tuple(layers(16, 16))
 SHAPES = [(16, 16), (24, 50), (50, 24), (33, 7)]
 
 
+@pytest.mark.pairs(2)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("bias", [True, False])
@@ -59,6 +60,7 @@ def test_layers_are_their_formula_and_their_matrix(kind, shape, bias):
         assert torch.allclose(layer.reference(x.double()), dense(x.double()), atol=1e-5)
 
 
+@pytest.mark.pairs(2)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("shape", SHAPES)
 def test_gradients_are_those_of_the_formula(kind, shape):

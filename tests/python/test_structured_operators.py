@@ -50,6 +50,7 @@ def differentiable(tensors):
     return [tensor.clone().requires_grad_() for tensor in tensors]
 
 
+@pytest.mark.pairs(2)
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("batch", [(1,), (3,), (40,), (2, 3)])
 def test_products_and_gradients_match_float64(case, batch):

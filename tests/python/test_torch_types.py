@@ -55,6 +55,7 @@ INTEGERS = [
 ]
 
 
+@pytest.mark.pairs(2)
 @pytest.mark.parametrize("function", INTEGERS)
 @pytest.mark.parametrize("dtype", [torch.int64, torch.int32])
 def test_integers_below_0(function, dtype):
@@ -126,6 +127,7 @@ def test_numbers_that_are_none(function):
     compare(function, x)
 
 
+@pytest.mark.pairs(2)
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 @pytest.mark.parametrize(
     "function",
@@ -149,6 +151,7 @@ def test_16_bit_values_are_reduced_in_32(function, dtype):
     np.testing.assert_allclose(found, expected, rtol=1.01 * torch.finfo(dtype).eps / 2, atol=1e-6)
 
 
+@pytest.mark.pairs(2)
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 @pytest.mark.parametrize(
     "function",
