@@ -49,6 +49,7 @@ def test_heads_that_are_tables_are_sparse(form, runs, caplog):
     assert runs
 
 
+@pytest.mark.every_nth(2)
 @pytest.mark.parametrize(
     "form",
     [
@@ -72,6 +73,7 @@ def test_experts_without_zeros_are_read_in_place(form, runs, caplog):
     assert runs and not any(each._weights for each in runs)
 
 
+@pytest.mark.every_nth(2)
 @pytest.mark.parametrize(
     "form",
     [

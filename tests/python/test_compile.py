@@ -416,14 +416,13 @@ def test_results_that_sizes_without_buckets_change_are_refused():
 
 
 def test_more_buckets_than_shapes_are_saved(tmp_path):
-    names, buckets = {"inputs[0]": {0: "n", 1: "m"}}, {"n": [1, 2, 3], "m": [4, 5, 6]}
+    names, buckets = {"inputs[0]": {0: "n", 1: "m"}}, {"n": [1, 3], "m": [4, 6]}
     model = Function(lambda x: x * 2)
     compiled = tessera.compile(model.eval(), torch.rand(2, 5), dynamic_shapes=names, buckets=buckets, max_shapes=1)
     compiled.save(tmp_path / "m.safetensors")
     loaded = tessera.load(tmp_path / "m.safetensors")
-    for n in range(1, 4):
-        for m in range(1, 7):
-            expect_like(model, loaded, torch.rand(n, m))
+    for n, m in ((1, 4), (2, 5), (3, 1), (1, 6), (3, 4)):
+        expect_like(model, loaded, torch.rand(n, m))
 
 
 def test_sizes_may_choose_other_parameters(tmp_path):
@@ -640,7 +639,7 @@ def test_whole_transformers_of_transformers():
     ids, mask = torch.randint(0, 500, (2, 9)), torch.ones(2, 9, dtype=torch.long)
     inputs = {"input_ids": ids, "attention_mask": mask}
     named = {name: {0: "batch", 1: "tokens"} for name in inputs}
-    compiled = tessera.compile(model, inputs, dynamic_shapes=named, buckets={"tokens": [16, 32], "batch": [2, 4]})
+    compiled = tessera.compile(model, inputs, dynamic_shapes=named, buckets={"tokens": [16, 32], "batch": [4]})
     expect_like(model, compiled, **inputs)
     ids, mask = torch.randint(0, 500, (3, 19)), torch.ones(3, 19, dtype=torch.long)
     mask[0, 7:] = 0

@@ -120,6 +120,7 @@ def fewer(model):
 CHANGES = [new_parameter, new_part, new_values, new_memory, new_mask, appended, fewer, silent, by_numpy]
 
 
+@pytest.mark.pairs(2)
 @pytest.mark.parametrize("reads", [True, False])
 @pytest.mark.parametrize("change", CHANGES)
 def test_what_is_replaced_is_seen(change, reads, monkeypatch):
@@ -394,7 +395,8 @@ REASSIGNED = [
 
 
 @pytest.mark.parametrize(
-    ("width", "reads"), [(64, True), (64, False), (1024, True), pytest.param(1024, False, marks=pytest.mark.full)]
+    ("width", "reads"),
+    [(64, False), (1024, True), *(pytest.param(*each, marks=pytest.mark.full) for each in ((64, True), (1024, False)))],
 )
 def test_memory_that_is_used_again_is_seen(width, reads, monkeypatch):
     monkeypatch.setattr(tessera._tessera, "reads_tensor_states", lambda: reads)
@@ -491,6 +493,7 @@ PLAIN_CHANGES = {
 }
 
 
+@pytest.mark.pairs(2)
 @pytest.mark.parametrize("of_part", [False, True])
 @pytest.mark.parametrize("change", PLAIN_CHANGES)
 def test_plain_tensors_that_are_replaced_are_seen(change, of_part):
@@ -550,6 +553,7 @@ def test_convolutions_in_other_groups_may_share_their_weight():
     expect_like(model, compiled, x)
 
 
+@pytest.mark.pairs(2)
 @pytest.mark.parametrize("kernel", [1, 3])
 @pytest.mark.parametrize("block_size", [1, 16])
 @pytest.mark.parametrize("measure", [False, True])
@@ -609,6 +613,7 @@ def test_sizes_may_have_a_weight_in_other_forms():
             model.weight.mul_(factor)
 
 
+@pytest.mark.every_nth(2)
 @pytest.mark.parametrize(
     ("function", "shape"),
     [

@@ -207,7 +207,7 @@ LEFT_FORMS = {
 }
 
 
-@pytest.mark.every_nth(3)
+@pytest.mark.every_nth(5)
 @pytest.mark.parametrize("tied", [False, True])
 @pytest.mark.parametrize("density", [0.1, 1.0])
 @pytest.mark.parametrize("form", LEFT_FORMS)
@@ -236,6 +236,7 @@ def test_weights_may_be_first_factors(form, density, tied, tmp_path):
     expect_like(model, compiled, x)
 
 
+@pytest.mark.pairs(2)
 @pytest.mark.parametrize("dense", ["w", "w.transposed"])
 @pytest.mark.parametrize("is_transposed_first", [False, True])
 def test_orders_of_a_first_factor_have_forms_of_their_own(dense, is_transposed_first, monkeypatch):
@@ -309,6 +310,7 @@ def prune_experts(model):
     model.weight.copy_(torch.stack([pruned(each, 1) for each in model.weight]))
 
 
+@pytest.mark.every_nth(2)
 @pytest.mark.parametrize("form", EXPERTS)
 def test_experts_are_weights_of_their_own_where_that_pays(form, tmp_path):
     torch.manual_seed(0)
@@ -353,6 +355,7 @@ def test_experts_may_all_have_the_same_rows():
         assert all(each.is_sparse for each in compiled.report.layers) and len(compiled.report.layers) == 3
 
 
+@pytest.mark.every_nth(2)
 @pytest.mark.parametrize(
     ("function", "shape"),
     [
