@@ -153,7 +153,7 @@ def test_estimates_of_packs_skip_what_cannot_attend(model: Any) -> None:
 
 def test_a_layer_of_the_base_size_gives_hugging_faces_logits() -> None:
     torch.manual_seed(0)
-    config = transformers.BertConfig(num_hidden_layers=1, initializer_range=0.05)
+    config = transformers.BertConfig(num_hidden_layers=1, vocab_size=2000, initializer_range=0.05)
     assert config.hidden_size == 768
     wide = transformers.BertForPreTraining(config).eval()
     random = np.random.default_rng(2)

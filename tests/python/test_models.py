@@ -78,6 +78,7 @@ class Masked(First):
         return self.model(x, attention_mask=mask)[0]
 
 
+@pytest.mark.pairs(2)
 @pytest.mark.parametrize("make", [bert, gpt2, llama])
 @pytest.mark.parametrize("side", ["left", "right"])
 def test_padding_is_not_attended_to(make, side):
@@ -106,7 +107,7 @@ def test_a_layer_of_bert_is_estimated_for_a_tiled_machine():
     assert estimate.fits and times["linear"] > 0 and times["attention"] > 0
 
 
-@pytest.mark.parametrize("block_size", [1, 4, 16])
+@pytest.mark.parametrize("block_size", [1, pytest.param(4, marks=pytest.mark.full), 16])
 def test_pruned_encoders(block_size):
     torch.manual_seed(1)
     model, x = First(bert()).eval(), inputs_of(bert)

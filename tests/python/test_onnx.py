@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import concurrent.futures
 import io
+import itertools
 import json
 import os
 import pathlib
@@ -200,6 +201,7 @@ def test_heads_have_sparse_copies_of_tables_where_that_pays(density: float, is_t
         np.testing.assert_allclose(session.run(None, {"ids": ids})[0], expected, rtol=0, atol=1e-4 * scale)
 
 
+@pytest.mark.pairs(2)
 @pytest.mark.parametrize("density", [0.1, 1.0])
 @pytest.mark.parametrize("shape", [(3, "rows", 512), (2, 1, "rows", 512), ("rows", 512)])
 def test_experts_are_weights_of_their_own_where_that_pays(density: float, shape: tuple[Any, ...]) -> None:
@@ -216,6 +218,7 @@ def test_experts_are_weights_of_their_own_where_that_pays(density: float, shape:
         np.testing.assert_allclose(session.run(None, {"x": x})[0], x @ weight, rtol=0, atol=1e-4 * scale)
 
 
+@pytest.mark.pairs(2)
 @pytest.mark.parametrize("density", [0.1, 1.0])
 @pytest.mark.parametrize("shape", [(512, "columns"), (2, 3, 512, "columns"), (512,)])
 def test_weights_may_be_first_factors(density: float, shape: tuple[Any, ...]) -> None:
@@ -244,6 +247,7 @@ def expect_close(found: np.ndarray[Any, Any], expected: np.ndarray[Any, Any]) ->
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-4 * np.abs(expected).max())
 
 
+@pytest.mark.pairs(2)
 @pytest.mark.parametrize("density", [0.1, 1.0])
 @pytest.mark.parametrize("is_transposed", [False, True])
 @pytest.mark.parametrize("transposes_x", [False, True])
@@ -266,6 +270,7 @@ def test_weights_may_be_first_factors_of_general_products(
         expect_close(y, 0.5 * (weight @ x) + 2 * added)
 
 
+@pytest.mark.pairs(2)
 @pytest.mark.parametrize("density", [0.1, 1.0])
 @pytest.mark.parametrize("is_left", [True, False])
 @pytest.mark.parametrize(
@@ -298,6 +303,7 @@ def test_equations_have_sparse_weights(
     expect_close(session.run(None, {"x": x})[0], np.einsum(f"{of_weight},{of_x}->{result}", weight, x))
 
 
+@pytest.mark.pairs(2)
 @pytest.mark.parametrize("density", [0.1, 1.0])
 @pytest.mark.parametrize(
     ("equation", "shape"),
@@ -469,10 +475,11 @@ def test_each_operator_of_onnx_once() -> None:
     assert sum(each.what == "passes" for each in outcomes.values()) > 80
 
 
-def test_attention_is_that_of_onnx() -> None:
+@pytest.mark.parametrize("nth", [4, pytest.param(1, marks=pytest.mark.full)])
+def test_attention_is_that_of_onnx(nth: int) -> None:
     cases = [each for each in onnx_cases.node_cases() if onnx_cases.operator_of(each) == "Attention"]
-    outcomes = {case.name: onnx_cases.run_case(case) for case in cases}
     assert len(cases) > 80
+    outcomes = {case.name: onnx_cases.run_case(case) for case in cases[::nth]}
     assert not {name: each for name, each in outcomes.items() if each.what != "passes"}
 
 
@@ -542,11 +549,27 @@ def exported(module: nn.Module, inputs: tuple[Tensor, ...], names: list[str], dy
     return content.getvalue()
 
 
-@pytest.mark.every_nth(3)
+def _cases(quick: list[tuple[Any, ...]], *values: list[Any]) -> list[Any]:
+    """The grid of these values, of which all but the quick cases are marked full."""
+    return [
+        each if each in quick else pytest.param(*each, marks=pytest.mark.full) for each in itertools.product(*values)
+    ]
+
+
+_QUICK_TRANSFORMERS = [
+    ("bert", "eager", False),
+    ("gpt2", "sdpa", False),
+    ("distilbert", "sdpa", True),
+    ("roberta", "sdpa", False),
+    ("llama", "eager", True),
+]
+
+
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("dynamo", [False, True])
-@pytest.mark.parametrize("attention", ["sdpa", "eager"])
-@pytest.mark.parametrize("name", ["bert", "gpt2", "distilbert", "roberta", "llama"])
+@pytest.mark.parametrize(
+    ("name", "attention", "dynamo"),
+    _cases(_QUICK_TRANSFORMERS, ["bert", "gpt2", "distilbert", "roberta", "llama"], ["sdpa", "eager"], [False, True]),
+)
 def test_transformers_equal_pytorch(name: str, attention: str, dynamo: bool) -> None:
     torch.manual_seed(0)
     module = _Wrapped(_network(name, attention)).eval()
@@ -622,20 +645,11 @@ def expect_equals_pytorch(module: nn.Module, x: Tensor, dynamo: bool) -> tessera
 
 
 _IMAGE_NETWORKS = ["resnet50", "mobilenet_v2", "mobilenet_v3", "efficientnet_b0", "vgg16", "unet"]
-
-
-def _cases_of_images() -> list[Any]:
-    """One of each exporter, and all that are marked full."""
-    quick = [("mobilenet_v3", False), ("unet", True)]
-    return [
-        (name, dynamo) if (name, dynamo) in quick else pytest.param(name, dynamo, marks=pytest.mark.full)
-        for name in _IMAGE_NETWORKS
-        for dynamo in (False, True)
-    ]
+_QUICK_IMAGE_NETWORKS = [("mobilenet_v3", False), ("unet", True)]  # one of each exporter
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize(("name", "dynamo"), _cases_of_images())
+@pytest.mark.parametrize(("name", "dynamo"), _cases(_QUICK_IMAGE_NETWORKS, _IMAGE_NETWORKS, [False, True]))
 def test_networks_of_images_equal_pytorch(name: str, dynamo: bool) -> None:
     pytest.importorskip("torchvision")
     import vision_networks

@@ -1,6 +1,7 @@
 """Networks of torchvision and a U-Net, dense and pruned, beside PyTorch; and training steps of small ones."""
 
 import copy
+import itertools
 
 import numpy as np
 import pytest
@@ -24,15 +25,29 @@ def expect_equal(compiled, module, x):
     expect_results(compiled(x), module, x)
 
 
-@pytest.mark.parametrize("name", of_networks(["shufflenet_v2"]))
+def test_channels_are_shuffled():
+    torch.manual_seed(3)
+    module = calibrated(models.ShuffleNetV2([2, 1, 1], [8, 16, 32, 64, 64], num_classes=10), 64)
+    x = torch.randn(2, 3, 64, 64)
+    expect_equal(tessera.compile(module, x), module, x)
+
+
+@pytest.mark.parametrize("name", of_networks([]))
 def test_dense(name):
     module, x = network(name, 64), torch.randn(2, 3, 64, 64)
     expect_equal(tessera.compile(module, x), module, x)
 
 
-@pytest.mark.parametrize("density", [0.1, *(pytest.param(each, marks=pytest.mark.full) for each in (0.5, 0.2, 0.05))])
-@pytest.mark.parametrize("block_size", [1, pytest.param(4, marks=pytest.mark.full), 16])
-@pytest.mark.parametrize("name", of_networks(["mobilenet_v3"]))
+QUICKLY_PRUNED = [("mobilenet_v3", 1, 0.1), ("unet", 16, 0.1)]
+
+
+@pytest.mark.parametrize(
+    ("name", "block_size", "density"),
+    [
+        each if each in QUICKLY_PRUNED else pytest.param(*each, marks=pytest.mark.full)
+        for each in itertools.product(NETWORKS, (1, 4, 16), (0.5, 0.2, 0.1, 0.05))
+    ],
+)
 def test_pruned(name, block_size, density):
     module = calibrated(prune(network(name, 64), density, block_size), 64)
     x = torch.randn(2, 3, 64, 64)
@@ -48,7 +63,8 @@ def test_images_of_usual_size(name):
 
 
 def test_a_resnet_keeps_one_permutation():
-    module, x = calibrated(models.resnet18(), 64), torch.randn(1, 3, 64, 64)
+    shallow = models.resnet.ResNet(models.resnet.BasicBlock, [1, 1, 1, 1], num_classes=10)
+    module, x = calibrated(shallow, 64), torch.randn(1, 3, 64, 64)
     compiled = tessera.compile(module, x)
     compiled(x)
     session = compiled._first
