@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "support/error_of.h"
+#include "support/number_of.h"
 #include "train/bert/settings.h"
 
 namespace tessera {
@@ -110,14 +111,15 @@ TEST(BertPlan, EstimatesTheGivenDivisionTooAndBeatsOrEqualsIt) {
 
 /// One layer has one stage, so two chips are two replicas.
 TEST(BertPlan, ChoosesTheBestOfAll) {
-  PretrainingSettings settings = tiny(4);
+  const uint32_t packs = test::is_full() ? 4 : 2;
+  PretrainingSettings settings = tiny(packs);
   settings.config.num_hidden_layers = 1;
   const PretrainingPlan plan =
       plan_pretraining(settings, text_to_plan(), two_chips(), {.estimates = 100, .margin = 1});
   settings.replicas = 2;
   double best = std::numeric_limits<double>::infinity();
   uint64_t count = 0;
-  for (const uint32_t micro_batches : {1U, 2U})
+  for (uint32_t micro_batches = 1; micro_batches <= packs / settings.replicas; ++micro_batches)
     for (const bool recompute : {false, true})
       for (const bool shard : {false, true})
         for (const bool offload : {false, true}) {

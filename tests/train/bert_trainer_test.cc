@@ -37,7 +37,7 @@ const TextSplit& text() {
 PretrainingSettings small() {
   PretrainingSettings s;
   s.config = {.hidden_size = 32,
-              .num_hidden_layers = 2,
+              .num_hidden_layers = 1,
               .num_attention_heads = 2,
               .intermediate_size = 64,
               .max_position_embeddings = 64};
@@ -66,6 +66,7 @@ class BertTrainerTest : public testing::Test {
 
 TEST_F(BertTrainerTest, Learns) {
   PretrainingSettings settings = small();
+  settings.config.num_hidden_layers = 2;
   settings.phases[0].steps = 150;
   settings.evaluate_every = 50;
   const PretrainingResult result = trainer_of(settings).train();
@@ -398,6 +399,7 @@ TEST_F(BertTrainerTest, EachPhaseHasItsCosts) {
 
 TEST_F(BertTrainerTest, AllPhasesHaveToFitBeforeTheFirstBegins) {
   PretrainingSettings settings = two_phases();
+  settings.config.num_hidden_layers = 2;
   settings.phases[1].packs = 60;
   settings.phases[1].steps = 1;
   const Machine machine = Machine::find("gc200").with("tiles", 32);
@@ -456,6 +458,7 @@ TEST_F(BertTrainerTest, ContinuesWhereValuesLieElsewhere) {
   const Machine chips =
       Machine::find("m2000").with("chips", 4).with("tiles", 16).with("tile_bytes", 8'000'000);
   PretrainingSettings near = small();
+  near.config.num_hidden_layers = 2;
   near.phases[0].steps = 3;
   near.stages = near.replicas = near.micro_batches = 2;
   near.optimizer = OptimizerKind::adamw;

@@ -15,6 +15,7 @@
 #include "data/events/binning.h"
 #include "io/files.h"
 #include "support/error_of.h"
+#include "support/number_of.h"
 #include "support/rewritten_file.h"
 #include "train/network.h"
 #include "train/spiking/digits.h"
@@ -131,6 +132,7 @@ TEST(SpikingTrainer, ABreakChangesNothing) {
   const std::string whole = folder.file("whole.safetensors"), broken = folder.file("broken.safetensors");
   const TrainingResult once = Trainer(settings, recordings(), Machine::host(2)).train({.checkpoint = whole});
   for (const uint64_t stop : {10u, 21u, 40u}) {
+    if (stop == 10 && !test::is_full()) continue;
     Trainer first(settings, recordings(), Machine::host(2));
     first.train(
         {.checkpoint = broken, .progress = [&](const TrainingProgress& now) { return now.step < stop; }});
