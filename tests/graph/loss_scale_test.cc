@@ -109,7 +109,7 @@ TEST(LossScale, ScalesTheGradientOfLogitsBeforeItIsRounded) {
 
 /// Good and bad steps; then state is that of the good steps alone.
 TEST(LossScale, LeavesOutStepsWhoseGradientsAreNotFinite) {
-  test::EveryNth some(3);
+  test::EveryNth some(7);
   for (const Machine& machine : machines())
     for (const Optimizer& optimizer : kOptimizers)
       for (uint32_t micro_batches : {1U, 2U})

@@ -490,11 +490,11 @@ TEST(RandomRecipes, HaveAllOperations) {
 
 class RandomGraphs : public testing::TestWithParam<uint64_t> {};
 
-/// TESSERA_TEST_GRAPHS sets how many there are in each part, instead of an eighth of those in which all
+/// TESSERA_TEST_GRAPHS sets how many there are in each part, instead of a twelfth of those in which all
 /// operations occur, or all of them with ./test --full; TESSERA_TEST_SEED sets the first one;
 /// TESSERA_TEST_VERBOSITY shows what is refused (1), and all graphs before they run (2).
 TEST_P(RandomGraphs, AgreeWithFloat64) {
-  const uint64_t count = number_of("TESSERA_TEST_GRAPHS", number_of_cases(kForAll / 8, kForAll));
+  const uint64_t count = number_of("TESSERA_TEST_GRAPHS", number_of_cases(kForAll / 12, kForAll));
   const uint64_t first = number_of("TESSERA_TEST_SEED", 0),
                  verbosity = number_of("TESSERA_TEST_VERBOSITY", 0);
   std::map<Result, uint64_t> results;

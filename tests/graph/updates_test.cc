@@ -221,7 +221,7 @@ TEST(OffloadedState, IsUpdatedAsOnTiles) {
   const Machine bow = Machine::find("bow").with("tiles", 9);
   const Machine chips = Machine::find("m2000").with("chips", 2).with("tiles", 16);
   uint32_t number = 0;
-  test::EveryNth some(5);
+  test::EveryNth some(7);
   for (const Optimizer& optimizer : optimizers())
     for (Type type : {Type::f32, Type::f16}) {
       SCOPED_TRACE(fmt::format("{}, optimizer {}", name_of(type), optimizer.index()));
