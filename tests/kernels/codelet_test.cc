@@ -90,14 +90,14 @@ void expect_agreement(const Case& c, uint32_t scale, const SampleLayout& layout)
 
 class CodeletTest : public ::testing::TestWithParam<Case> {};
 
-/// Of layouts, the short run takes two at each scale, and for a codelet's next sample the others.
+/// Of layouts, the short run takes one at each scale, and for a codelet's next sample the next.
 TEST_P(CodeletTest, SimdAgreesWithTheReference) {
   const auto& [codelet, named] = GetParam();
   const std::span<const NamedSample> samples = samples_of(*codelet);
   const auto number = std::ranges::find(samples, named.name, &NamedSample::name) - samples.begin();
   for (uint32_t scale : {0U, 1U, 2U, 5U, 11U})
     for (size_t layout = 0; layout < std::size(kLayouts); ++layout) {
-      if (!test::is_full() && (static_cast<size_t>(number) + scale + layout) % 2 != 0) continue;
+      if (!test::is_full() && (static_cast<size_t>(number) + scale + layout) % 4 != 0) continue;
       expect_agreement(GetParam(), scale, kLayouts[layout]);
       if (HasFatalFailure()) return;
     }

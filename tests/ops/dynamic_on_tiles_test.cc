@@ -71,7 +71,7 @@ ProductProblem dynamic_problem(uint32_t n, TiledNumbers numbers, uint64_t capaci
 
 TEST(TiledDynamic, OneProgramServesEveryPattern) {
   constexpr uint32_t kRows = 61, kCols = 45;
-  test::EveryNth some(7);
+  test::EveryNth some(13);
   for (uint32_t tiles : {1U, 2U, 7U, 16U, 24U})
     for (uint32_t block_size : {1U, 3U, 4U, 16U})
       for (uint32_t n : {1U, 5U, 33U})

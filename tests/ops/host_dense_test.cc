@@ -212,7 +212,7 @@ std::string describe(const HostDenseProblem& p, uint64_t seed) {
 }
 
 TEST(HostDense, AgreesWithFloat64AndHasTheSameBitsOnTwoThreads) {
-  for (uint64_t seed = 1; seed <= test::number_of_cases(20, 60); ++seed) {
+  for (uint64_t seed = 1; seed <= test::number_of_cases(14, 60); ++seed) {
     std::mt19937_64 dice(seed);
     const HostDenseProblem problem = random_problem(dice);
     SCOPED_TRACE(describe(problem, seed));

@@ -27,7 +27,7 @@ ProductProblem problem_of(ProductKind product, uint32_t n, const TiledNumbers& n
 }
 
 TEST(TiledProducts, AreRightOnMachinesOfAnyNumberOfTiles) {
-  test::EveryNth some(7);
+  test::EveryNth some(13);
   for (uint32_t tiles : {1U, 2U, 3U, 7U, 16U})
     for (uint32_t block_size : {1U, 3U, 4U, 8U, 16U, 32U})
       for (uint32_t n : {1U, 5U, 33U})

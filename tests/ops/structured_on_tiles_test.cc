@@ -76,7 +76,7 @@ std::vector<StructuredProblem> problems() {
 }
 
 TEST(StructuredOnTiles, IsRightAtItsPlansCost) {
-  test::EveryNth some(3);
+  test::EveryNth some(7);
   for (StructuredProblem p : problems())
     for (const uint32_t tiles : {1U, 24U})
       for (const Type type : {Type::f32, Type::f16})
@@ -103,7 +103,7 @@ TEST(StructuredOnTiles, LeavesGradientsOut) {
 TEST(StructuredOnTiles, RunsOnIpus) {
   const std::vector<Structure> structures = {Butterfly{256, 256}, Kronecker{1, 16, 16, 16}, Circulant{128},
                                              test::shuffled_fastfood(128, 128)};
-  test::EveryNth some(3);
+  test::EveryNth some(5);
   for (const char* name : {"gc200", "bow"})
     for (const Structure& structure : structures)
       for (const Type type : {Type::f32, Type::f16})
