@@ -56,7 +56,7 @@ struct Drawn {
 };
 
 TEST(DenseWeight, ProductsMatchFloat64) {
-  for (uint64_t seed = 0; seed < test::number_of_cases(40, 120); ++seed) {
+  for (uint64_t seed = 0; seed < test::number_of_cases(24, 120); ++seed) {
     const Drawn d(seed);
     SCOPED_TRACE(fmt::format("seed {}: {}", seed, d.describe()));
     const Weight weight = random_weight(d.m, d.k, d.type, seed);

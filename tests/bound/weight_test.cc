@@ -69,7 +69,7 @@ struct Drawn {
 };
 
 TEST(Weight, ProductsMatchFloat64StaticAndTransposed) {
-  for (uint64_t seed = 0; seed < test::number_of_cases(80, 250); ++seed) {
+  for (uint64_t seed = 0; seed < test::number_of_cases(50, 250); ++seed) {
     const Drawn d(seed);
     SCOPED_TRACE(fmt::format("seed {}: {}", seed, d.describe()));
     const Weight weight(d.matrix, d.type);

@@ -34,9 +34,11 @@ TEST(ButterflyLayers, AreAccountedAndAgreeWithFloat64) {
   machine::Machine gc200 = machine::find("gc200");
   if (!test::is_full()) gc200.tiles = 64;
   const machine::Machine host = machine::host(2);
+  uint32_t number = 0;
   for (const LayerStructure structure :
        {LayerStructure::dense, LayerStructure::butterfly, LayerStructure::pixelfly, LayerStructure::fastfood})
     for (const uint32_t classes : {0U, 10U}) {
+      if (!test::takes_half(number++)) continue;
       SCOPED_TRACE(testing::Message() << name_of(structure) << ", " << classes << " classes");
       const Result unfused = run_layer(small(structure, Form::unfused, classes), {gc200, true});
       const Result best = run_layer(small(structure, Form::fused, classes), {gc200, true});

@@ -138,6 +138,7 @@ TEST(BertPlan, ChoosesTheBestOfAll) {
 }
 
 TEST(BertPlan, RanksDivisionsAsTheirEstimatesDo) {
+  if (!test::is_full()) GTEST_SKIP() << "many divisions are estimated in ./test --full";
   const PretrainingPlan plan =
       plan_pretraining(tiny(4), text_to_plan(), two_chips(), {.estimates = 16, .margin = 10});
   size_t compared = 0;
