@@ -75,7 +75,7 @@ def train_in_fork(used):
     assert not alive and child.exitcode == 0
 
 
-@pytest.mark.parametrize("used", [False, True])
+@pytest.mark.parametrize("used", [pytest.param(False, marks=pytest.mark.full), True])
 def test_a_forked_process_trains_too(used):
     """In a process of its own: another test may have started threads of autograd's, which no fork may have."""
     process = multiprocessing.get_context("spawn").Process(target=train_in_fork, args=(used,))
