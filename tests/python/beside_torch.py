@@ -33,6 +33,22 @@ def compare(module, *inputs, rtol=1e-4, atol=1e-5):
     return session
 
 
+def in_groups(count, of=8):
+    """Cases `first` and `of` of so many functions: groups of them, and in ./test --full each alone."""
+    groups = [(first, of) for first in range(0, count, of)]
+    return groups + [pytest.param(first, 1, marks=pytest.mark.full) for first in range(count)]
+
+
+def compare_each(functions, inputs, rtol=1e-4, atol=1e-5):
+    """As compare(), several functions of the same inputs, which share the time that each graph takes."""
+    module = Function(lambda *given: tuple(function(*given) for function in functions))
+    found = tg.from_torch(module, inputs).session().run(*inputs)
+    results = found.values() if isinstance(found, dict) else [found]
+    with torch.no_grad():
+        for number, (result, expected) in enumerate(zip(results, module(*inputs), strict=True)):
+            np.testing.assert_allclose(result, expected.numpy(), rtol=rtol, atol=atol, err_msg=f"function {number}")
+
+
 @torch.no_grad()
 def expect_results(found, module, x):
     """PyTorch's results to 1e-4; where rounding errors grow, results as exact as PyTorch's, within a factor."""

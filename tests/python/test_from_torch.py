@@ -7,7 +7,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from beside_torch import compare, trains_like_pytorch  # noqa: E402
+from beside_torch import compare, compare_each, in_groups, trains_like_pytorch  # noqa: E402
 from torch import nn  # noqa: E402
 from torch.nn import functional as F  # noqa: E402
 
@@ -80,89 +80,92 @@ def test_modules(make, shape):
     assert set(session.parameters()) == {name for name, _ in module.named_parameters()}
 
 
-@pytest.mark.parametrize(
-    "function",
-    [
-        lambda a, b: a + 2 * b - 1,
-        lambda a, b: (1 - a) / (b * b + 2) - torch.add(a, b, alpha=3),
-        lambda a, b: torch.exp(a).log() + b.abs().sqrt() + (b.abs() + 1).rsqrt(),
-        lambda a, b: torch.maximum(a, b) * torch.minimum(-a, b).clamp(-0.5, 0.5),
-        lambda a, b: a**2 + (b.abs() + 1) ** -1,
-        lambda a, b: a.sum() + b.mean() + a.max(),
-        lambda a, b: a.sum(-1, keepdim=True) * b + a.mean(0),
-        lambda a, b: a.mean(1) + b.amax(1),
-        lambda a, b: a.T + b.transpose(0, 1),
-        lambda a, b: torch.where(a > b, a, 2 * b) + torch.where(a <= 0.5, 1.0, b) + torch.where(a != b, 0.0, 1.0),
-        lambda a, b: a.masked_fill(b < 0.6, float("-inf")).exp() + b.masked_fill(torch.tensor(True), 2.0),
-        lambda a, b: ((a >= b) & (a < 1) | ~(b == a)).float() + torch.logical_xor(a > 0.5, b > 0.5),
-        lambda a, b: a * (torch.arange(7) > 3) + torch.ones(10, 7).tril() * torch.arange(10).unsqueeze(1),
-        lambda a, b: a.masked_fill(torch.full((10, 7), True).triu(1), 0) + b * torch.tensor([-1, 2, 3, 4, 5, 6, 7]),
-        lambda a, b: a**3 + (a - 1) ** 2 + a**1.7 + (b - 2) ** -3 + b**2.5 + 2**a,
-        lambda a, b: a.clamp(min=0.5) + b.clamp(max=0.5) + torch.clamp(a, b, 2 * b) + b.clip(0.2, 0.7),
-        lambda a, b: torch.erf(a) + a.sin() * b.cos() + F.mish(a) + F.logsigmoid(b) + F.relu6(7 * a),
-        lambda a, b: F.gelu(a - b, approximate="tanh") + F.silu(b - a) + F.hardswish(8 * (a - b)) + F.hardsigmoid(b),
-        lambda a, b: F.leaky_relu(a - b) + F.leaky_relu(b - a, 0.3) + F.hardtanh(2 * a) + F.softplus(a - b, 2, 1),
-        lambda a, b: F.elu(a - b) + F.elu(b - a, 0.5) + F.selu(a - b) + F.celu(b - a, 0.7),
-        lambda a, b: (a > 0.5).half() * b.half() + (a.half() > 0.5).float(),
-        lambda a, b: a.softmax(0) + b.log_softmax(0) + a.reshape(2, 5, 7).softmax(1).reshape(10, 7),
-        lambda a, b: a[:, None, :] - b[None, :, :] * a.reshape(10, 7, 1)[:, 3:4],
-        lambda a, b: a.reshape(2, 1, 5, 7) + b.reshape(2, 5, 7)[:, None, :1] + b[:2].reshape(2, 7, 1, 1),
-        lambda a, b: a.cumsum(0) + b.cumsum(-1) + a.max(1).values[:, None] + b.min(0)[0],
-        lambda a, b: a.argmax(1) + b.argmin(1) + a.max(1).indices + a.argmax() + (a > 0.4).cumsum(1)[:, -1],
-        lambda a, b: (a > 0.5).sum(1) + (b > 0.5).any(1) * 2 + (b > 0.1).all(1).int() + a.amin(1) + b.min(),
-        lambda a, b: a.var(0) + b.std(1, keepdim=True) + a.var((0, 1), correction=0) + torch.logsumexp(b, 0),
-        lambda a, b: a[:, ::2] + b[:, 1::2].repeat(1, 2)[:, :4] + a.flip(1)[:, :4] + b.roll(2, 0)[:, 3:],
-        lambda a, b: a.tril() + b.triu(1) + torch.cat([x * 2 for x in a.unbind(0)][:2])[:7] + b[3:7].sum(0),
-        lambda a, b: (
-            a.repeat_interleave(2, 0)[::2] + b[:, :1].expand(-1, 7) + torch.zeros_like(a) + torch.full_like(b, 2)
-        ),
-        lambda a, b: F.pad(a, (1, 2, 0, 3), value=0.5).sum(0) + F.pad(b, (3, 0)).mean(0) + a.new_ones(10),
-        lambda a, b: a.reshape(2, 5, 7).swapaxes(0, 2) + b.reshape(5, 7, 2).movedim(0, 1).reshape(7, 5, 2),
-        lambda a, b: a.reshape(2, 5, 7).permute(2, 0, 1) + b.reshape(2, 5, 7).transpose(1, 2).permute(1, 0, 2),
-        lambda a, b: (
-            a.reshape(2, 5, 7).sum(1) + b.reshape(2, 5, 7).amax((0, 1)) + a.reshape(2, 5, 7).mean((0, 2)).sum()
-        ),
-        lambda a, b: a.reshape(2, -1) + b.flatten().view(2, 35),
-        lambda a, b: torch.cat([a, b[:, 2:5]], dim=1)[1:],
-        lambda a, b: torch.cat([a[:, :7], b[:, 7:]], dim=1) + torch.cat([b[:0], a]),
-        lambda a, b: torch.stack([a, b])[1] + a[3],
-        lambda a, b: sum(torch.chunk(a[:8], 2)) + torch.split(b, [4, 6])[0],
-        lambda a, b: a.unsqueeze(1).squeeze(1) + b.expand(10, 7),
-        lambda a, b: F.mse_loss(a, b) + F.l1_loss(a, b) + F.mse_loss(a, b, reduction="sum"),
-        lambda a, b: (a.half() + b.half()).float(),
-        lambda a, b: a + torch.tensor([1.0, 2, 3, 4, 5, 6, 7]) * 0.5 + b,
-        lambda a, b: a.clone().add_(b).relu_(),
-        lambda a, b: F.layer_norm(a, [7]) + F.layer_norm(b, [7], bias=a[0]),
-        lambda a, b: F.layer_norm(a, [7], b[0], a[1], eps=0.01),
-        lambda a, b: F.layer_norm(a.reshape(2, 5, 7), [5, 7], b[:5], a[:5]) + F.rms_norm(b.reshape(2, 5, 7), [5, 7]),
-        lambda a, b: F.rms_norm(a, [7]) + F.rms_norm(b, [7], a[0], eps=0.01),
-        lambda a, b: F.binary_cross_entropy_with_logits(a, b) + F.cross_entropy(a, b / b.sum(1, keepdim=True)),
-        lambda a, b: F.cross_entropy(a, b.softmax(1), weight=b[0], label_smoothing=0.1, reduction="sum"),
-        lambda a, b: torch.addmm(a[:, :1], b, a.T, beta=0.5, alpha=3) + torch.addmm(a[0, 0], b, a.T, beta=0),
-        lambda a, b: F.scaled_dot_product_attention(a, b, b - a) + F.scaled_dot_product_attention(a, a, b, is_causal=True),
-        lambda a, b: a.unfold(1, 3, 2).sum(-1) + b.unfold(0, 1, 1)[:, :3, 0] + a.reshape(2, 5, 7).unfold(1, 5, 1).sum(),
-        lambda a, b: a.diagonal() + b.diagonal(-2) * a.T.diagonal(2)[:7] + a.reshape(2, 5, 7).diagonal(1, 2, 1).sum(),
-        lambda a, b: a.clone().slice_scatter(b[:4] * 2, 0, 1, 9, 2) + torch.select_scatter(b, a[:, 0], 1, -1),
-        lambda a, b: a.scatter_add(1, (b > 0.5).long()[:4, :2] + torch.tensor([0, 3]), b),
-        lambda a, b: torch.einsum("bd,od->bo", a, b) + torch.einsum("od,bd->bo", b, a) + torch.einsum("bd,do->bo", a, b.T),
-        lambda a, b: torch.einsum("...d,od->...o", a.reshape(2, 5, 7), b).sum() + torch.einsum("bd,bd->bd", a, b),
-        lambda a, b: a**b + (a - 0.5) ** (4 * b).round() + 0.3**a + a.pow(torch.tensor([0.0, 1, 2, 3, -1, 0.5, 2.5])),
-        lambda a, b: (a - 0.5) % b + (a - 0.5) % 0.21 + torch.fmod(a - 0.5, b - 0.6) + torch.remainder(0.7, b),
-        lambda a, b: (a - 0.5) // b + (a - 0.5) // -0.13 + torch.div(a - 0.5, b, rounding_mode="trunc"),
-        lambda a, b: (
-            a.reshape(1, 5, 2, 7, 1, 1).permute(0, 3, 1, 2, 4, 5).reshape(7, 10).T
-            + b.reshape(1, 1, 5, 2, 1, 7).permute(0, 2, 1, 3, 5, 4).reshape(10, 7)
-            + b.reshape(5, 1, 2, 1, 7, 1, 1).transpose(0, 2).transpose(-1, -2).reshape(2, 5, 7).reshape(10, 7)
-            + (torch.cat([a] * 6) * b.repeat(6, 1)).reshape(2, 3, 2, 5, 1, 7).permute(3, 2, 5, 0, 4, 1).reshape(6, 10, 7).sum(0)
-            + torch.cat([a] * 8).reshape(2, 5, 2, 2, 2, 7).permute(5, 4, 3, 2, 1, 0).reshape(8, 10, 7).sum(0)
-        ),
-        lambda a, b: torch.einsum("bd,bd->b", a, b)[:, None] + torch.einsum("bd,ed->be", a, b).diagonal()[:, None],
-    ],
-)
-def test_functions(function):
+FUNCTIONS = [
+    lambda a, b: a + 2 * b - 1,
+    lambda a, b: (1 - a) / (b * b + 2) - torch.add(a, b, alpha=3),
+    lambda a, b: torch.exp(a).log() + b.abs().sqrt() + (b.abs() + 1).rsqrt(),
+    lambda a, b: torch.maximum(a, b) * torch.minimum(-a, b).clamp(-0.5, 0.5),
+    lambda a, b: a**2 + (b.abs() + 1) ** -1,
+    lambda a, b: a.sum() + b.mean() + a.max(),
+    lambda a, b: a.sum(-1, keepdim=True) * b + a.mean(0),
+    lambda a, b: a.mean(1) + b.amax(1),
+    lambda a, b: a.T + b.transpose(0, 1),
+    lambda a, b: torch.where(a > b, a, 2 * b) + torch.where(a <= 0.5, 1.0, b) + torch.where(a != b, 0.0, 1.0),
+    lambda a, b: a.masked_fill(b < 0.6, float("-inf")).exp() + b.masked_fill(torch.tensor(True), 2.0),
+    lambda a, b: ((a >= b) & (a < 1) | ~(b == a)).float() + torch.logical_xor(a > 0.5, b > 0.5),
+    lambda a, b: a * (torch.arange(7) > 3) + torch.ones(10, 7).tril() * torch.arange(10).unsqueeze(1),
+    lambda a, b: a.masked_fill(torch.full((10, 7), True).triu(1), 0) + b * torch.tensor([-1, 2, 3, 4, 5, 6, 7]),
+    lambda a, b: a**3 + (a - 1) ** 2 + a**1.7 + (b - 2) ** -3 + b**2.5 + 2**a,
+    lambda a, b: a.clamp(min=0.5) + b.clamp(max=0.5) + torch.clamp(a, b, 2 * b) + b.clip(0.2, 0.7),
+    lambda a, b: torch.erf(a) + a.sin() * b.cos() + F.mish(a) + F.logsigmoid(b) + F.relu6(7 * a),
+    lambda a, b: F.gelu(a - b, approximate="tanh") + F.silu(b - a) + F.hardswish(8 * (a - b)) + F.hardsigmoid(b),
+    lambda a, b: F.leaky_relu(a - b) + F.leaky_relu(b - a, 0.3) + F.hardtanh(2 * a) + F.softplus(a - b, 2, 1),
+    lambda a, b: F.elu(a - b) + F.elu(b - a, 0.5) + F.selu(a - b) + F.celu(b - a, 0.7),
+    lambda a, b: (a > 0.5).half() * b.half() + (a.half() > 0.5).float(),
+    lambda a, b: a.softmax(0) + b.log_softmax(0) + a.reshape(2, 5, 7).softmax(1).reshape(10, 7),
+    lambda a, b: a[:, None, :] - b[None, :, :] * a.reshape(10, 7, 1)[:, 3:4],
+    lambda a, b: a.reshape(2, 1, 5, 7) + b.reshape(2, 5, 7)[:, None, :1] + b[:2].reshape(2, 7, 1, 1),
+    lambda a, b: a.cumsum(0) + b.cumsum(-1) + a.max(1).values[:, None] + b.min(0)[0],
+    lambda a, b: a.argmax(1) + b.argmin(1) + a.max(1).indices + a.argmax() + (a > 0.4).cumsum(1)[:, -1],
+    lambda a, b: (a > 0.5).sum(1) + (b > 0.5).any(1) * 2 + (b > 0.1).all(1).int() + a.amin(1) + b.min(),
+    lambda a, b: a.var(0) + b.std(1, keepdim=True) + a.var((0, 1), correction=0) + torch.logsumexp(b, 0),
+    lambda a, b: a[:, ::2] + b[:, 1::2].repeat(1, 2)[:, :4] + a.flip(1)[:, :4] + b.roll(2, 0)[:, 3:],
+    lambda a, b: a.tril() + b.triu(1) + torch.cat([x * 2 for x in a.unbind(0)][:2])[:7] + b[3:7].sum(0),
+    lambda a, b: (
+        a.repeat_interleave(2, 0)[::2] + b[:, :1].expand(-1, 7) + torch.zeros_like(a) + torch.full_like(b, 2)
+    ),
+    lambda a, b: F.pad(a, (1, 2, 0, 3), value=0.5).sum(0) + F.pad(b, (3, 0)).mean(0) + a.new_ones(10),
+    lambda a, b: a.reshape(2, 5, 7).swapaxes(0, 2) + b.reshape(5, 7, 2).movedim(0, 1).reshape(7, 5, 2),
+    lambda a, b: a.reshape(2, 5, 7).permute(2, 0, 1) + b.reshape(2, 5, 7).transpose(1, 2).permute(1, 0, 2),
+    lambda a, b: (
+        a.reshape(2, 5, 7).sum(1) + b.reshape(2, 5, 7).amax((0, 1)) + a.reshape(2, 5, 7).mean((0, 2)).sum()
+    ),
+    lambda a, b: a.reshape(2, -1) + b.flatten().view(2, 35),
+    lambda a, b: torch.cat([a, b[:, 2:5]], dim=1)[1:],
+    lambda a, b: torch.cat([a[:, :7], b[:, 7:]], dim=1) + torch.cat([b[:0], a]),
+    lambda a, b: torch.stack([a, b])[1] + a[3],
+    lambda a, b: sum(torch.chunk(a[:8], 2)) + torch.split(b, [4, 6])[0],
+    lambda a, b: a.unsqueeze(1).squeeze(1) + b.expand(10, 7),
+    lambda a, b: F.mse_loss(a, b) + F.l1_loss(a, b) + F.mse_loss(a, b, reduction="sum"),
+    lambda a, b: (a.half() + b.half()).float(),
+    lambda a, b: a + torch.tensor([1.0, 2, 3, 4, 5, 6, 7]) * 0.5 + b,
+    lambda a, b: a.clone().add_(b).relu_(),
+    lambda a, b: F.layer_norm(a, [7]) + F.layer_norm(b, [7], bias=a[0]),
+    lambda a, b: F.layer_norm(a, [7], b[0], a[1], eps=0.01),
+    lambda a, b: F.layer_norm(a.reshape(2, 5, 7), [5, 7], b[:5], a[:5]) + F.rms_norm(b.reshape(2, 5, 7), [5, 7]),
+    lambda a, b: F.rms_norm(a, [7]) + F.rms_norm(b, [7], a[0], eps=0.01),
+    lambda a, b: F.binary_cross_entropy_with_logits(a, b) + F.cross_entropy(a, b / b.sum(1, keepdim=True)),
+    lambda a, b: F.cross_entropy(a, b.softmax(1), weight=b[0], label_smoothing=0.1, reduction="sum"),
+    lambda a, b: torch.addmm(a[:, :1], b, a.T, beta=0.5, alpha=3) + torch.addmm(a[0, 0], b, a.T, beta=0),
+    lambda a, b: F.scaled_dot_product_attention(a, b, b - a) + F.scaled_dot_product_attention(a, a, b, is_causal=True),
+    lambda a, b: a.unfold(1, 3, 2).sum(-1) + b.unfold(0, 1, 1)[:, :3, 0] + a.reshape(2, 5, 7).unfold(1, 5, 1).sum(),
+    lambda a, b: a.diagonal() + b.diagonal(-2) * a.T.diagonal(2)[:7] + a.reshape(2, 5, 7).diagonal(1, 2, 1).sum(),
+    lambda a, b: a.clone().slice_scatter(b[:4] * 2, 0, 1, 9, 2) + torch.select_scatter(b, a[:, 0], 1, -1),
+    lambda a, b: a.scatter_add(1, (b > 0.5).long()[:4, :2] + torch.tensor([0, 3]), b),
+    lambda a, b: torch.einsum("bd,od->bo", a, b) + torch.einsum("od,bd->bo", b, a) + torch.einsum("bd,do->bo", a, b.T),
+    lambda a, b: torch.einsum("...d,od->...o", a.reshape(2, 5, 7), b).sum() + torch.einsum("bd,bd->bd", a, b),
+    lambda a, b: a**b + (a - 0.5) ** (4 * b).round() + 0.3**a + a.pow(torch.tensor([0.0, 1, 2, 3, -1, 0.5, 2.5])),
+    lambda a, b: (a - 0.5) % b + (a - 0.5) % 0.21 + torch.fmod(a - 0.5, b - 0.6) + torch.remainder(0.7, b),
+    lambda a, b: (a - 0.5) // b + (a - 0.5) // -0.13 + torch.div(a - 0.5, b, rounding_mode="trunc"),
+    lambda a, b: (
+        a.reshape(1, 5, 2, 7, 1, 1).permute(0, 3, 1, 2, 4, 5).reshape(7, 10).T
+        + b.reshape(1, 1, 5, 2, 1, 7).permute(0, 2, 1, 3, 5, 4).reshape(10, 7)
+        + b.reshape(5, 1, 2, 1, 7, 1, 1).transpose(0, 2).transpose(-1, -2).reshape(2, 5, 7).reshape(10, 7)
+        + (torch.cat([a] * 6) * b.repeat(6, 1)).reshape(2, 3, 2, 5, 1, 7).permute(3, 2, 5, 0, 4, 1).reshape(6, 10, 7).sum(0)
+        + torch.cat([a] * 8).reshape(2, 5, 2, 2, 2, 7).permute(5, 4, 3, 2, 1, 0).reshape(8, 10, 7).sum(0)
+    ),
+    lambda a, b: torch.einsum("bd,bd->b", a, b)[:, None] + torch.einsum("bd,ed->be", a, b).diagonal()[:, None],
+]
+
+
+@pytest.mark.parametrize(("first", "of"), in_groups(len(FUNCTIONS)))
+def test_functions(first, of):
     torch.manual_seed(2)
     a, b = torch.rand(2, 10, 7) + 0.1
-    compare(Function(function), a, b, rtol=1e-3 if "half" in str(function.__code__.co_names) else 1e-4)
+    for in_16_bits in (False, True):
+        several = [each for each in FUNCTIONS[first : first + of] if ("half" in each.__code__.co_names) == in_16_bits]
+        if several:
+            compare_each(several, (a, b), rtol=1e-3 if in_16_bits else 1e-4)
 
 
 def test_masks_and_positions_of_integers():

@@ -1,11 +1,13 @@
 """Modules and functions of PyTorch's nn, as graphs or as what PyTorch decomposes them into."""
 
+import itertools
+
 import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch")
 
-from beside_torch import Function, compare, trains_like_pytorch  # noqa: E402
+from beside_torch import Function, compare, compare_each, in_groups, trains_like_pytorch  # noqa: E402
 from test_backend import MODULES  # noqa: E402
 from torch import nn  # noqa: E402
 from torch.nn import functional as F  # noqa: E402
@@ -90,12 +92,17 @@ FUNCTIONS = {
 }
 
 
-@pytest.mark.parametrize("name", FUNCTIONS)
-def test_functions(name):
-    function, *shapes = FUNCTIONS[name]
+@pytest.mark.parametrize(("first", "of"), in_groups(len(FUNCTIONS)))
+def test_functions(first, of):
     torch.manual_seed(6)
-    inputs = tuple(torch.randn(shape) for shape in shapes)
-    compare(Function(function), *inputs)
+    several = list(FUNCTIONS.values())[first : first + of]
+    inputs = [torch.randn(shape) for _, *shapes in several for shape in shapes]
+    places = itertools.accumulate((len(shapes) for _, *shapes in several), initial=0)
+    own = [
+        lambda *given, function=function, begin=begin, count=len(shapes): function(*given[begin : begin + count])
+        for (function, *shapes), begin in zip(several, places, strict=False)
+    ]
+    compare_each(own, tuple(inputs))
 
 
 #: The modules that graphs lack, and why.
