@@ -14,6 +14,7 @@ from tessera import graph as tg  # noqa: E402
 pytestmark = pytest.mark.filterwarnings("ignore")
 
 SIZES = {"hidden_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 96}
+ONE_LAYER = SIZES | {"num_hidden_layers": 1}  # where those of BERT and GPT-2 say enough of several
 TOKENS = {"vocab_size": 1000, "bos_token_id": None, "eos_token_id": None}
 
 
@@ -38,20 +39,20 @@ def gpt2():
 
 def distilbert():
     return transformers.DistilBertModel(
-        transformers.DistilBertConfig(dim=48, n_layers=2, n_heads=4, hidden_dim=96, **TOKENS)
+        transformers.DistilBertConfig(dim=48, n_layers=1, n_heads=4, hidden_dim=96, **TOKENS)
     )
 
 
 def llama():
-    return transformers.LlamaModel(transformers.LlamaConfig(num_key_value_heads=2, **SIZES, **TOKENS))
+    return transformers.LlamaModel(transformers.LlamaConfig(num_key_value_heads=2, **ONE_LAYER, **TOKENS))
 
 
 def roberta():
-    return transformers.RobertaModel(transformers.RobertaConfig(**SIZES, **{**TOKENS, "pad_token_id": 1}))
+    return transformers.RobertaModel(transformers.RobertaConfig(**ONE_LAYER, **{**TOKENS, "pad_token_id": 1}))
 
 
 def vit():
-    return transformers.ViTModel(transformers.ViTConfig(image_size=32, patch_size=8, **SIZES))
+    return transformers.ViTModel(transformers.ViTConfig(image_size=32, patch_size=8, **ONE_LAYER))
 
 
 def inputs_of(make):
