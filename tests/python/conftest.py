@@ -4,6 +4,7 @@ import collections
 import os
 import pathlib
 import tempfile
+from collections.abc import Iterator
 
 import numpy as np
 import pytest
@@ -17,6 +18,10 @@ for _name in list(os.environ):
         del os.environ[_name]
 # PyTorch's threads of several tests at once would wait by spinning on the cores of each other.
 os.environ["OMP_WAIT_POLICY"] = "passive"
+# As many tests as there are cores run at once: threads of each would wait for a core that another test has. Those of
+# which threads are the question say how many.
+if os.environ.get("TESSERA_TEST_FULL", "0") == "0":
+    os.environ["TESSERA_THREADS"] = os.environ["OMP_NUM_THREADS"] = "1"
 os.environ["HOME"] = OWN.name
 os.environ["TESSERA_CACHE"] = str(pathlib.Path(OWN.name) / "cache")
 
@@ -49,6 +54,16 @@ def places_of(item: pytest.Item, number: int) -> list[int]:
 def own_folder() -> pathlib.Path:
     """Where home and caches lie."""
     return pathlib.Path(OWN.name)
+
+
+@pytest.fixture
+def two_threads() -> Iterator[None]:
+    """Products and sessions take two threads at least."""
+    import tessera
+
+    tessera.set_num_threads(max(2, tessera.get_num_threads()))
+    yield
+    tessera.set_num_threads(0)
 
 
 @pytest.fixture

@@ -658,7 +658,7 @@ def test_threads(runs):
     assert not wrong and len(runs) == 80
 
 
-def test_fork():
+def test_fork(two_threads):
     model, x = nn.Sequential(nn.Linear(64, 512), nn.ReLU(), nn.Linear(512, 8)), torch.randn(64, 64)
     fast = compiled(model)
     with torch.no_grad():

@@ -22,7 +22,8 @@ CONFIG = {
     "intermediate_size": 64,
     "max_position_embeddings": 64,
 }
-OPTIONS: dict[str, Any] = {"length": 48, "packs": 4, "steps": 12, "evaluate_every": 5, "seed": 5, "threads": 2}
+OPTIONS: dict[str, Any] = {"length": 48, "packs": 4, "steps": 12, "evaluate_every": 5, "seed": 5, "threads": 1}
+OPTIONS["machine"] = tessera.Machine("host", threads=2)
 
 
 def text() -> TokenText:
@@ -93,9 +94,9 @@ def test_it_resumes_bit_by_bit(options: dict[str, Any], tmp_path: Path) -> None:
     whole, stopped = tmp_path / "whole.safetensors", tmp_path / "stopped.safetensors"
     losses = trainer_of(**options).train(checkpoint=whole)
 
-    first = trainer_of(**options)
+    first = trainer_of(**options, threads=2)
     begun = first.train(7, checkpoint=stopped)
-    second = trainer_of(**options, threads=1, machine=tessera.Machine("host", threads=2))
+    second = trainer_of(**options)
     second.resume(stopped)
     assert second.finished_steps == 7 and second.evaluations[0].step == 5
     second.validate()

@@ -193,7 +193,7 @@ def test_other_arguments_are_refused(args, kwargs, message):
         compiled(*args, **{"scale": 1.0, **kwargs})
 
 
-def test_several_threads_and_processes_may_call():
+def test_several_threads_and_processes_may_call(two_threads):
     model = network()
     compiled = tessera.compile(model, torch.randn(8, SIZE))
     inputs = [torch.randn(8, SIZE) for _ in range(4)]

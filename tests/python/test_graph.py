@@ -45,7 +45,7 @@ def test_values_have_shape_type_and_name():
 
 
 def run(graph, *arrays):
-    return graph.session(threads=2).run(*arrays)
+    return graph.session(tessera.Machine("host", threads=2), threads=1).run(*arrays)
 
 
 def evaluate(function, *arrays):

@@ -97,7 +97,7 @@ def test_takes_the_options_of_onnx_runtime() -> None:
             tessera.onnx.InferenceSession(data, *wrong)
 
 
-def test_several_threads_and_processes_may_run() -> None:
+def test_several_threads_and_processes_may_run(two_threads: None) -> None:
     generator = np.random.default_rng(0)
     weight = generator.standard_normal((16, 4), dtype=np.float32)
     data = model_of([helper.make_node("MatMul", ["x", "w"], ["y"])], {"x": ("n", 16)}, ["y"], {"w": weight})

@@ -135,7 +135,8 @@ def test_a_hundred_steps_of_the_papers_algorithms(name, excluded):
     optimizer, options, reference_of, lr = OURS[name]
     groups = [tg.ParameterGroup("*.bias", weight_decay=0.0, trust_ratio=False)] if excluded else []
     expected_losses, parameters = in_float64(reference_of(), lambda step: lr, 100, excluded)
-    session = training_step(optimizer=optimizer, lr=lr, groups=groups, **options).session(threads=2)
+    step = training_step(optimizer=optimizer, lr=lr, groups=groups, **options)
+    session = step.session(tessera.Machine("host", threads=2), threads=1)
     losses = run(session, 100)
     assert losses[-1] < 0.7 * losses[0]
     assert_like(session, losses, expected_losses, parameters, 2e-3)

@@ -110,4 +110,6 @@ def test_tests_have_an_environment_of_their_own(own_folder):
     assert environment["HOME"] == str(own_folder)
     assert environment.pop("TESSERA_CACHE") == str(own_folder / "cache")
     of_library = {name for name in environment if name.startswith(("TESSERA_", "XDG_", "OMP_", "GOMP_"))}
-    assert {name for name in of_library if not name.startswith("TESSERA_TEST_")} <= {"TESSERA_DATA", "OMP_WAIT_POLICY"}
+    assert {name for name in of_library if not name.startswith("TESSERA_TEST_")} <= {
+        *("TESSERA_DATA", "TESSERA_THREADS", "OMP_WAIT_POLICY", "OMP_NUM_THREADS")
+    }

@@ -218,7 +218,7 @@ def test_bad_weights():
         tessera.generate(8, 8, float("nan"))
 
 
-def test_threads_share_a_product(rng):
+def test_threads_share_a_product(rng, two_threads):
     weight, dense = weight_and_dense()
     spmm = tessera.Spmm(weight, N)
     inputs = [rng.standard_normal((K, N)).astype(np.float32) for _ in range(8)]

@@ -376,7 +376,7 @@ def test_refuses_bad_arguments():
         layer(torch.randn(2, 40))
 
 
-def test_threads_may_call_at_once():
+def test_threads_may_call_at_once(two_threads):
     from concurrent.futures import ThreadPoolExecutor
 
     model = model_of(1, True)

@@ -15,6 +15,20 @@ from tessera import _threads
 from tessera.nn import SparseLinear
 
 
+def take_two_threads():
+    torch.set_num_threads(max(2, torch.get_num_threads()))
+    tessera.set_num_threads(max(2, tessera.get_num_threads()))
+
+
+@pytest.fixture(autouse=True)
+def two_threads_of_each():
+    before = torch.get_num_threads()
+    take_two_threads()
+    yield
+    torch.set_num_threads(before)
+    tessera.set_num_threads(0)
+
+
 def layer_of():
     torch.manual_seed(0)
     return SparseLinear(1024, 1024, density=0.2, block_size=8)
@@ -62,6 +76,7 @@ def backward_in_child(layer, x):
 
 def train_in_fork(used):
     """Making a layer starts threads of PyTorch's already."""
+    take_two_threads()
     layer = layer_of()
     x = torch.randn(300, 1024)
     if used:
