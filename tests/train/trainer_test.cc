@@ -188,7 +188,7 @@ TEST_P(TrainerTest, ResumesBitIdenticallyOnAnyNumberOfThreads) {
   const TrainingSettings settings = settings_of(GetParam(), 2);
   const std::string whole = path_of(std::string("whole_") + GetParam().name),
                     broken = path_of(std::string("broken_") + GetParam().name);
-  Trainer uninterrupted(settings, images(), Machine::host(2), 2);
+  Trainer uninterrupted(settings, images(), Machine::host(2), 1);
   const TrainingResult expected = uninterrupted.train({.checkpoint = whole});
   const auto seed = std::random_device()();
   SCOPED_TRACE(testing::Message() << "seed " << seed);
@@ -215,9 +215,11 @@ TEST(Trainer, ValidatesToTheSameBitsOnAnyNumberOfThreads) {
   const auto result = [&](uint32_t threads) {
     return Trainer(settings, images(), Machine::host(4), threads).train();
   };
-  const TrainingResult expected = result(4);
-  for (const uint32_t threads : {1U, 2U, 3U})
+  const TrainingResult expected = result(1);
+  for (const uint32_t threads : {2U, 3U, 4U}) {
+    if (threads == 2 && !test::is_full()) continue;
     EXPECT_TRUE(same_numbers(result(threads), expected)) << threads << " threads";
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Train, TrainerTest, testing::ValuesIn(kSettings),
