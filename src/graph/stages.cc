@@ -73,8 +73,8 @@ class StageSearch {
     return stage;
   }
 
-  /// Whether an input of an operation says where it runs. What is given to a body is sent there once, so a number
-  /// that is does not.
+  /// Whether an input of an operation says where it runs. What is given to a body is sent there once, so a
+  /// number that is does not.
   bool ties(const OpenedNode& node, size_t input) const {
     const OpenedValue& value = graph_.values[input];
     if (is_parameter(value.info().belongs.value_or(input))) return true;
@@ -146,7 +146,7 @@ class StageSearch {
   OpenedGraph graph_;
   std::vector<std::optional<uint32_t>> of_value_;
   std::set<size_t> free_;  ///< positions of free operations
-  uint32_t named_ = 0;  ///< the last one that is named: gradients begin where the loss is
+  uint32_t named_ = 0;     ///< the last one that is named: gradients begin where the loss is
 };
 
 }  // namespace

@@ -24,8 +24,9 @@ struct Stages {
 };
 
 /// The stages that calls and loops name. Other operations run on the stage of their parameters, which are on
-/// the stage that takes them first; operations without parameters run on the stage of their inputs, and
-/// gradients on that of the operation to which they belong.
+/// the stage that takes them first; operations without parameters run on the stage of their inputs, those
+/// that take inputs of the graph alone on the first stage that takes what they give, and gradients on that of
+/// the operation to which they belong.
 Stages stages_of(const Graph& graph);
 
 /// Stages of whole layers in their order, regardless of those that calls and loops name, with about equal

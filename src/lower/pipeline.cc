@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <numeric>
 #include <set>
 
 namespace tessera::graph {
@@ -333,9 +334,9 @@ void PipelineLowering::add_beginnings() {
   }
 }
 
-/// The pass after which a value is sent to a part of the chips: the last one that has it before those which take
-/// it there. What many stages take so goes from each to the next: sent to all at once it would make all wait for
-/// each other.
+/// The pass after which a value is sent to a part of the chips: the last one that has it before those which
+/// take it there. What many stages take so goes from each to the next: sent to all at once it would make all
+/// wait for each other.
 size_t PipelineLowering::sender_of(ValueId id, uint32_t to) const {
   size_t sender = pass_of(id);
   for (size_t p = sender + 1; p < passes_.size(); ++p) {
@@ -385,6 +386,51 @@ void PipelineLowering::list_events() {
         if (events_[e].kind == Event::Kind::pass && sendings_[i].pass == events_[e].index)
           events_.push_back({Event::Kind::send, i, events_[e].micro_batch});
   }
+  if (body_.builders_.size() > 1 && body_.stages_.count() > body_.builders_.size()) order_by_time();
+}
+
+/// Of stages that share chips, one may make the others wait in the order of the slots.
+void PipelineLowering::order_by_time() {
+  const std::vector<TimedEvent> timed = timed_events();
+  std::vector<size_t> by_slots(timed.size());
+  std::iota(by_slots.begin(), by_slots.end(), size_t{0});
+  const std::vector<size_t> by_time = earliest_first(timed);
+  if (end_of(timed, by_time) >= end_of(timed, by_slots)) return;
+  std::vector<Event> events;
+  for (const size_t e : by_time) events.push_back(events_[e]);
+  events_ = std::move(events);
+}
+
+/// The events, of which each follows those that give what it takes, and passes through a stage each other.
+std::vector<TimedEvent> PipelineLowering::timed_events() const {
+  std::vector<TimedEvent> timed;
+  std::map<uint32_t, size_t> latest;                        // by stage
+  std::map<std::pair<BufferKey, uint32_t>, size_t> filled;  // by micro-batch
+  for (const Event& event : events_) {
+    const bool is_send = event.kind == Event::Kind::send;
+    const LoweredPass& pass = passes_[is_send ? sendings_[event.index].pass : event.index];
+    TimedEvent one{{place_of(pass)}, is_send ? 0 : work_of(pass), pass.part.stage, {}};
+    if (is_send) one.places.push_back(sendings_[event.index].to);
+    for (const BufferKey& key : keys_of(event, Direction::taken))
+      if (const auto by = filled.find({key, event.micro_batch}); by != filled.end())
+        one.after.push_back(by->second);
+    if (!is_send) {
+      const auto [before, is_first] = latest.try_emplace(pass.part.stage, timed.size());
+      if (!is_first) one.after.push_back(std::exchange(before->second, timed.size()));
+    }
+    for (const BufferKey& key : keys_of(event, Direction::given))
+      filled[{key, event.micro_batch}] = timed.size();
+    timed.push_back(std::move(one));
+  }
+  return timed;
+}
+
+/// An estimate: the elements that the operations of a pass take, weights above all.
+uint64_t PipelineLowering::work_of(const LoweredPass& pass) const {
+  uint64_t work = 1;
+  for (const uint32_t n : pass.part.nodes)
+    for (const ValueId input : body_.graph_.nodes()[n].inputs) work += body_.graph_.type(input).elements();
+  return work;
 }
 
 /// From when to when a buffer holds each micro-batch, in the order of the beginnings.

@@ -9,6 +9,7 @@
 
 #include "graph/loop.h"
 #include "graph/stages.h"
+#include "lower/event_order.h"
 #include "lower/lowering.h"
 
 namespace tessera::graph {
@@ -100,6 +101,9 @@ class PipelineLowering {
   size_t sender_of(ValueId id, uint32_t to) const;
   void add_sendings();
   void list_events();
+  void order_by_time();
+  std::vector<TimedEvent> timed_events() const;
+  uint64_t work_of(const LoweredPass& pass) const;
   std::vector<KeptInterval> kept(const BufferKey& key) const;
   uint32_t fewest_slots(const BufferKey& key) const;
   void place_buffers();

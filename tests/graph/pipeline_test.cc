@@ -115,8 +115,8 @@ std::shared_ptr<const Graph> layer(uint32_t rows, uint32_t width) {
   return body;
 }
 
-/// Layers, as many on each stage. All also take what the first stage computes, and the weight of the last stage
-/// is the first one's.
+/// Layers, as many on each stage. All also take what the first stage computes, and the weight of the last
+/// stage is the first one's.
 Graph network(uint32_t stages, uint32_t per_stage, const TrainingOptions& options, uint32_t rows = 6,
               uint32_t width = 16) {
   Graph g;
@@ -282,8 +282,8 @@ TEST(Pipelines, OfASingleMicroBatchAreCheckedToo) {
   EXPECT_NO_THROW(network(2, 1, {.pipeline = {PipelineKind::one_forward_one_backward, {1}}}));
 }
 
-/// Layers alone, one on each stage, of equal work; all take a row of another input, and on request another that
-/// the first stage computes.
+/// Layers alone, one on each stage, of equal work; all take a row of another input, and on request another
+/// that the first stage computes.
 Graph equal_stages(uint32_t stages, uint32_t micro_batches, const Pipeline& pipeline, bool recompute = false,
                    TrainingOptions options = {}, bool hand_on = false) {
   constexpr uint32_t kRows = 128, kWidth = 192;

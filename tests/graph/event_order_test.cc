@@ -1,0 +1,103 @@
+// The order of passes and sends in a program: times of chips that run them in that order.
+#include "lower/event_order.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+#include <optional>
+#include <random>
+#include <tuple>
+#include <vector>
+
+namespace tessera::graph {
+namespace {
+
+std::vector<size_t> as_listed(const std::vector<TimedEvent>& events) {
+  std::vector<size_t> order(events.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  return order;
+}
+
+/// Whether each event comes once, after those that come before it.
+void expect_order(const std::vector<TimedEvent>& events, const std::vector<size_t>& order) {
+  std::vector<bool> has_come(events.size());
+  for (const size_t e : order) {
+    for (const size_t before : events[e].after) EXPECT_TRUE(has_come[before]);
+    EXPECT_FALSE(has_come[e]);
+    has_come[e] = true;
+  }
+  EXPECT_EQ(order.size(), events.size());
+}
+
+TEST(EventOrder, KeepsWhatComesBefore) {
+  std::mt19937 random(5);
+  const auto draw = [&](uint32_t count) { return static_cast<uint32_t>(random() % count); };
+  for (uint32_t graph = 0; graph < 100; ++graph) {
+    std::vector<TimedEvent> events(1 + draw(40));
+    for (size_t e = 0; e < events.size(); ++e) {
+      events[e] = {{draw(4)}, draw(5), draw(6), {}};
+      if (events[e].work == 0) events[e].places.push_back(draw(4));
+      for (size_t before = 0; before < e; ++before)
+        if (draw(8) == 0) events[e].after.push_back(before);
+    }
+    const std::vector<size_t> order = earliest_first(events);
+    expect_order(events, order);
+    uint64_t work = 0;
+    for (const TimedEvent& event : events) work += event.work;
+    EXPECT_LE(end_of(events, order), work);
+  }
+}
+
+/// A pipeline of which the first and the last stage share chips: what the last stage sends back is not held
+/// up by the backward pass of the first, so that chips work as long as the slowest one.
+TEST(EventOrder, LetsNoStageWaitForAnotherOnItsChips) {
+  constexpr uint32_t kMicroBatches = 64, kStages = 5, kPlaces[] = {0, 1, 2, 3, 0};
+  constexpr uint64_t kForward[] = {30, 70, 70, 70, 4};
+  using Pass = std::tuple<bool, uint32_t, uint32_t>;  // backward, stage, micro-batch
+  std::vector<TimedEvent> events, sent;
+  std::vector<Pass> sent_to;
+  std::map<Pass, size_t> given;  // what gives a pass its input
+  std::vector<std::optional<size_t>> latest(kStages);
+  const auto add_pass = [&](bool backward, uint32_t stage, uint32_t m) {
+    TimedEvent event{{kPlaces[stage]}, (backward ? 3 : 1) * kForward[stage], stage, {}};
+    if (const auto by = given.find({backward, stage, m}); by != given.end())
+      event.after.push_back(by->second);
+    if (latest[stage]) event.after.push_back(*latest[stage]);
+    latest[stage] = events.size();
+    events.push_back(event);
+    if (backward ? stage == 0 : stage + 1 == kStages) {
+      if (!backward) given[{true, stage, m}] = events.size() - 1;
+      return;
+    }
+    const uint32_t to = backward ? stage - 1 : stage + 1;
+    sent.push_back({{kPlaces[stage], kPlaces[to]}, 0, stage, {events.size() - 1}});
+    sent_to.emplace_back(backward, to, m);
+  };
+  // One stage after the other, of which stage s has S − s micro-batches in flight.
+  for (uint32_t slot = 0; slot < 2 * (kMicroBatches + kStages); ++slot) {
+    for (uint32_t stage = 0; stage < kStages; ++stage) {
+      const uint32_t forward = slot >= stage ? (slot - stage) / 2 : 0;
+      if (slot >= stage && (slot - stage) % 2 == 0 && forward < kMicroBatches)
+        add_pass(false, stage, forward);
+      const uint32_t begin = 2 * kStages - 1 - stage;
+      if (slot >= begin && (slot - begin) % 2 == 0 && (slot - begin) / 2 < kMicroBatches)
+        add_pass(true, stage, (slot - begin) / 2);
+    }
+    for (size_t i = 0; i < sent.size(); ++i) {
+      given[sent_to[i]] = events.size();
+      events.push_back(sent[i]);
+    }
+    sent.clear();
+    sent_to.clear();
+  }
+  const std::vector<size_t> order = earliest_first(events);
+  expect_order(events, order);
+  const double least = 4.0 * 70 * kMicroBatches;
+  EXPECT_LT(static_cast<double>(end_of(events, order)), 1.1 * least);
+  EXPECT_GT(static_cast<double>(end_of(events, as_listed(events))), 1.25 * least);
+}
+
+}  // namespace
+}  // namespace tessera::graph
