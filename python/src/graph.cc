@@ -449,6 +449,7 @@ void bind_graph(nb::module_& m) {
   graph.def(nb::init<>()).def("copy", [](const Graph& g) { return Graph(g); });
   bind_values(graph);
   bind_bert(m, graph);
+  bind_resnet(m, graph);
   bind_vision(graph);
   bind_structured(graph);
   bind_spiking_layers(graph);

@@ -25,6 +25,9 @@ Type cast_type_of(const Node& node) {
   throw UsageError(fmt::format("cast: there is no type '{}': use f32, f16, bf16, u32 or i32", name));
 }
 
+/// Pixels become numbers by casts alone.
+bool is_pixels(const TensorType& type) { return type.type == Type::u8; }
+
 /// The attribute "rounding". Stochastic rounding has a step as second input, and attributes "seed" and
 /// "stream"; if it is "shared", 1, replicas, micro-batches and calls draw the same.
 bool is_stochastic(const Node& node) {
@@ -50,7 +53,7 @@ void require_stochastic(const Signature& s, Type to) {
 }
 
 Types infer_cast(const Signature& s) {
-  require_number(s, s.inputs[0]);
+  if (!is_pixels(s.inputs[0])) require_number(s, s.inputs[0]);
   TensorType out = s.inputs[0];
   out.type = cast_type_of(s.attributes);
   if (is_stochastic(s.attributes))
@@ -108,6 +111,7 @@ void lower_stochastic(Lowering& l, const Node& node) {
 }
 
 std::vector<LayoutChoice> cast_layouts(Lowering& l, const Node& node) {
+  if (is_pixels(l.graph().type(node.inputs[0]))) return row_layouts(l, node);
   return is_stochastic(node) ? same_layouts(l, node) : elementwise_layouts(l, node);
 }
 
@@ -138,6 +142,8 @@ std::vector<Case> cast_cases() {
        .attributes = {{"type", "u32"}},
        .differentiable = false,
        .given = {{0, {-1, 5, -1 << 30}}}},
+      {.inputs = {{Type::u8, {3, 7, 5, 3}, {}, {}}}, .attributes = {{"type", "f32"}}, .below = 255},
+      {.inputs = {{Type::u8, {5, 33}, {}, {}}}, .attributes = {{"type", "f16"}}, .below = 255},
       {.inputs = {{Type::f32, {5, 33}, {}, {}}},
        .attributes = {{"type", "i32"}},
        .low = -1000,

@@ -16,12 +16,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tessera._tessera import BertConfig, OperationCost
+from tessera._tessera import BertConfig, OperationCost, ResnetConfig
 from tessera.graph._bert import Bert, bert_for_pretraining
 from tessera.graph._convolution import convolution, fold, patches, transposed_convolution, ungrouped_weight
 from tessera.graph._estimate import Estimate
 from tessera.graph._graph import Graph, TrainingStep
 from tessera.graph._pipeline import PipelineAnalysis, PipelineSchedule, pipeline_schedule
+from tessera.graph._resnet import Resnet, resnet
 from tessera.graph._session import Session
 from tessera.graph._training import ParameterGroup, Schedule, betas_of_packs, packs_per_batch
 from tessera.graph._values import (
@@ -128,6 +129,8 @@ __all__ = [
     "ParameterGroup",
     "PipelineAnalysis",
     "PipelineSchedule",
+    "Resnet",
+    "ResnetConfig",
     "Schedule",
     "Session",
     "TrainingStep",
@@ -202,6 +205,7 @@ __all__ = [
     "remainder",
     "relu",
     "reshape",
+    "resnet",
     "rms_norm",
     "rotary",
     "rsqrt",

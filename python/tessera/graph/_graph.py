@@ -35,6 +35,7 @@ from tessera.graph._values import (
     Truth,
     Value,
     cross_entropy,
+    input_type,
     is_stochastic,
     mean_squared_error,
     require_integers,
@@ -79,8 +80,8 @@ class Graph:
     # Values.
 
     def input(self, name: str, shape: Sequence[int], dtype: DTypeLike | str = "f32") -> Value:
-        """Add an array that each run is given."""
-        return Value(self, self.native.input(name, _sizes(shape), value_type(dtype)))
+        """Add an array that each run is given: numbers, or pixels of 8 bits ("u8"), which `cast` makes numbers."""
+        return Value(self, self.native.input(name, _sizes(shape), input_type(dtype)))
 
     def parameter(
         self,

@@ -134,6 +134,12 @@ def value_type(dtype: DTypeLike | str) -> str:
     return integers.get(name) or type_name(dtype)
 
 
+def input_type(dtype: DTypeLike | str) -> str:
+    """The same for an input, which may have the 8 bits of pixels."""
+    is_pixels = dtype in ("u8", "uint8") if isinstance(dtype, str) else dtype in (np.uint8,)
+    return "u8" if is_pixels else value_type(dtype)
+
+
 def is_stochastic(what: str, rounding: str) -> bool:
     if rounding not in ("nearest", "stochastic"):
         raise ValueError(f"{what}: unknown rounding {rounding!r}: use 'nearest' or 'stochastic'")

@@ -8,7 +8,8 @@ namespace tessera::ops {
 using program::Role;
 
 MapOperation operation_of(const CastProblem& p) {
-  for (const Type type : {p.from, p.to}) require_number(type, "a cast");
+  if (p.from != Type::u8) require_number(p.from, "a cast");
+  require_number(p.to, "a cast");
   MapOperation operation{.codelet = &kernels::cast_codelet, .rows = p.rows, .cols = p.cols};
   operation.operands = {{"in", p.from, Role::input, p.rows, p.cols},
                         {"out", p.to, Role::output, p.rows, p.cols}};

@@ -6,9 +6,9 @@
 
 namespace tessera::ops {
 
-/// out = in, rows × cols, each of f32, f16, bf16, u32 or i32. Rounds once, to nearest even; overflow is
-/// infinity. A conversion to integers truncates fractions; NaN becomes 0, and a number beyond the type's
-/// range the nearest in range. Integers are converted to other integers modulo 2^32.
+/// out = in, rows × cols, each of f32, f16, bf16, u32 or i32, or in of u8. Rounds once, to nearest even;
+/// overflow is infinity. A conversion to integers truncates fractions; NaN becomes 0, and a number beyond the
+/// type's range the nearest in range. Integers are converted to other integers modulo 2^32.
 struct CastProblem {
   Type from = Type::f32;
   Type to = Type::f16;

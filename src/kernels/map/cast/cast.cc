@@ -15,6 +15,10 @@ HWY_BEFORE_NAMESPACE();
 namespace tessera::kernels::HWY_NAMESPACE {
 namespace {
 
+void widen_pixels(const std::byte* in, size_t count, float* out) {
+  for (size_t i = 0; i < count; ++i) out[i] = static_cast<float>(std::to_integer<uint8_t>(in[i]));
+}
+
 void cast_integers(Type from, Type to, const std::byte* in, size_t count, std::byte* out) {
   for (size_t i = 0; i < count; ++i) {
     const double number = load_number(from, in + i * size_of(from));
@@ -25,6 +29,7 @@ void cast_integers(Type from, Type to, const std::byte* in, size_t count, std::b
 }  // namespace
 
 void cast(Type from, Type to, const std::byte* in, size_t count, std::byte* out) {
+  if (from == Type::u8 && to == Type::f32) return widen_pixels(in, count, reinterpret_cast<float*>(out));
   if (is_integer(from) || is_integer(to)) return cast_integers(from, to, in, count, out);
   with_float_type(from, [&]<class From>(From) HWY_ATTR {
     with_float_type(to, [&]<class To>(To) HWY_ATTR {

@@ -5,8 +5,8 @@
 
 namespace tessera::kernels {
 
-/// Fields of one shape, each f32, f16, bf16, u32 or i32. Rounds once, to nearest even; values beyond the
-/// type become infinity; NaN stays NaN. To integers: converted().
+/// Fields of one shape, each f32, f16, bf16, u32 or i32, `in` also u8. Rounds once, to nearest even; values
+/// beyond the type become infinity; NaN stays NaN. To integers: converted().
 #define TESSERA_CAST_FIELDS(X) X(in) X(out, .access = program::Access::out)
 
 /// Converts f32, f16 or bf16 to f16 or bf16, rounded stochastically (base/stochastic_rounding.h). "step" is a

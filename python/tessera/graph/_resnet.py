@@ -1,0 +1,136 @@
+"""Residual networks for images, with torchvision's parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tessera import _tessera
+from tessera._matrices import Matrix
+from tessera._tessera import ResnetConfig
+from tessera.graph._graph import Graph
+from tessera.graph._session import Session
+from tessera.graph._training import Numbers
+from tessera.graph._values import Value
+
+Shortcut: TypeAlias = Literal["projection", "padding"]
+
+
+@dataclass(frozen=True)
+class Resnet:
+    """Values of a network; parameters of its graph have the names of torchvision's, running statistics included."""
+
+    graph: Graph
+    #: [samples, height, width, channels], channels last.
+    images: Value
+    #: Means over the pixels of the last stage [samples, channels], and the graph's output [samples, classes].
+    features: Value
+    logits: Value
+    #: The shape that PyTorch gives the weight of each convolution, by name.
+    kernels: Mapping[str, tuple[int, ...]]
+
+    def parameters_of(self, state: Mapping[str, Any]) -> dict[str, NDArray[np.float32]]:
+        """Return a state dict of torchvision as sessions take it: `session.load_parameters(net.parameters_of(…))`.
+
+        Its arrays may be PyTorch's. Sparse convolutions have the values of their pattern alone. Numbers of batches, which
+        PyTorch counts, are left out.
+        """
+        missing = [name for name in self._names() if name not in state]
+        if missing:
+            raise ValueError(f"the state dict lacks {missing[0]!r}")
+        return {name: self._own(name, np.asarray(state[name], np.float32)) for name in self._names()}
+
+    def state_dict(self, session: Session) -> dict[str, NDArray[np.float32]]:
+        """Return a session's parameters with PyTorch's shapes.
+
+        `module.load_state_dict({name: torch.from_numpy(array) for name, array in net.state_dict(session).items()})`
+        """
+        state = {}
+        for name in self._names():
+            is_sparse = self.graph.native.block_size(self.graph.native.find(name)) > 0
+            array = session.matrix(name).to_dense() if is_sparse else session.get(name)
+            if name in self.kernels:
+                outputs, channels, height, width = self.kernels[name]
+                array = np.moveaxis(array.reshape(outputs, height, width, channels), -1, 1)
+            state[name] = np.ascontiguousarray(array)
+        return state
+
+    def _names(self) -> list[str]:
+        return [parameter.name for parameter in self.graph.parameters]
+
+    def _own(self, name: str, array: NDArray[np.float32]) -> NDArray[np.float32]:
+        if name not in self.kernels:
+            return array
+        if array.shape != self.kernels[name]:
+            raise ValueError(f"{name} has shape {array.shape}; it must be {self.kernels[name]}")
+        weight = np.ascontiguousarray(np.moveaxis(array, 1, -1).reshape(len(array), -1))
+        native = self.graph.native
+        pattern = native.pattern(native.find(name))
+        return weight if pattern is None else _stored(weight, native.block_size(native.find(name)), *pattern)
+
+
+def _stored(
+    weight: NDArray[np.float32], b: int, pointers: NDArray[np.uint64], columns: NDArray[np.uint32]
+) -> NDArray[np.float32]:
+    """The blocks of b × b of a pattern, one after another."""
+    m, k = weight.shape
+    rows = -(-m // b)
+    padded = np.zeros((rows * b, -(-k // b) * b), np.float32)
+    padded[:m, :k] = weight
+    blocks = padded.reshape(rows, b, -1, b).swapaxes(1, 2)
+    return blocks[np.repeat(np.arange(rows), np.diff(pointers.astype(np.int64))), columns].reshape(-1)
+
+
+def resnet(
+    config: int | ResnetConfig = 50,
+    *,
+    samples: int,
+    size: int | tuple[int, int] | None = None,
+    channels: int = 3,
+    classes: int | None = None,
+    shortcut: Shortcut | None = None,
+    pixels: tuple[Sequence[float], Sequence[float]] | None = None,
+    training: bool = False,
+    numbers: Numbers = "fp32",
+    patterns: Mapping[str, Any] | None = None,
+    dynamic: bool = False,
+) -> Resnet:
+    """A graph of a residual network, whose input is `images` [samples, height, width, channels].
+
+    `config` is a depth, or a ResnetConfig: 18, 34, 50, 101 and 152 are torchvision's, for images of 224², and others of
+    6n + 2, such as 20, those of He et al. 2015 for images of 32², which have shortcuts without parameters ("padding",
+    their option A) unless `shortcut` is "projection" (option B). With `pixels`, means and deviations of the channels,
+    images are pixels of 8 bits ("u8"), and the graph normalises them: (pixel − mean) / deviation.
+
+    With `training`, batches are normalised by their own statistics, which the running ones follow. `numbers` has the
+    types of parameters and products, as `Graph.training_step` takes them; logits are FP32. `patterns` makes
+    convolutions sparse: names of their weights, and matrices [outputs, taps · channels] that have the pattern; they may
+    change in sessions if `dynamic`.
+    """
+    if isinstance(config, int):
+        config = ResnetConfig.of_depth(_tessera.whole_number("depth", config))
+    else:
+        config = ResnetConfig(config)  # a copy
+    if classes is not None:
+        config.classes = _tessera.whole_number("classes", classes, 1)
+    if shortcut is not None:
+        config.shortcut = shortcut
+    if size is None:
+        size = 32 if config.is_for_small_images else 224
+    height, width = (size, size) if isinstance(size, int) else size
+    graph = Graph()
+    images = graph.input("images", (samples, height, width, channels), "f32" if pixels is None else "u8")
+    id = images.id
+    if pixels is not None:
+        mean, deviation = ([float(each) for each in numbers_of] for numbers_of in pixels)
+        id = graph.native.normalised_pixels(id, mean, deviation)
+    sparse = {name: Matrix.of(matrix) for name, matrix in (patterns or {}).items()}
+    features, logits, kernels = graph.native.resnet(id, config, training, numbers, sparse, dynamic, 1)
+    output = Value(graph, logits)
+    graph.output("logits", output)
+    shapes = {name: tuple(shape) for name, shape in kernels.items()}
+    return Resnet(graph, images, Value(graph, features), output, shapes)
