@@ -5,6 +5,7 @@
 #include <tessera/images.h>
 #include <tessera/machine.h>
 #include <tessera/recordings.h>
+#include <tessera/resnet_training.h>
 #include <tessera/spiking_training.h>
 #include <tessera/training_settings.h>
 
@@ -92,10 +93,15 @@ class Trainer {
   /// distributed, scaled layer after layer so that the layer fires at the rate `initial_firing`.
   Trainer(const SpikingTrainingSettings& settings, const RecordingSplit& recordings, const Machine& machine,
           uint32_t threads = 0);
+  /// A residual network. It is validated and tested with its running statistics, on images as they are.
+  Trainer(const ResnetTrainingSettings& settings, const ImageSplit& images, const Machine& machine,
+          uint32_t threads = 0);
   /// A trainer that only estimates: it computes costs without sessions and their memory, and cannot train.
   static Trainer for_estimates(const TrainingSettings& settings, const ImageSplit& images,
                                const Machine& machine, uint32_t threads = 0);
   static Trainer for_estimates(const SpikingTrainingSettings& settings, const RecordingSplit& recordings,
+                               const Machine& machine, uint32_t threads = 0);
+  static Trainer for_estimates(const ResnetTrainingSettings& settings, const ImageSplit& images,
                                const Machine& machine, uint32_t threads = 0);
   ~Trainer();
   Trainer(Trainer&&) noexcept;
@@ -108,7 +114,9 @@ class Trainer {
   uint64_t validation_samples() const;
   uint64_t test_samples() const;
   uint64_t steps_per_epoch() const;
-  uint64_t parameters() const;  ///< number of stored values, learned or not
+  uint64_t steps() const;        ///< of the whole training
+  uint64_t evaluations() const;  ///< of all images for validation, in the whole training
+  uint64_t parameters() const;   ///< number of stored values, learned or not, but for running statistics
 
   /// Cost of a training step, and of evaluating one batch of evaluation_batch() samples.
   graph::RunCost step_cost() const;
@@ -127,6 +135,10 @@ class Trainer {
   /// Trains to the end, then tests the network of the best epoch once. Throws Error if the machine's memory
   /// does not suffice, and when the loss is not finite.
   TrainingResult train(const TrainingRun& run = {});
+
+  /// Writes the parameters, with zeros of sparse ones, in a .safetensors file. Those of a residual network
+  /// have the names and shapes of torchvision's. After train() has finished they are those of the best epoch.
+  void save_parameters(const std::string& path);
 
   /// The response to a recording of the test set. Throws UsageError for networks that do not spike.
   SpikingTraces traces(size_t recording);

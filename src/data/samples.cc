@@ -1,9 +1,13 @@
 #include "data/samples.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <numeric>
 #include <utility>
+
+#include "base/checksum.h"
 
 namespace tessera::train {
 namespace {
@@ -20,6 +24,15 @@ constexpr uint32_t kShuffleStream = 0x64697601;
 void shuffle(std::vector<uint32_t>& items, RandomSequence random) {
   for (size_t left = items.size(); left > 1; --left)
     std::swap(items[left - 1], items[random.below(static_cast<uint32_t>(left))]);
+}
+
+std::string identity_of(const ImageSplit& images) {
+  uint64_t sum = 0;
+  for (const ImageSet* set : {&images.train, &images.test})
+    for (const std::vector<uint8_t>* bytes : {&set->pixels, &set->labels})
+      sum = sum * 31 + base::checksum(std::as_bytes(std::span(*bytes)));
+  return fmt::format("{}, {} for training and {} for testing, checksum {:016x}", images.name,
+                     images.train.count(), images.test.count(), sum);
 }
 
 uint32_t features_of(const ImageSet& images, bool grey) {

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "base/random.h"
@@ -23,6 +24,9 @@ struct Samples {
   size_t count() const { return labels.size(); }
   std::span<const uint16_t> image(size_t i) const { return {values.data() + i * features, features}; }
 };
+
+/// Name, numbers and checksum, which a checkpoint of training keeps.
+std::string identity_of(const ImageSplit& images);
 
 /// Number of features of an image.
 uint32_t features_of(const ImageSet& images, bool grey);

@@ -154,7 +154,7 @@ void check_identity(const StateFile& file, const std::string& path, const Identi
 
 void check_position(const Position& position, const std::string& path, const Identity& identity) {
   const size_t epochs = position.epochs.size();
-  if (position.step > identity.steps || position.step / identity.steps_per_epoch != epochs ||
+  if (position.step > identity.steps || identity.epochs_until(position.step) != epochs ||
       position.best_epoch > epochs || (epochs > 0) != (position.best_epoch > 0))
     throw Error(fmt::format("{}: a damaged checkpoint: step {} of {} with {} epochs, the best of them {}",
                             path, position.step, identity.steps, epochs, position.best_epoch));

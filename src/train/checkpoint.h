@@ -60,6 +60,11 @@ struct Identity {
   Environment environment;
   uint64_t steps_per_epoch = 1;
   uint64_t steps = 0;
+
+  /// Epochs that end within the first steps; the last epoch may have fewer steps.
+  uint64_t epochs_until(uint64_t step) const {
+    return step / steps_per_epoch + (step == steps && step % steps_per_epoch != 0 ? 1 : 0);
+  }
 };
 
 /// Writes a checkpoint, with the position in training as JSON. An existing file is only replaced by a

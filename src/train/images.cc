@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <numeric>
 
-#include "base/checksum.h"
+#include "data/samples.h"
 #include "train/batch.h"
 #include "train/network.h"
 #include "train/regrow.h"
@@ -33,15 +33,6 @@ void require_match(const TrainingSettings& settings, const ImageSplit& images) {
                                  images.test.image_size(), images.train.image_size()));
 }
 
-std::string identity_of(const ImageSplit& images) {
-  uint64_t sum = 0;
-  for (const ImageSet* set : {&images.train, &images.test})
-    for (const std::vector<uint8_t>* bytes : {&set->pixels, &set->labels})
-      sum = sum * 31 + base::checksum(std::as_bytes(std::span(*bytes)));
-  return fmt::format("{}, {} for training and {} for testing, checksum {:016x}", images.name,
-                     images.train.count(), images.test.count(), sum);
-}
-
 constexpr uint32_t kHostRows = 512;
 
 /// Images that are evaluated together: many on a host, where more are faster; elsewhere those of a training
@@ -62,7 +53,7 @@ Trainable trainable(const TrainingSettings& settings, const ImageSplit& images, 
   const uint32_t rows = rows_for(settings, machine);
   return {.settings = settings,
           .settings_json = json_of(settings).dump(),
-          .data = identity_of(images),
+          .data = train::identity_of(images),
           .training_samples = images.train.count(),
           .test_samples = images.test.count(),
           .classes = settings.layers.back(),

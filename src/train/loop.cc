@@ -141,7 +141,7 @@ TrainingResult TrainerImpl::train(const TrainingRun& run) {
     result.step_seconds += taken.seconds;
     require_finite(taken.loss, run);
     TrainingProgress now = progress();
-    if (position.step % identity.steps_per_epoch == 0) {
+    if (position.step % identity.steps_per_epoch == 0 || position.step == identity.steps) {
       finish_epoch(run, seconds_since(epoch_start));
       epoch_start = Clock::now();
       now.finished = &position.epochs.back();

@@ -6,9 +6,7 @@
 #include "train/network.h"
 
 namespace tessera::train {
-namespace {
 
-/// The weights as dense matrices, and all other parameters.
 void copy_as_dense(const graph::Session& from, graph::Session& to) {
   for (const graph::ValueInfo& info : to.graph().values()) {
     if (info.kind != graph::Kind::parameter) continue;
@@ -20,7 +18,22 @@ void copy_as_dense(const graph::Session& from, graph::Session& to) {
   }
 }
 
-}  // namespace
+void regrow(graph::Session& session, const std::vector<std::string>& weights,
+            const std::vector<std::vector<float>>& gradients, double fraction, uint64_t seed, uint64_t step) {
+  for (size_t i = 0; i < weights.size(); ++i) {
+    const SparseMatrix weight{session.pattern(weights[i]), session.get(weights[i])};
+    const auto count = static_cast<uint64_t>(fraction * static_cast<double>(weight.pattern.blocks()));
+    if (count == 0) continue;
+    const std::vector<BlockPosition> grow =
+        gradients.empty()
+            ? random_empty_blocks(weight.pattern, count, seed, static_cast<uint32_t>(step),
+                                  static_cast<uint32_t>(i))
+            : strongest_empty_blocks(weight.pattern, count,
+                                     row_major<const float>(gradients[i].data(), weight.pattern.cols));
+    const std::vector<BlockPosition> drop = weakest_blocks(weight, grow.size());
+    session.set_pattern(weights[i], replaced(weight.pattern, drop, grow));
+  }
+}
 
 Regrowth::Regrowth(const TrainingSettings& settings, Machine host, uint32_t threads)
     : settings_(settings), host_(std::move(host)), threads_(threads) {}
@@ -47,23 +60,11 @@ std::vector<std::vector<float>> Regrowth::dense_gradients(const graph::Session& 
 }
 
 void Regrowth::apply(graph::Session& session, const Batch& batch, uint64_t step, double fraction) {
-  const bool by_gradient = settings_.drop_grow.kind == DropGrowKind::rigl;
   std::vector<std::vector<float>> gradients;
-  if (by_gradient) gradients = dense_gradients(session, batch, step);
-  for (size_t layer = 0; layer + 2 < settings_.layers.size(); ++layer) {
-    const std::string name = weight_name(layer);
-    const SparseMatrix weight{session.pattern(name), session.get(name)};
-    const auto count = static_cast<uint64_t>(fraction * static_cast<double>(weight.pattern.blocks()));
-    if (count == 0) continue;
-    const std::vector<BlockPosition> grow =
-        by_gradient
-            ? strongest_empty_blocks(weight.pattern, count,
-                                     row_major<const float>(gradients[layer].data(), weight.pattern.cols))
-            : random_empty_blocks(weight.pattern, count, settings_.seed, static_cast<uint32_t>(step),
-                                  static_cast<uint32_t>(layer));
-    const std::vector<BlockPosition> drop = weakest_blocks(weight, grow.size());
-    session.set_pattern(name, replaced(weight.pattern, drop, grow));
-  }
+  if (settings_.drop_grow.kind == DropGrowKind::rigl) gradients = dense_gradients(session, batch, step);
+  std::vector<std::string> weights;
+  for (size_t layer = 0; layer + 2 < settings_.layers.size(); ++layer) weights.push_back(weight_name(layer));
+  regrow(session, weights, gradients, fraction, settings_.seed, step);
 }
 
 }  // namespace tessera::train

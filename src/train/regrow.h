@@ -5,11 +5,20 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "train/batch.h"
 
 namespace tessera::train {
+
+/// Sets all parameters of a session, of which none is sparse, to those of one in which some are.
+void copy_as_dense(const graph::Session& from, graph::Session& to);
+
+/// Replaces this fraction of the blocks of each of these weights by as many others: those where its gradient,
+/// a row-major matrix, is the largest, or random ones if there are no gradients.
+void regrow(graph::Session& session, const std::vector<std::string>& weights,
+            const std::vector<std::vector<float>>& gradients, double fraction, uint64_t seed, uint64_t step);
 
 class Regrowth {
  public:

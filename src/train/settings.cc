@@ -53,16 +53,7 @@ void check_network(const TrainingSettings& s) {
                     name_of(s.kind), s.layers[0], s.layers[1]));
   if (train::is_sparse(s)) require_setting(graph::kFraction, "the density", s.density);
   require_setting(graph::kFromOne, "the rank", s.rank);
-  const bool possible =
-      s.block_size == 1 || s.block_size == 4 || s.block_size == 8 || s.block_size == 16 || s.block_size == 32;
-  require_setting(possible, "the block size", s.block_size, "1, 4, 8, 16 or 32");
-}
-
-void check_drop_grow(const DropGrowSchedule& s) {
-  if (s.kind == DropGrowKind::none) return;
-  require_setting(graph::kFraction, "the fraction of blocks to change", s.change);
-  require_setting(graph::kFromOne, "the number of steps between changes", s.every);
-  require_setting(graph::kFraction, "the fraction of steps with changes", s.until);
+  train::check_block_size(s.block_size);
 }
 
 }  // namespace
@@ -106,6 +97,18 @@ void check_micro_batches(uint32_t micro_batches, uint32_t batch) {
   if (batch % micro_batches != 0)
     throw UsageError(fmt::format("a batch of {} cannot be divided into {} micro-batches of equal size", batch,
                                  micro_batches));
+}
+
+void check_block_size(uint32_t size) {
+  const bool possible = size == 1 || size == 4 || size == 8 || size == 16 || size == 32;
+  require_setting(possible, "the block size", size, "1, 4, 8, 16 or 32");
+}
+
+void check_drop_grow(const DropGrowSchedule& s) {
+  if (s.kind == DropGrowKind::none) return;
+  require_setting(graph::kFraction, "the fraction of blocks to change", s.change);
+  require_setting(graph::kFromOne, "the number of steps between changes", s.every);
+  require_setting(graph::kFraction, "the fraction of steps with changes", s.until);
 }
 
 void check_dropout(double probability) {
@@ -193,6 +196,14 @@ void add_optimizer(nlohmann::ordered_json& json, const LearningSettings& s) {
   json["clip_norm"] = s.clip_norm ? nlohmann::ordered_json(*s.clip_norm) : nlohmann::ordered_json(nullptr);
 }
 
+void add_drop_grow(nlohmann::ordered_json& json, const DropGrowSchedule& s) {
+  json["schedule"] = name_of(s.kind);
+  if (s.kind == DropGrowKind::none) return;
+  json["change"] = s.change;
+  json["every"] = s.every;
+  json["until"] = s.until;
+}
+
 nlohmann::ordered_json json_of(const TrainingSettings& s) {
   nlohmann::ordered_json json = {{"layers", s.layers}, {"kind", name_of(s.kind)}};
   if (is_sparse(s)) json.update({{"density", s.density}, {"block", s.block_size}});
@@ -209,13 +220,7 @@ nlohmann::ordered_json json_of(const TrainingSettings& s) {
   json["seed"] = s.seed;
   json["grey"] = s.grey;
   json["validation"] = s.validation;
-  if (s.kind != LayerKind::dynamic_sparse) return json;
-  json["schedule"] = name_of(s.drop_grow.kind);
-  if (drops_and_grows(s)) {
-    json["change"] = s.drop_grow.change;
-    json["every"] = s.drop_grow.every;
-    json["until"] = s.drop_grow.until;
-  }
+  if (s.kind == LayerKind::dynamic_sparse) add_drop_grow(json, s.drop_grow);
   return json;
 }
 

@@ -19,6 +19,9 @@ void check_learning(const LearningSettings& settings, std::string_view samples);
 /// range.
 void check_micro_batches(uint32_t micro_batches, uint32_t batch);
 void check_dropout(double probability);
+/// Likewise for blocks that some machine lacks, and for the settings of patterns that change.
+void check_block_size(uint32_t size);
+void check_drop_grow(const DropGrowSchedule& schedule);
 
 /// Throws UsageError if the samples do not fill a batch, or none are left for validation or testing.
 void check_samples(const LearningSettings& settings, uint64_t training, uint64_t testing,
@@ -30,6 +33,9 @@ bool has_moments(OptimizerKind kind);
 
 /// Adds the settings of the optimizer, and the clipping of gradients, to a JSON object.
 void add_optimizer(nlohmann::ordered_json& json, const LearningSettings& settings);
+
+/// Adds how patterns change.
+void add_drop_grow(nlohmann::ordered_json& json, const DropGrowSchedule& schedule);
 
 /// All settings, by name.
 nlohmann::ordered_json json_of(const TrainingSettings& settings);

@@ -88,7 +88,8 @@ TrainerImpl::TrainerImpl(Trainable of, Machine place, uint32_t most_threads, boo
                what.data,
                {what.machine, machine.tiles(), std::string(name_of(active_isa()))},
                division.training.size() / what.settings.batch,
-               what.settings.epochs * (division.training.size() / what.settings.batch)},
+               what.steps != 0 ? what.steps
+                               : what.settings.epochs * (division.training.size() / what.settings.batch)},
       logits(size_t{std::max(what.settings.batch, what.evaluation_rows)} * what.classes) {
   if (only_estimates) {
     auto [step, evaluated] =
@@ -139,6 +140,8 @@ const std::string& Trainer::settings_json() const { return impl_->what.settings_
 uint64_t Trainer::training_samples() const { return impl_->division.training.size(); }
 uint64_t Trainer::validation_samples() const { return impl_->division.validation.size(); }
 uint64_t Trainer::test_samples() const { return impl_->what.test_samples; }
+uint64_t Trainer::steps() const { return impl_->steps(); }
+uint64_t Trainer::evaluations() const { return impl_->identity.epochs_until(impl_->steps()); }
 uint64_t Trainer::steps_per_epoch() const { return impl_->identity.steps_per_epoch; }
 uint64_t Trainer::parameters() const { return impl_->parameters(); }
 graph::RunCost Trainer::step_cost() const { return impl_->step_cost(); }
@@ -147,6 +150,8 @@ uint32_t Trainer::evaluation_batch() const { return impl_->what.evaluation_rows;
 const graph::Graph& Trainer::graph() const { return impl_->graph(); }
 uint64_t Trainer::step() const { return impl_->position.step; }
 SpikingTraces Trainer::traces(size_t recording) { return impl_->traces(recording); }
+
+void Trainer::save_parameters(const std::string& path) { impl_->save_parameters(path); }
 
 void Trainer::resume(const std::string& checkpoint, bool allow_different_bits) {
   graph::Session& trained = impl_->trained();

@@ -52,6 +52,7 @@ struct Trainable {
   graph::Graph evaluation;  ///< with the parameters of the training graph
   uint32_t evaluation_rows;
   std::string machine;  ///< name of the machine in checkpoints
+  uint64_t steps = 0;   ///< 0: as many as the epochs take
 };
 
 struct StepResult {
@@ -77,6 +78,7 @@ struct TrainerImpl {
   virtual void prepare() {}
   virtual uint64_t parameters() const;
   virtual SpikingTraces traces(size_t recording);
+  virtual void save_parameters(const std::string& path) { trained().save_parameters(path); }
 
   /// The sessions. Throw UsageError if there are none, because the trainer only estimates.
   graph::Session& trained() { return sessions().trained; }

@@ -1,0 +1,36 @@
+// How residual networks are trained with images.
+#pragma once
+
+#include <tessera/drop_grow.h>
+#include <tessera/resnet.h>
+#include <tessera/training_settings.h>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+namespace tessera {
+
+/// A residual network and how to train it. Images are pixels of 8 bits, which the graph normalises by mean
+/// and deviation of each channel over the images for training. With LARS and nothing `excluded`, neither
+/// weight decay nor trust ratio are for parameters of one dimension: biases and batch normalisations.
+struct ResnetTrainingSettings : LearningSettings {
+  ResnetTrainingSettings();
+
+  uint32_t depth = 20;                           ///< see graph::ResnetConfig::of_depth()
+  std::optional<graph::Shortcut> shortcut = {};  ///< instead of those of the depth
+  std::string numbers = "fp32";                  ///< see graph::numbers_named()
+  double label_smoothing = 0;                    ///< fraction of each target that is spread over all classes
+  /// Of the weights of all convolutions but the first; below 1 they are block-sparse.
+  double density = 1;
+  uint32_t block_size = 16;
+  DropGrowSchedule drop_grow = {};  ///< how sparse convolutions change
+  /// Whether training takes random crops and flips of images, which follow from seed, epoch and image.
+  bool augment = true;
+  uint32_t padding = 4;        ///< pixels of zeros on each side of an image of which crops are taken
+  uint32_t micro_batches = 1;  ///< into which a batch is divided; each is normalised by its own statistics
+  uint32_t replicas = 1;       ///< equal parts of a machine's chips, among which a batch is divided
+  uint64_t steps = 0;          ///< 0: as many as the epochs take
+};
+
+}  // namespace tessera

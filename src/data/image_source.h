@@ -1,0 +1,76 @@
+// Labelled images of one size, as steps of training and evaluations take them.
+#pragma once
+
+#include <tessera/images.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+
+#include "data/crops.h"
+
+namespace tessera::train {
+
+/// Several threads may call it at once.
+class ImageSource {
+ public:
+  ImageSource() = default;
+  ImageSource(const ImageSource&) = delete;
+  ImageSource& operator=(const ImageSource&) = delete;
+  virtual ~ImageSource() = default;
+
+  virtual size_t count() const = 0;
+  virtual uint32_t label(size_t i) const = 0;
+  /// Writes image i, [height, width, channels]: as it is in an epoch of training, which is a function of the
+  /// seed, the epoch and the image, or as it is evaluated.
+  virtual void read(size_t i, std::optional<uint32_t> epoch, std::span<uint8_t> pixels) const = 0;
+};
+
+/// What all images have, with the statistics by which they are normalised.
+struct ImageFormat {
+  uint32_t height = 0;
+  uint32_t width = 0;
+  uint32_t channels = 1;
+  uint32_t classes = 10;
+  ChannelStatistics statistics = {};
+
+  size_t image_size() const { return size_t{channels} * height * width; }
+};
+
+/// Images for training and testing.
+struct ImageSources {
+  std::string identity;  ///< name, counts and checksum
+  ImageFormat format;
+  std::unique_ptr<ImageSource> training, testing;
+};
+
+/// A set in memory, of which training takes random crops of the padded images, and flips.
+class StoredImages final : public ImageSource {
+ public:
+  /// `padding` pixels on each side; none: training takes images as they are.
+  StoredImages(ImageSet images, uint64_t seed, std::optional<uint32_t> padding)
+      : images_(std::move(images)), seed_(seed), padding_(padding) {}
+
+  size_t count() const override { return images_.count(); }
+  uint32_t label(size_t i) const override { return images_.labels[i]; }
+  void read(size_t i, std::optional<uint32_t> epoch, std::span<uint8_t> pixels) const override {
+    const bool is_random = epoch && padding_;
+    copy_crop(images_, i,
+              is_random ? random_crop(seed_, *epoch, static_cast<uint32_t>(i), *padding_) : Crop{}, pixels);
+  }
+
+ private:
+  ImageSet images_;
+  uint64_t seed_;
+  std::optional<uint32_t> padding_;
+};
+
+/// Those of a split, normalised by the statistics of the images for training. Throws UsageError if images for
+/// testing have another size.
+ImageSources stored_images(const ImageSplit& images, uint64_t seed, std::optional<uint32_t> padding);
+
+}  // namespace tessera::train

@@ -1,0 +1,82 @@
+#include "train/resnet/settings.h"
+
+#include <fmt/format.h>
+#include <tessera/error.h>
+
+#include <nlohmann/json.hpp>
+
+#include "graph/transforms/updates.h"
+#include "train/settings.h"
+
+namespace tessera {
+
+ResnetTrainingSettings::ResnetTrainingSettings()
+    : LearningSettings{.weight_decay = 1e-4,
+                       .lr = 0.1,
+                       .lr_schedule = {.kind = graph::ScheduleKind::cosine},
+                       .batch = 128,
+                       .epochs = 30,
+                       .validation = 0.1} {}
+
+namespace train {
+
+void check(const ResnetTrainingSettings& s) {
+  constexpr uint32_t kMostPadding = 1024;
+  graph::ResnetConfig::of_depth(s.depth);
+  graph::numbers_named(s.numbers);
+  check_learning(s, "images");
+  graph::require_setting(graph::kBelowOne, "the label smoothing", s.label_smoothing);
+  graph::require_setting(graph::kFraction, "the density", s.density);
+  check_block_size(s.block_size);
+  if (is_sparse(s)) check_drop_grow(s.drop_grow);
+  graph::require_setting(s.padding <= kMostPadding, "the padding", s.padding,
+                         fmt::format("at most {}", kMostPadding));
+  check_micro_batches(s.micro_batches, s.batch);
+  graph::require_setting(graph::kFromOne, "the number of replicas", s.replicas);
+  if (s.batch / s.micro_batches % s.replicas != 0)
+    throw UsageError(fmt::format("micro-batches of {} images cannot be divided among {} replicas equally",
+                                 s.batch / s.micro_batches, s.replicas));
+}
+
+void check_images(const ResnetTrainingSettings& s, uint64_t training, uint64_t testing) {
+  LearningSettings learning = s;
+  if (learning.lr_schedule.steps == 0) learning.lr_schedule.steps = s.steps;
+  check_samples(learning, training, testing, "images");
+}
+
+graph::Shortcut shortcut_of(const ResnetTrainingSettings& s) {
+  return s.shortcut.value_or(graph::ResnetConfig::of_depth(s.depth).shortcut);
+}
+
+bool is_sparse(const ResnetTrainingSettings& s) { return s.density < 1; }
+
+bool drops_and_grows(const ResnetTrainingSettings& s) {
+  return is_sparse(s) && s.drop_grow.kind != DropGrowKind::none;
+}
+
+nlohmann::ordered_json json_of(const ResnetTrainingSettings& s) {
+  nlohmann::ordered_json json = {
+      {"depth", s.depth}, {"shortcut", name_of(shortcut_of(s))}, {"numbers", s.numbers}};
+  json["label_smoothing"] = s.label_smoothing;
+  json["density"] = s.density;
+  if (is_sparse(s)) {
+    json["block"] = s.block_size;
+    add_drop_grow(json, s.drop_grow);
+  }
+  json["augment"] = s.augment;
+  if (s.augment) json["padding"] = s.padding;
+  add_optimizer(json, s);
+  json["batch"] = s.batch;
+  json["micro_batches"] = s.micro_batches;
+  if (s.replicas > 1) json["replicas"] = s.replicas;
+  if (s.steps == 0)
+    json["epochs"] = s.epochs;
+  else
+    json["steps"] = s.steps;
+  json["seed"] = s.seed;
+  json["validation"] = s.validation;
+  return json;
+}
+
+}  // namespace train
+}  // namespace tessera

@@ -1,0 +1,27 @@
+// Settings of training residual networks: limits, and their form in checkpoints.
+#pragma once
+
+#include <tessera/resnet_training.h>
+
+#include <cstdint>
+#include <nlohmann/json_fwd.hpp>
+
+namespace tessera::train {
+
+/// Throws UsageError that names the wrong setting, its value and its limits.
+void check(const ResnetTrainingSettings& settings);
+
+/// Throws UsageError if the images do not suffice.
+void check_images(const ResnetTrainingSettings& settings, uint64_t training, uint64_t testing);
+
+/// Those of the depth, unless others are set.
+graph::Shortcut shortcut_of(const ResnetTrainingSettings& settings);
+
+bool is_sparse(const ResnetTrainingSettings& settings);
+/// Whether patterns change.
+bool drops_and_grows(const ResnetTrainingSettings& settings);
+
+/// All settings, by name.
+nlohmann::ordered_json json_of(const ResnetTrainingSettings& settings);
+
+}  // namespace tessera::train

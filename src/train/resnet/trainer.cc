@@ -1,0 +1,204 @@
+// Training of residual networks.
+#include <tessera/convolution.h>
+#include <tessera/training.h>
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/buffer.h"
+#include "data/image_source.h"
+#include "graph/state_file.h"
+#include "sparse/pattern.h"
+#include "train/network.h"
+#include "train/regrow.h"
+#include "train/resnet/network.h"
+#include "train/resnet/settings.h"
+#include "train/settings.h"
+#include "train/trainer_impl.h"
+
+namespace tessera {
+namespace train {
+namespace {
+
+using graph::Kind;
+
+Trainable trainable(const ResnetTrainingSettings& s, const ImageSources& images, const Patterns& patterns,
+                    const Machine& machine) {
+  const uint32_t rows = rows_of_part(s);
+  return {.settings = s,
+          .settings_json = json_of(s).dump(),
+          .data = images.identity,
+          .training_samples = images.training->count(),
+          .test_samples = images.testing->count(),
+          .classes = images.format.classes,
+          .training = resnet_training_graph(s, images.format, patterns),
+          .evaluation = resnet_evaluation_graph(s, images.format, patterns, rows),
+          .evaluation_rows = rows,
+          .machine = machine.name(),
+          .steps = s.steps};
+}
+
+bool is_running_statistic(const std::string& name) {
+  return name.ends_with(".running_mean") || name.ends_with(".running_var");
+}
+
+class ResnetTrainer final : public TrainerImpl {
+ public:
+  ResnetTrainer(const ResnetTrainingSettings& chosen, ImageSources images, const Patterns& patterns,
+                const Machine& place, uint32_t most_threads, bool only_estimates)
+      : TrainerImpl(trainable(chosen, images, patterns, place), place, most_threads, only_estimates),
+        settings_(chosen),
+        images_(std::move(images)),
+        patterns_(patterns),
+        pixels_(size_t{chosen.batch} * images_.format.image_size()),
+        labels_(chosen.batch) {}
+
+  uint64_t parameters() const override;
+  void save_parameters(const std::string& path) override;
+
+ private:
+  StepResult step(uint64_t number) override;
+  std::span<const uint32_t> evaluate_batch(bool of_test, std::span<const uint32_t> which) override;
+  void load(const ImageSource& source, std::span<const uint32_t> which, std::optional<uint32_t> epoch);
+  void drop_and_grow(uint64_t number, double fraction);
+  std::vector<std::vector<float>> dense_gradients();
+
+  ResnetTrainingSettings settings_;
+  ImageSources images_;
+  Patterns patterns_;
+  base::BufferVector<uint8_t> pixels_;
+  std::vector<uint32_t> labels_;
+  std::unique_ptr<graph::Session> gradients_;  ///< made when first needed
+};
+
+void ResnetTrainer::load(const ImageSource& source, std::span<const uint32_t> which,
+                         std::optional<uint32_t> epoch) {
+  const size_t size = images_.format.image_size();
+  for (size_t i = 0; i < which.size(); ++i) {
+    source.read(which[i], epoch, std::span(pixels_).subspan(i * size, size));
+    labels_[i] = source.label(which[i]);
+  }
+}
+
+StepResult ResnetTrainer::step(uint64_t number) {
+  load(*images_.training, samples_of(number), static_cast<uint32_t>(number / identity.steps_per_epoch));
+  if (drops_and_grows(settings_))
+    if (const double fraction = settings_.drop_grow.fraction(number, steps()); fraction > 0)
+      drop_and_grow(number, fraction);
+  auto from_one = static_cast<uint32_t>(number + 1);
+  auto lr = static_cast<float>(settings_.lr_of(number, steps()));
+  float loss = 0;
+  const double seconds = run_step(taken_by(trained().graph(), {{kImages, pixels_.data()},
+                                                               {kLabels, labels_.data()},
+                                                               {"lr", &lr},
+                                                               {"step", &from_one},
+                                                               {kLoss, &loss},
+                                                               {kLogits, logits.data()}}));
+  StepResult result{.loss = loss, .seconds = seconds};
+  if (settings_.micro_batches == 1)
+    result.right = count_right(std::span(logits).first(size_t{settings_.batch} * what.classes), labels_);
+  return result;
+}
+
+std::span<const uint32_t> ResnetTrainer::evaluate_batch(bool of_test, std::span<const uint32_t> which) {
+  load(of_test ? *images_.testing : *images_.training, which, {});
+  evaluation().run(std::vector<graph::Tensor>{{kImages, pixels_.data()}, {kLogits, logits.data()}});
+  evaluation_seconds = evaluation().last_seconds();
+  return labels_;
+}
+
+/// Of the batch that is loaded.
+std::vector<std::vector<float>> ResnetTrainer::dense_gradients() {
+  if (gradients_ == nullptr)
+    gradients_ =
+        std::make_unique<graph::Session>(resnet_gradient_graph(settings_, images_.format, patterns_),
+                                         machine.is_host() ? machine : Machine::host(1),
+                                         graph::SessionOptions{.seed = settings_.seed, .threads = threads});
+  copy_as_dense(trained(), *gradients_);
+  std::vector<std::vector<float>> found;
+  std::vector<graph::Tensor> arrays = {{kImages, pixels_.data()}, {kLabels, labels_.data()}};
+  for (const auto& [name, pattern] : patterns_) {
+    std::vector<float>& of_weight = found.emplace_back(size_t{pattern.rows} * pattern.cols);
+    arrays.push_back({gradient_name(name), of_weight.data()});
+  }
+  gradients_->run(arrays);
+  return found;
+}
+
+void ResnetTrainer::drop_and_grow(uint64_t number, double fraction) {
+  std::vector<std::vector<float>> gradients;
+  if (settings_.drop_grow.kind == DropGrowKind::rigl) gradients = dense_gradients();
+  std::vector<std::string> weights;
+  for (const auto& [name, pattern] : patterns_) weights.push_back(name);
+  regrow(trained(), weights, gradients, fraction, settings_.seed, number);
+}
+
+/// Without running statistics.
+uint64_t ResnetTrainer::parameters() const {
+  uint64_t count = 0;
+  for (const graph::ValueInfo& info : graph().values())
+    if (info.kind == Kind::parameter && !is_running_statistic(info.name)) count += info.type.elements();
+  return count;
+}
+
+/// With PyTorch's layout of convolutions, [outputs, channels, height, width].
+void ResnetTrainer::save_parameters(const std::string& path) {
+  const std::map<std::string, graph::Shape> kernels = kernels_of(settings_, images_.format);
+  graph::StateFile file;
+  file.metadata()["format"] = "pt";
+  for (const graph::ValueInfo& info : trained().graph().values()) {
+    if (info.kind != Kind::parameter) continue;
+    std::vector<float> values = trained().get(info.name);
+    if (info.type.pattern) values = sparse::to_dense({trained().pattern(info.name), std::move(values)});
+    graph::ValueInfo saved{.name = info.name, .kind = info.kind, .type = {info.type.type, info.type.shape}};
+    if (const auto kernel = kernels.find(info.name); kernel != kernels.end()) {
+      const graph::Shape& shape = kernel->second;
+      // From [outputs, taps, channels], which is that of a kernel of so many channels with as many taps.
+      values = graph::convolution_weight(values, {shape[0], shape[2] * shape[3], shape[1]});
+      saved.type.shape = shape;
+    }
+    file.add(saved, values);
+  }
+  file.write(path);
+}
+
+}  // namespace
+}  // namespace train
+
+namespace {
+
+std::unique_ptr<train::TrainerImpl> resnet_trainer(const ResnetTrainingSettings& settings,
+                                                   const ImageSplit& images, const Machine& machine,
+                                                   uint32_t threads, bool only_estimates) {
+  train::check(settings);
+  train::check_images(settings, images.train.count(), images.test.count());
+  train::ImageSources sources = train::stored_images(
+      images, settings.seed, settings.augment ? std::optional(settings.padding) : std::nullopt);
+  std::unique_ptr<train::TrainerImpl> made;
+  train::make_for(machine, [&] {
+    const train::Patterns patterns = train::initial_patterns(settings, sources.format);
+    made = std::make_unique<train::ResnetTrainer>(settings, std::move(sources), patterns, machine, threads,
+                                                  only_estimates);
+  });
+  return made;
+}
+
+}  // namespace
+
+Trainer::Trainer(const ResnetTrainingSettings& settings, const ImageSplit& images, const Machine& machine,
+                 uint32_t threads)
+    : impl_(resnet_trainer(settings, images, machine, threads, false)) {}
+
+Trainer Trainer::for_estimates(const ResnetTrainingSettings& settings, const ImageSplit& images,
+                               const Machine& machine, uint32_t threads) {
+  return Trainer(resnet_trainer(settings, images, machine, threads, true));
+}
+
+}  // namespace tessera

@@ -1,0 +1,149 @@
+// Training of residual networks: what is learned, and that breaks change nothing.
+#include <gtest/gtest.h>
+#include <tessera/error.h>
+#include <tessera/training.h>
+
+#include <filesystem>
+#include <string>
+
+#include "io/files.h"
+#include "support/error_of.h"
+
+namespace tessera {
+namespace {
+
+using test::content_of;
+using test::error_of;
+using test::says;
+
+/// Of small images, few of which are enough.
+const ImageSplit& small_images() {
+  static const ImageSplit set = synthetic_images(160, 32, 1, {12, 12, 4});
+  return set;
+}
+
+ResnetTrainingSettings small_settings() {
+  ResnetTrainingSettings s;
+  s.depth = 8;
+  s.batch = 16;
+  s.epochs = 2;
+  s.lr = 0.05;
+  s.padding = 1;
+  s.seed = 3;
+  return s;
+}
+
+std::string file_named(const std::string& name) {
+  return testing::TempDir() + "/tessera_resnet_" + name + ".safetensors";
+}
+
+TEST(ResnetTrainer, Learns) {
+  ResnetTrainingSettings s = small_settings();
+  s.epochs = 6;
+  s.augment = false;
+  s.label_smoothing = 0.1;
+  Trainer trainer(s, small_images(), Machine::host(2), 1);
+  EXPECT_EQ(trainer.steps(), 6 * 9U);  // 144 images
+  EXPECT_EQ(trainer.evaluations(), 6U);
+  const TrainingResult result = trainer.train();
+  ASSERT_TRUE(result.finished);
+  EXPECT_LT(result.epochs.back().loss, 0.8 * result.epochs.front().loss);
+  EXPECT_GT(*result.test_accuracy, 0.4);
+}
+
+TEST(ResnetTrainer, CountsWhatIsLearned) {
+  const Trainer trainer = Trainer::for_estimates(small_settings(), small_images(), Machine::host(1));
+  // The first convolution has one channel instead of three, and there are four classes.
+  EXPECT_EQ(trainer.parameters(), 75'290U - 2 * 144 - 6 * 65);
+  EXPECT_GT(trainer.step_cost().seconds, 0);
+  EXPECT_EQ(trainer.evaluation_batch(), 16U);
+}
+
+struct ResnetCase {
+  const char* name;
+  OptimizerKind optimizer = OptimizerKind::momentum;
+  double density = 1;
+  DropGrowKind drop_grow = DropGrowKind::none;
+  uint32_t micro_batches = 1, replicas = 1;
+  uint64_t steps = 0;
+};
+
+std::ostream& operator<<(std::ostream& out, const ResnetCase& each) { return out << each.name; }
+
+const ResnetCase kResnetCases[] = {
+    {"momentum"},
+    {.name = "lars_micro_batches", .optimizer = OptimizerKind::lars, .micro_batches = 2, .steps = 13},
+    {.name = "dynamic", .density = 0.5, .drop_grow = DropGrowKind::rigl},
+    {.name = "random", .density = 0.5, .drop_grow = DropGrowKind::set},
+    {.name = "replicas", .replicas = 2}};
+
+class ResnetTrainings : public testing::TestWithParam<ResnetCase> {};
+
+TEST_P(ResnetTrainings, ResumeBitForBit) {
+  ResnetTrainingSettings s = small_settings();
+  s.optimizer = GetParam().optimizer;
+  s.density = GetParam().density;
+  s.block_size = 4;
+  s.drop_grow = {GetParam().drop_grow, 0.3, 5, 0.75};
+  s.micro_batches = GetParam().micro_batches;
+  s.replicas = GetParam().replicas;
+  s.steps = GetParam().steps;
+  const std::string whole = file_named(std::string("whole_") + GetParam().name),
+                    broken = file_named(std::string("broken_") + GetParam().name);
+  std::filesystem::remove(broken);
+  Trainer uninterrupted(s, small_images(), Machine::host(2), 2);
+  const TrainingResult expected = uninterrupted.train({.checkpoint = whole});
+  ASSERT_TRUE(expected.finished);
+  EXPECT_EQ(expected.epochs.size(), 2U);
+  TrainingResult result;
+  for (uint64_t stop = 6; !result.finished; stop += 7) {
+    Trainer trainer(s, small_images(), Machine::host(2), 1);
+    if (std::filesystem::exists(broken)) trainer.resume(broken);
+    result = trainer.train(
+        {.checkpoint = broken, .progress = [&](const TrainingProgress& now) { return now.step < stop; }});
+  }
+  EXPECT_EQ(result.test_loss, expected.test_loss);
+  EXPECT_TRUE(content_of(broken) == content_of(whole));
+  ResnetTrainingSettings other = s;
+  other.label_smoothing = 0.2;
+  Trainer trainer(other, small_images(), Machine::host(2), 1);
+  EXPECT_TRUE(says(error_of([&] { trainer.resume(whole); }), "its label_smoothing is 0.0, now it is 0.2"));
+  std::filesystem::remove(whole);
+  std::filesystem::remove(broken);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, ResnetTrainings, testing::ValuesIn(kResnetCases),
+                         [](const auto& of) { return std::string(of.param.name); });
+
+TEST(ResnetTrainer, SavesWhatTorchvisionReads) {
+  ResnetTrainingSettings s = small_settings();
+  s.steps = 1;
+  Trainer trainer(s, small_images(), Machine::host(1), 1);
+  trainer.train();
+  const std::string path = file_named("saved");
+  trainer.save_parameters(path);
+  const std::string header = content_of(path);
+  for (const char* text : {R"("conv1.weight":{"dtype":"F32","shape":[16,1,3,3])", "layer3.0.bn2.running_var",
+                           R"("layer2.0.conv2.weight":{"dtype":"F32","shape":[32,32,3,3])"})
+    EXPECT_NE(header.find(text), std::string::npos) << text;
+  std::filesystem::remove(path);
+}
+
+TEST(ResnetTrainer, RefusesSettingsOutOfRange) {
+  const auto error = [](auto change) {
+    ResnetTrainingSettings s = small_settings();
+    change(s);
+    return error_of<UsageError>([&] { Trainer::for_estimates(s, small_images(), Machine::host(1)); });
+  };
+  EXPECT_TRUE(says(error([](auto& s) { s.depth = 19; }), "there is no ResNet of 19 layers"));
+  EXPECT_TRUE(says(error([](auto& s) { s.label_smoothing = 1; }), "the label smoothing is 1"));
+  EXPECT_TRUE(says(error([](auto& s) { s.density = 0; }), "the density is 0"));
+  EXPECT_TRUE(says(error([](auto& s) { s.block_size = 3; }), "the block size is 3"));
+  EXPECT_TRUE(says(error([](auto& s) { s.replicas = 5; }), "cannot be divided among 5 replicas"));
+  EXPECT_TRUE(says(error([](auto& s) { s.batch = 145; }), "a batch of 145 is larger than the 144 images"));
+  EXPECT_TRUE(says(error([](auto& s) { s.density = 1e-4; }), "without a block of 16 × 16"));
+  EXPECT_TRUE(says(error([](auto& s) { s.numbers = "fp8"; }), "fp8"));
+}
+
+}  // namespace
+}  // namespace tessera
