@@ -34,6 +34,8 @@ Command add_benchmark_command(CLI::App& app);
 Command add_run_command(CLI::App& app);
 Command add_pipeline_command(CLI::App& app);
 Command add_train_command(CLI::App& app);
-Command add_train_bert_command(CLI::App& train);  ///< a command of `tessera train`
+// Commands of `tessera train`.
+Command add_train_bert_command(CLI::App& train);
+Command add_train_resnet_command(CLI::App& train);
 
 }  // namespace tessera::cli

@@ -5,6 +5,7 @@
 
 #include <CLI/CLI.hpp>
 #include <filesystem>
+#include <vector>
 
 #include "cli/option_parsing.h"
 #include "io/atomic_file.h"
@@ -49,6 +50,22 @@ void add_optimizer_options(CLI::App& command, LearningSettings& s, const std::st
   add_count(command, "--epochs", s.epochs,
             fmt::format("Passes over what is trained with (default: {})", s.epochs));
   add_seed(command, "--seed", s.seed, "Seed of all random choices");
+}
+
+double single_density(const std::string& text) {
+  const std::vector<double> densities = parse_densities(text);
+  if (densities.size() != 1)
+    throw UsageError(fmt::format("--density takes one fraction, such as 1/16; '{}' are several", text));
+  return densities[0];
+}
+
+void add_drop_grow_options(CLI::App& command, DropGrowSchedule& s, const std::string& what) {
+  add(command, "--schedule", s.kind, drop_grow_named,
+      fmt::format("How {} change: none, set (grow at random) or rigl (by gradient, default)", what));
+  add_real(command, "--change", s.change,
+           "Fraction of the blocks that is replaced first; decays as a cosine (default: 0.3)");
+  add_count(command, "--every", s.every, "Steps between replacements (default: 100)");
+  add_real(command, "--until", s.until, "Fraction of all steps after which patterns stay (default: 0.75)");
 }
 
 void add_run_options(CLI::App& command, RunOptions& r, const std::string& checkpoint_help) {

@@ -1,6 +1,8 @@
 // Options that trainings of all kinds of networks have.
 #pragma once
 
+#include <tessera/drop_grow.h>
+#include <tessera/machine.h>
 #include <tessera/training_settings.h>
 
 #include <cstdint>
@@ -27,6 +29,10 @@ struct RunOptions : CommonOptions {
 /// The optimizer, its learning rate, epochs and seed. Defaults are the settings'; `by_default` begins what
 /// the help says of that of the optimizer.
 void add_optimizer_options(CLI::App& command, LearningSettings& settings, const std::string& by_default);
+/// A single fraction, of --density.
+double single_density(const std::string& text);
+/// How sparse layers change, which the help calls `what`.
+void add_drop_grow_options(CLI::App& command, DropGrowSchedule& schedule, const std::string& what);
 /// `checkpoint_help` is what the help says of --checkpoint.
 void add_run_options(CLI::App& command, RunOptions& options, const std::string& checkpoint_help);
 

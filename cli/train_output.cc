@@ -105,16 +105,16 @@ ordered_json json_of(const report::SweepPoint& point) {
 
 }  // namespace
 
-ordered_json json_of(const TrainRequest& request, const Trainer& trainer, const TrainingReport& report,
-                     uint64_t resumed_from) {
+ordered_json json_of(const RunOptions& options, const char* samples, const Trainer& trainer,
+                     const TrainingReport& report, uint64_t resumed_from) {
   ordered_json result = {{"settings", ordered_json::parse(trainer.settings_json())},
-                         {request.is_spiking ? "recordings" : "images", report.data},
-                         {"machine", request.machine},
+                         {samples, report.data},
+                         {"machine", options.machine},
                          {"tiles", report.tiles},
                          {"isa", name_of(active_isa())},
                          {"parameters", report.parameters},
                          {"steps_per_epoch", report.steps_per_epoch},
-                         {"estimate", request.estimate}};
+                         {"estimate", options.estimate}};
   if (report.result) add_result(result, report, resumed_from);
   result["predicted_seconds"] = report.predicted_seconds();
   add_costs(result, report, report.phases[0],
@@ -129,8 +129,9 @@ void add_costs(ordered_json& json, const CostReport& report, const PhaseCosts& p
   json["evaluation"] = json_of(report, phase.evaluation);
 }
 
-std::string json(std::vector<ordered_json> trainings, const std::vector<report::SweepPoint>& points) {
-  ordered_json all = {{"schema", 1}, {"command", "train"}, {"results", std::move(trainings)}};
+std::string json(std::vector<ordered_json> trainings, const std::vector<report::SweepPoint>& points,
+                 const char* command) {
+  ordered_json all = {{"schema", 1}, {"command", command}, {"results", std::move(trainings)}};
   for (const report::SweepPoint& point : points) all["sweep"].push_back(json_of(point));
   if (points.size() == 1) all["test_accuracy"] = json_of(points[0].accuracy);
   return json_text(all) + "\n";

@@ -7,18 +7,18 @@
 #include <string>
 #include <vector>
 
-#include "cli/train_request.h"
+#include "cli/train_options.h"
 #include "report/training_report.h"
 #include "report/training_sweep.h"
 
 namespace tessera::cli {
 
-/// One training, or its estimate, as JSON.
-nlohmann::ordered_json json_of(const TrainRequest& request, const Trainer& trainer,
+/// One training, or its estimate, as JSON. `samples` is what the data are called.
+nlohmann::ordered_json json_of(const RunOptions& options, const char* samples, const Trainer& trainer,
                                const report::TrainingReport& report, uint64_t resumed_from);
-/// One JSON object with trainings and their summary.
-std::string json(std::vector<nlohmann::ordered_json> trainings,
-                 const std::vector<report::SweepPoint>& points);
+/// One JSON object with trainings of a command and their summary.
+std::string json(std::vector<nlohmann::ordered_json> trainings, const std::vector<report::SweepPoint>& points,
+                 const char* command = "train");
 
 /// The line above the epochs, and the text after them.
 std::string heading(const report::TrainingReport& report, uint32_t batch);

@@ -26,13 +26,6 @@ void check_report(const TrainRequest& r) {
         fmt::format("--checkpoint and --report name the same file, {}; give another name to one", r.report));
 }
 
-double density_of_layers(const std::string& text) {
-  const std::vector<double> densities = parse_densities(text);
-  if (densities.size() != 1)
-    throw UsageError(fmt::format("--density takes one fraction, such as 1/16; '{}' are several", text));
-  return densities[0];
-}
-
 void add_network_options(CLI::App& command, TrainRequest& r) {
   TrainingSettings& s = r.settings;
   command.add_option_function<std::string>(
@@ -51,7 +44,7 @@ void add_network_options(CLI::App& command, TrainRequest& r) {
       "Hidden layers: dense, static (block-sparse, fixed pattern), dynamic (blocks are dropped and grown), "
       "butterfly, bpbp, block-butterfly, pixelfly, fastfood, circulant, low-rank or monarch; or spiking: "
       "a network of spiking neurons, of recordings");
-  add(command, "--density", s.density, density_of_layers, "Density of sparse layers (default: 0.1)");
+  add(command, "--density", s.density, single_density, "Density of sparse layers (default: 0.1)");
   add_count(command, "--block", s.block_size,
             "Their block size, and that of block-butterfly and pixelfly: 1, 4, 8, 16 or 32 (default: 16)");
   add_count(command, "--butterfly", s.butterfly_size,
@@ -66,13 +59,7 @@ void add_network_options(CLI::App& command, TrainRequest& r) {
       "plain PyTorch)");
   command.add_option("--activation", s.activation, "relu, gelu, tanh, sigmoid or none");
   add_real(command, "--dropout", s.dropout, "Fraction that dropout zeroes after each hidden layer");
-  add(command, "--schedule", s.drop_grow.kind, drop_grow_named,
-      "How dynamic layers change: none, set (grow at random) or rigl (by gradient, default)");
-  add_real(command, "--change", s.drop_grow.change,
-           "Fraction of the blocks that is replaced first; decays as a cosine (default: 0.3)");
-  add_count(command, "--every", s.drop_grow.every, "Steps between replacements (default: 100)");
-  add_real(command, "--until", s.drop_grow.until,
-           "Fraction of all steps after which patterns stay (default: 0.75)");
+  add_drop_grow_options(command, s.drop_grow, "dynamic layers");
 }
 
 /// Batch sizes, each once.

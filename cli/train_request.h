@@ -35,6 +35,11 @@ struct TrainRequest : RunOptions {
   uint32_t images = 8000;
 };
 
+/// What the JSON calls the data.
+inline const char* name_of_samples(const TrainRequest& request) {
+  return request.is_spiking ? "recordings" : "images";
+}
+
 void add_train_options(CLI::App& command, TrainRequest& request);
 
 /// Whether there are several trainings.

@@ -44,7 +44,7 @@ class Sweep {
                          return Interruption::pending() == 0;
                        }});
     display.clear();
-    json_.push_back(json_of(one, trainer, run.report, first));
+    json_.push_back(json_of(one, name_of_samples(one), trainer, run.report, first));
     if (!run.report.result->finished) return false;
     if (!one.json) fmt::print("{}", summary_of_run(run));
     std::fflush(stdout);

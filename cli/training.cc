@@ -65,18 +65,13 @@ Trainer start(const TrainRequest& one, const TrainingData& data) {
   return made(one.settings, images_of(data));
 }
 
-TrainingReport report_of(const TrainRequest& one, const TrainingData& data, const Trainer& t) {
-  const Machine& machine = data.machine;
-  const RecordingSplit* recordings = recordings_of(data);
+TrainingReport report_of(const RunOptions& options, const std::string& network, const std::string& samples,
+                         const Machine& machine, const Trainer& t) {
   const auto batches = [&](uint64_t count) {
     return (count + t.evaluation_batch() - 1) / t.evaluation_batch();
   };
-  const std::string samples =
-      recordings != nullptr ? fmt::format("{}, {} steps", recordings->name, recordings->train.steps)
-                            : fmt::format("{}{}", images_of(data).name, one.settings.grey ? " in grey" : "");
   TrainingReport report;
-  report.network =
-      recordings != nullptr ? network_of(spiking_settings_of(one), *recordings) : network_of(one.settings);
+  report.network = network;
   report.data = fmt::format("{}: {} for training, {} for validation, {} for testing", samples,
                             report::count_text(t.training_samples()),
                             report::count_text(t.validation_samples()), report::count_text(t.test_samples()));
@@ -87,18 +82,26 @@ TrainingReport report_of(const TrainRequest& one, const TrainingData& data, cons
   report.parameters = t.parameters();
   report.steps_per_epoch = t.steps_per_epoch();
   report.validation_batches = batches(t.validation_samples());
-  const uint64_t epochs = t.settings().epochs;
-  report.phases = {{.steps = epochs * report.steps_per_epoch,
-                    .evaluations = epochs * report.validation_batches + batches(t.test_samples()),
+  report.phases = {{.steps = t.steps(),
+                    .evaluations = t.evaluations() * report.validation_batches + batches(t.test_samples()),
                     .step = t.step_cost(),
                     .evaluation = t.evaluation_cost(),
                     .operations = report::names_of_operations(t.graph())}};
   const ordered_json all = ordered_json::parse(t.settings_json());
   for (const auto& [name, value] : all.items()) report.settings.emplace_back(name, text_of(value));
-  report.settings.emplace_back("machine", one.machine);
+  report.settings.emplace_back("machine", options.machine);
   report.settings.emplace_back("tiles", fmt::format("{}", report.tiles));
   report.settings.emplace_back("instruction set", name_of(active_isa()));
   return report;
+}
+
+TrainingReport report_of(const TrainRequest& one, const TrainingData& data, const Trainer& t) {
+  if (const RecordingSplit* recordings = recordings_of(data))
+    return report_of(one, network_of(spiking_settings_of(one), *recordings),
+                     fmt::format("{}, {} steps", recordings->name, recordings->train.steps), data.machine, t);
+  return report_of(one, network_of(one.settings),
+                   fmt::format("{}{}", images_of(data).name, one.settings.grey ? " in grey" : ""),
+                   data.machine, t);
 }
 
 }  // namespace tessera::cli

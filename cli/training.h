@@ -3,6 +3,7 @@
 
 #include <tessera/training.h>
 
+#include <string>
 #include <variant>
 
 #include "cli/train_request.h"
@@ -21,7 +22,9 @@ void check(const TrainRequest& one, const TrainingData& data);
 
 Trainer start(const TrainRequest& one, const TrainingData& data);
 
-/// The report of a training, without a result.
+/// The report of a training, without a result. `samples` are images or recordings.
+report::TrainingReport report_of(const RunOptions& options, const std::string& network,
+                                 const std::string& samples, const Machine& machine, const Trainer& trainer);
 report::TrainingReport report_of(const TrainRequest& one, const TrainingData& data, const Trainer& trainer);
 
 }  // namespace tessera::cli

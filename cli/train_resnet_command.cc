@@ -1,0 +1,48 @@
+#include <tessera/training.h>
+
+#include <CLI/CLI.hpp>
+#include <memory>
+
+#include "cli/commands.h"
+#include "cli/resnet_request.h"
+#include "cli/train_run.h"
+#include "cli/training.h"
+
+namespace tessera::cli {
+namespace {
+
+int run(const ResnetRequest& r, const CLI::App& command) {
+  check(r, command);
+  const Machine machine = machine_for(r);  // before images, which take long
+  const ImageSplit images = images_for(r);
+  Trainer trainer = r.estimate ? Trainer::for_estimates(r.settings, images, machine, r.threads)
+                               : Trainer(r.settings, images, machine, r.threads);
+  report::TrainingReport report = report_of(r, network_of(r.settings), images.name, machine, trainer);
+  return run_training({.options = r,
+                       .command = "train resnet",
+                       .batch = r.settings.batch,
+                       .finish =
+                           [&] {
+                             if (report.result->finished && !r.save.empty()) trainer.save_parameters(r.save);
+                           }},
+                      trainer, report);
+}
+
+}  // namespace
+
+Command add_train_resnet_command(CLI::App& train) {
+  CLI::App& command = *train.add_subcommand("resnet", "Train a ResNet, dense or block-sparse, on images");
+  auto request = std::make_shared<ResnetRequest>();
+  add_resnet_options(command, *request);
+  add_common_options(command, *request);
+  command.footer(
+      "\nExamples:\n"
+      "  tessera train resnet --data data --epochs 30 --save resnet-20.safetensors\n"
+      "  tessera train resnet --data data --density 1/10 --block 16 --report sparse.html\n"
+      "  tessera train resnet --data data --optimizer lars --lr 2 --warmup 500 --label-smoothing 0.1\n"
+      "  tessera train resnet --checkpoint run.safetensors --resume\n"
+      "  tessera train resnet --depth 50 --batch 16 --numbers mlperf-v1 --machine gc200 --estimate");
+  return [request, &command] { return run(*request, command); };
+}
+
+}  // namespace tessera::cli

@@ -1,0 +1,61 @@
+#include "cli/train_run.h"
+
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+#include "cli/interrupt.h"
+#include "cli/output.h"
+#include "cli/train_display.h"
+#include "cli/train_output.h"
+#include "io/atomic_file.h"
+
+namespace tessera::cli {
+namespace {
+
+int show_estimate(const TrainingRunRequest& run, const Trainer& trainer,
+                  const report::TrainingReport& report) {
+  const RunOptions& r = run.options;
+  fmt::print("{}", r.json ? json({json_of(r, run.samples, trainer, report, 0)}, {}, run.command)
+                          : heading(report, run.batch) + estimate(report) + printed(r, report));
+  const bool written = write_or_complain([&] {
+    if (!r.report.empty()) io::write_text(r.report, page_of(report));
+  });
+  const int status = complain_of_overflow(report);
+  return written ? status : 1;
+}
+
+int train(const TrainingRunRequest& run, Trainer& trainer, report::TrainingReport& report) {
+  const RunOptions& r = run.options;
+  if (continues(r)) trainer.resume(r.checkpoint, r.allow_different_bits);
+  const uint64_t first = trainer.step(), steps = report.phases[0].steps;
+  if (!r.json)
+    fmt::print("{}{}\nepoch      loss  accuracy  validation loss  validation accuracy      time\n",
+               heading(report, run.batch), printed(r, report));
+  std::fflush(stdout);
+  const Interruption interruption;
+  TrainDisplay display(!r.json, first, steps);
+  report.result = trainer.train({.checkpoint = r.checkpoint, .progress = [&](const TrainingProgress& now) {
+                                   display.show(now);
+                                   return Interruption::pending() == 0;
+                                 }});
+  display.clear();
+  fmt::print("{}", r.json ? json({json_of(r, run.samples, trainer, report, first)}, {}, run.command)
+                          : summary(report));
+  const bool written = write_or_complain([&] {
+    if (run.finish) run.finish();
+    if (!r.report.empty()) io::write_text(r.report, page_of(report));
+  });
+  if (report.result->finished) return written ? 0 : 1;
+  complain(stopped_text(r, report.result->step, steps));
+  return 128 + Interruption::pending();
+}
+
+}  // namespace
+
+int run_training(const TrainingRunRequest& run, Trainer& trainer, report::TrainingReport& report) {
+  return run.options.estimate ? show_estimate(run, trainer, report) : train(run, trainer, report);
+}
+
+}  // namespace tessera::cli

@@ -1,0 +1,25 @@
+// A training of the tool, from its checkpoint to what is said of it.
+#pragma once
+
+#include <tessera/training.h>
+
+#include <cstdint>
+#include <functional>
+
+#include "cli/train_options.h"
+#include "report/training_report.h"
+
+namespace tessera::cli {
+
+struct TrainingRunRequest {
+  const RunOptions& options;
+  const char* command = "train";   ///< of the tool
+  const char* samples = "images";  ///< what the data are called
+  uint32_t batch = 1;
+  std::function<void()> finish = {};  ///< called after training, before the page is written
+};
+
+/// Trains, or shows the estimate if that is all that is wanted; returns the exit status.
+int run_training(const TrainingRunRequest& run, Trainer& trainer, report::TrainingReport& report);
+
+}  // namespace tessera::cli
