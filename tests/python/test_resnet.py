@@ -5,6 +5,7 @@ import copy
 import numpy as np
 import pytest
 
+import tessera
 from tessera import graph as tg
 
 COUNTS = {18: 11_689_512, 50: 25_557_032, 20: 269_722}
@@ -47,7 +48,8 @@ def test_sparse_convolutions_take_the_values_of_their_pattern(rng):
     kept[:, 16:48] = 1
     dense = tg.resnet(8, samples=1)
     state = dense.state_dict(dense.graph.session())
-    net = tg.resnet(8, samples=1, patterns={"layer1.0.conv1.weight": tg_matrix(kept, 16)}, dynamic=True)
+    pattern = tessera.Matrix.of(kept, 16)
+    net = tg.resnet(8, samples=1, patterns={"layer1.0.conv1.weight": pattern}, dynamic=True)
     session = net.graph.session()
     session.load_parameters(net.parameters_of(state))
     found = net.state_dict(session)
@@ -56,12 +58,6 @@ def test_sparse_convolutions_take_the_values_of_their_pattern(rng):
     by_tap = np.moveaxis(found["layer1.0.conv1.weight"], 1, -1).reshape(16, 144)
     np.testing.assert_array_equal(by_tap, wanted)
     np.testing.assert_array_equal(found["fc.weight"], state["fc.weight"])
-
-
-def tg_matrix(dense, block_size):
-    from tessera._matrices import Matrix
-
-    return Matrix.of(dense, block_size)
 
 
 def state_of(module):
