@@ -64,7 +64,7 @@ def state_of(module):
     return {name: value for name, value in module.state_dict().items() if not name.endswith("num_batches_tracked")}
 
 
-@pytest.mark.parametrize("depth", [18, pytest.param(34, marks=pytest.mark.full), pytest.param(50, marks=pytest.mark.full)])
+@pytest.mark.parametrize("depth", [18, *(pytest.param(depth, marks=pytest.mark.full) for depth in (34, 50))])
 def test_outputs_are_torchvisions(depth):
     torch = pytest.importorskip("torch")
     models = pytest.importorskip("torchvision.models")
