@@ -75,7 +75,7 @@ const ResnetCase kResnetCases[] = {
     {.name = "lars_micro_batches", .optimizer = OptimizerKind::lars, .micro_batches = 2, .steps = 13},
     {.name = "dynamic", .density = 0.5, .drop_grow = DropGrowKind::rigl},
     {.name = "random", .density = 0.5, .drop_grow = DropGrowKind::set},
-    {.name = "replicas", .replicas = 2}};
+    {.name = "replicas", .micro_batches = 2, .replicas = 2}};
 
 class ResnetTrainings : public testing::TestWithParam<ResnetCase> {};
 
