@@ -5,6 +5,7 @@
 
 #include <CLI/CLI.hpp>
 #include <cstddef>
+#include <filesystem>
 #include <string>
 #include <utility>
 #include <vector>
@@ -21,14 +22,12 @@ constexpr const char* kSynthetic = "synthetic";
 constexpr uint32_t kMostSyntheticImages = 10'000'000;
 constexpr uint32_t kMostImageSize = 4096;
 
-bool is_for_small_images(const ResnetRequest& r) {
-  return graph::ResnetConfig::of_depth(r.settings.depth).is_for_small_images;
-}
-
 /// What is trained with: without a name CIFAR-10, if a folder is given.
 std::string dataset_of(const ResnetRequest& r) {
   return !r.dataset.empty() ? r.dataset : r.data.empty() ? kSynthetic : kCifar;
 }
+
+bool is_folder(const std::string& dataset) { return dataset != kCifar && dataset != kSynthetic; }
 
 void add_resnet_network_options(CLI::App& command, ResnetTrainingSettings& s) {
   add_count(command, "--depth", s.depth,
@@ -49,17 +48,19 @@ void add_resnet_network_options(CLI::App& command, ResnetTrainingSettings& s) {
 
 void add_resnet_data_options(CLI::App& command, ResnetRequest& r) {
   command.add_option("--data", r.data, "Folder of CIFAR-10's binary version");
-  command.add_option("--dataset", r.dataset,
-                     "cifar-10, from --data or TESSERA_DATA, or synthetic (default without --data)");
+  command.add_option(
+      "--dataset", r.dataset,
+      "cifar-10, from --data or TESSERA_DATA, synthetic (default without --data), or a folder of "
+      "JPEG files: CLASS/*.jpg, or train/CLASS/*.jpg and val/CLASS/*.jpg");
   add(
       command, "--images", r.images,
       [](const std::string& text) { return parse_count("--images", text, 1, kMostSyntheticImages); },
-      "Synthetic images, and a quarter as many for testing (default: 8000, or 256 of 224²)");
-  add(
-      command, "--size", r.size,
-      [](const std::string& text) { return parse_count("--size", text, 8, kMostImageSize); },
-      "Their pixels in each dimension (default: 32, or 224 as the depth says)");
+      "Synthetic images, and a quarter as many for testing (default: 8000, or 256 large ones)");
   ResnetTrainingSettings& s = r.settings;
+  add_count(command, "--size", s.size,
+            "Pixels in each dimension of synthetic images, and to which those of files are brought (default: "
+            "32, or 224 as the depth says)",
+            kMostImageSize, 8);
   command.add_flag("--augment,!--no-augment", s.augment,
                    "Train with random crops and flips of images, new ones in each epoch (default)");
   add_count(command, "--padding", s.padding, "Pixels around images of which crops are taken (default: 4)",
@@ -121,9 +122,15 @@ void check(const ResnetRequest& r, const CLI::App& command) {
   if (s.steps != 0 && command.count("--epochs") != 0)
     throw UsageError("--steps and --epochs both say how long to train; leave out one of them");
   const std::string dataset = dataset_of(r);
-  if (dataset != kCifar && dataset != kSynthetic)
-    throw UsageError(fmt::format("--dataset takes {} or {}; '{}' is neither", kCifar, kSynthetic, dataset));
-  refuse_unless(command, dataset == kSynthetic, {"--images", "--size"}, "--dataset synthetic");
+  if (is_folder(dataset) && !std::filesystem::is_directory(dataset))
+    throw UsageError(
+        fmt::format("--dataset takes {}, {} or a folder of JPEG files by class; '{}' is none of them", kCifar,
+                    kSynthetic, dataset));
+  refuse_unless(command, dataset == kSynthetic, {"--images"}, "--dataset synthetic");
+  refuse_unless(command, dataset != kCifar, {"--size"}, "--dataset synthetic or a folder");
+  refuse_unless(command, !is_folder(dataset), {"--padding"}, "--dataset cifar-10 or synthetic");
+  if (is_folder(dataset) && !r.data.empty())
+    throw UsageError("--dataset is a folder of images already; leave out --data");
   if (dataset == kSynthetic && !r.data.empty())
     throw UsageError(
         "--data is a folder of images, and synthetic ones come from none; leave out one of them");
@@ -132,12 +139,13 @@ void check(const ResnetRequest& r, const CLI::App& command) {
   check_files_of_resnet(r);
 }
 
-ImageSplit images_for(const ResnetRequest& r) {
-  if (dataset_of(r) == kSynthetic) {
-    constexpr uint32_t kColours = 3, kClasses = 10;
-    const bool is_small = is_for_small_images(r);
-    const uint32_t size = r.size.value_or(is_small ? 32 : 224),
-                   images = r.images.value_or(is_small ? 8000 : 256);
+std::variant<ImageSplit, ImageFolder> images_for(const ResnetRequest& r) {
+  const std::string dataset = dataset_of(r);
+  if (is_folder(dataset)) return find_image_folder(dataset);
+  if (dataset == kSynthetic) {
+    constexpr uint32_t kColours = 3, kClasses = 10, kLargeSize = 64;
+    const uint32_t size = train::size_of_images(r.settings);
+    const uint32_t images = r.images.value_or(size > kLargeSize ? 256 : 8000);
     return synthetic_images(images, (images + 3) / 4, r.settings.seed, {size, size, kClasses, kColours});
   }
   const std::string folder = data_folder(r.data);

@@ -2,6 +2,7 @@
 
 #include <CLI/CLI.hpp>
 #include <memory>
+#include <variant>
 
 #include "cli/commands.h"
 #include "cli/resnet_request.h"
@@ -11,10 +12,7 @@
 namespace tessera::cli {
 namespace {
 
-int run(const ResnetRequest& r, const CLI::App& command) {
-  check(r, command);
-  const Machine machine = machine_for(r);  // before images, which take long
-  const ImageSplit images = images_for(r);
+int run(const ResnetRequest& r, const auto& images, const Machine& machine) {
   Trainer trainer = r.estimate ? Trainer::for_estimates(r.settings, images, machine, r.threads)
                                : Trainer(r.settings, images, machine, r.threads);
   report::TrainingReport report = report_of(r, network_of(r.settings), images.name, machine, trainer);
@@ -26,6 +24,12 @@ int run(const ResnetRequest& r, const CLI::App& command) {
                              if (report.result->finished && !r.save.empty()) trainer.save_parameters(r.save);
                            }},
                       trainer, report);
+}
+
+int run(const ResnetRequest& r, const CLI::App& command) {
+  check(r, command);
+  const Machine machine = machine_for(r);  // before images, which take long
+  return std::visit([&](const auto& images) { return run(r, images, machine); }, images_for(r));
 }
 
 }  // namespace
@@ -40,6 +44,7 @@ Command add_train_resnet_command(CLI::App& train) {
       "  tessera train resnet --data data --epochs 30 --save resnet-20.safetensors\n"
       "  tessera train resnet --data data --density 1/10 --block 16 --report sparse.html\n"
       "  tessera train resnet --data data --optimizer lars --lr 2 --warmup 500 --label-smoothing 0.1\n"
+      "  tessera train resnet --depth 50 --dataset imagenet --batch 32 --label-smoothing 0.1\n"
       "  tessera train resnet --checkpoint run.safetensors --resume\n"
       "  tessera train resnet --depth 50 --batch 16 --numbers mlperf-v1 --machine gc200 --estimate");
   return [request, &command] { return run(*request, command); };

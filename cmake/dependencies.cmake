@@ -30,6 +30,16 @@ if(TESSERA_HDF5_INCLUDE AND TESSERA_HDF5_LIBRARY)
 else()
   set(TESSERA_HDF5 OFF)
 endif()
+# Images in JPEG files; without it they are none. A Python package would depend on the computer's library.
+if(NOT TESSERA_PYTHON OR TESSERA_PREBUILT)
+  find_path(TESSERA_JPEG_INCLUDE jpeglib.h)
+  find_library(TESSERA_JPEG_LIBRARY NAMES jpeg)
+endif()
+if(TESSERA_JPEG_INCLUDE AND TESSERA_JPEG_LIBRARY)
+  set(TESSERA_JPEG ON)
+else()
+  set(TESSERA_JPEG OFF)
+endif()
 # Ranks that are processes; without it they are threads. A Python package would depend on the computer's library, and
 # has torch.distributed.
 if(NOT TESSERA_PYTHON OR TESSERA_PREBUILT)

@@ -1,4 +1,4 @@
-// Labelled images: files of MNIST and CIFAR-10, and synthetic ones.
+// Labelled images: files of MNIST and CIFAR-10, folders of JPEG files, and synthetic ones.
 #pragma once
 
 #include <cstddef>
@@ -55,5 +55,27 @@ struct ImageShape {
 /// Synthetic images: each class is a few smooth random templates, each image a template shifted, scaled and
 /// with noise, which each channel has of its own. A function of the seed and the shape alone.
 ImageSplit synthetic_images(size_t train, size_t test, uint64_t seed, const ImageShape& shape = {});
+
+/// Labelled images in files of JPEG, which are read when they are needed.
+struct ImageFiles {
+  std::vector<std::string> paths;
+  std::vector<uint32_t> labels;  ///< class of each file
+
+  size_t count() const { return paths.size(); }
+};
+
+/// The images of a folder.
+struct ImageFolder {
+  std::string name;
+  std::vector<std::string> classes;  ///< names of the subfolders, in order
+  ImageFiles train;
+  ImageFiles test;
+};
+
+/// Finds images by class, as ImageNet's are usually laid out: FOLDER/train/CLASS/*.jpg, and as many classes
+/// in FOLDER/val or FOLDER/test; without these three, FOLDER/CLASS/*.jpg, of which the last tenth of each
+/// class, at least one, is for testing. The names of files end in .jpg, .jpeg or .JPEG. Throws Error if there
+/// are none, or the classes differ.
+ImageFolder find_image_folder(const std::string& folder);
 
 }  // namespace tessera

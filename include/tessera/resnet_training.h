@@ -25,9 +25,12 @@ struct ResnetTrainingSettings : LearningSettings {
   double density = 1;
   uint32_t block_size = 16;
   DropGrowSchedule drop_grow = {};  ///< how sparse convolutions change
-  /// Whether training takes random crops and flips of images, which follow from seed, epoch and image.
+  /// Whether training takes random crops and flips of images, which follow from seed, epoch and image; of
+  /// images of files crops of other sizes, which are brought to that of all (Szegedy et al. 2015).
   bool augment = true;
-  uint32_t padding = 4;        ///< pixels of zeros on each side of an image of which crops are taken
+  uint32_t padding = 4;  ///< pixels of zeros on each side of an image of which crops are taken
+  /// Pixels in each dimension to which images of files are brought; 0: 224, or 32 as the depth says.
+  uint32_t size = 0;
   uint32_t micro_batches = 1;  ///< into which a batch is divided; each is normalised by its own statistics
   uint32_t replicas = 1;       ///< equal parts of a machine's chips, among which a batch is divided
   uint64_t steps = 0;          ///< 0: as many as the epochs take

@@ -96,12 +96,18 @@ class Trainer {
   /// A residual network. It is validated and tested with its running statistics, on images as they are.
   Trainer(const ResnetTrainingSettings& settings, const ImageSplit& images, const Machine& machine,
           uint32_t threads = 0);
+  /// The same of JPEG files, for which the library must be built with libjpeg; several threads read them.
+  /// They are normalised by the statistics of ImageNet.
+  Trainer(const ResnetTrainingSettings& settings, const ImageFolder& images, const Machine& machine,
+          uint32_t threads = 0);
   /// A trainer that only estimates: it computes costs without sessions and their memory, and cannot train.
   static Trainer for_estimates(const TrainingSettings& settings, const ImageSplit& images,
                                const Machine& machine, uint32_t threads = 0);
   static Trainer for_estimates(const SpikingTrainingSettings& settings, const RecordingSplit& recordings,
                                const Machine& machine, uint32_t threads = 0);
   static Trainer for_estimates(const ResnetTrainingSettings& settings, const ImageSplit& images,
+                               const Machine& machine, uint32_t threads = 0);
+  static Trainer for_estimates(const ResnetTrainingSettings& settings, const ImageFolder& images,
                                const Machine& machine, uint32_t threads = 0);
   ~Trainer();
   Trainer(Trainer&&) noexcept;

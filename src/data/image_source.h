@@ -28,6 +28,8 @@ class ImageSource {
   /// Writes image i, [height, width, channels]: as it is in an epoch of training, which is a function of the
   /// seed, the epoch and the image, or as it is evaluated.
   virtual void read(size_t i, std::optional<uint32_t> epoch, std::span<uint8_t> pixels) const = 0;
+  /// Whether that takes so long that several threads should.
+  virtual bool is_slow() const { return false; }
 };
 
 /// What all images have, with the statistics by which they are normalised.
@@ -72,5 +74,9 @@ class StoredImages final : public ImageSource {
 /// Those of a split, normalised by the statistics of the images for training. Throws UsageError if images for
 /// testing have another size.
 ImageSources stored_images(const ImageSplit& images, uint64_t seed, std::optional<uint32_t> padding);
+
+/// Images of files with size × size pixels: of a random region in training (random_region), otherwise of the
+/// middle. They are normalised by the statistics of ImageNet. `augments`: whether training takes random ones.
+ImageSources images_of_files(const ImageFolder& folder, uint32_t size, uint64_t seed, bool augments);
 
 }  // namespace tessera::train

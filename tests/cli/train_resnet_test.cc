@@ -79,9 +79,11 @@ TEST_F(TrainResnetCliTest, RefusesOptionsThatConflict) {
   refuses("--density 1/2 --schedule none --every 5", "--every is for --schedule set or rigl");
   refuses("--no-augment --padding 2", "--padding is for --augment");
   refuses("--steps 3 --epochs 2", "--steps and --epochs both say how long to train");
-  refuses("--dataset imagenet", "'imagenet' is neither");
+  refuses("--dataset imagenet", "'imagenet' is none of them");
   refuses("--dataset synthetic --data .", "leave out one of them");
   refuses("--dataset cifar-10 --images 5", "--images is for --dataset synthetic");
+  refuses("--dataset cifar-10 --size 64", "--size is for --dataset synthetic or a folder");
+  refuses("--dataset . --data .", "--dataset is a folder of images already");
   refuses("--estimate --save a.safetensors", "--estimate trains no parameters");
   refuses("--save a.bin", "--save");
   refuses("--checkpoint a.safetensors --save a.safetensors", "name the same file");

@@ -1,4 +1,5 @@
 // Training of residual networks: what is learned, and that breaks change nothing.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <tessera/error.h>
 #include <tessera/training.h>
@@ -8,6 +9,7 @@
 
 #include "io/files.h"
 #include "support/error_of.h"
+#include "support/jpeg_file.h"
 
 namespace tessera {
 namespace {
@@ -128,6 +130,31 @@ TEST(ResnetTrainer, SavesWhatTorchvisionReads) {
     EXPECT_NE(header.find(text), std::string::npos) << text;
   std::filesystem::remove(path);
 }
+
+#ifdef TESSERA_JPEG
+
+TEST(ResnetTrainer, LearnsFromAFolderOfFiles) {
+  const test::TemporaryFolder folder;
+  for (const char* name : {"blue", "red"}) {
+    std::filesystem::create_directory(folder.path() / name);
+    for (uint8_t i = 0; i < 40; ++i) {
+      const auto light = static_cast<uint8_t>(100 + 3 * i), dark = static_cast<uint8_t>(2 * i);
+      const bool is_red = std::string(name) == "red";
+      folder.write(fmt::format("{}/{}.jpg", name, i),
+                   test::jpeg_of(20, 24, is_red ? light : dark, 60, is_red ? dark : light));
+    }
+  }
+  ResnetTrainingSettings s = small_settings();
+  s.size = 12;
+  s.epochs = 8;
+  const ImageFolder images = find_image_folder(folder.path().string());
+  Trainer trainer(s, images, Machine::host(1), 2), again(s, images, Machine::host(1), 1);
+  const TrainingResult result = trainer.train(), other = again.train();
+  EXPECT_GT(*result.test_accuracy, 0.6);
+  EXPECT_EQ(result.test_loss, other.test_loss);
+}
+
+#endif
 
 TEST(ResnetTrainer, RefusesSettingsOutOfRange) {
   const auto error = [](auto change) {

@@ -31,6 +31,9 @@ void check(const ResnetTrainingSettings& s) {
   if (is_sparse(s)) check_drop_grow(s.drop_grow);
   graph::require_setting(s.padding <= kMostPadding, "the padding", s.padding,
                          fmt::format("at most {}", kMostPadding));
+  constexpr uint32_t kMostSize = 4096;
+  graph::require_setting(s.size <= kMostSize, "the size of images", s.size,
+                         fmt::format("at most {}", kMostSize));
   check_micro_batches(s.micro_batches, s.batch);
   graph::require_setting(graph::kFromOne, "the number of replicas", s.replicas);
   if (s.batch / s.micro_batches % s.replicas != 0)
@@ -42,6 +45,11 @@ void check_images(const ResnetTrainingSettings& s, uint64_t training, uint64_t t
   LearningSettings learning = s;
   if (learning.lr_schedule.steps == 0) learning.lr_schedule.steps = s.steps;
   check_samples(learning, training, testing, "images");
+}
+
+uint32_t size_of_images(const ResnetTrainingSettings& s) {
+  if (s.size != 0) return s.size;
+  return graph::ResnetConfig::of_depth(s.depth).is_for_small_images ? 32 : 224;
 }
 
 graph::Shortcut shortcut_of(const ResnetTrainingSettings& s) {
@@ -65,6 +73,7 @@ nlohmann::ordered_json json_of(const ResnetTrainingSettings& s) {
   }
   json["augment"] = s.augment;
   if (s.augment) json["padding"] = s.padding;
+  if (s.size != 0) json["size"] = s.size;
   add_optimizer(json, s);
   json["batch"] = s.batch;
   json["micro_batches"] = s.micro_batches;

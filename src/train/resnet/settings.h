@@ -15,6 +15,7 @@ void check(const ResnetTrainingSettings& settings);
 void check_images(const ResnetTrainingSettings& settings, uint64_t training, uint64_t testing);
 
 /// Those of the depth, unless others are set.
+uint32_t size_of_images(const ResnetTrainingSettings& settings);
 graph::Shortcut shortcut_of(const ResnetTrainingSettings& settings);
 
 bool is_sparse(const ResnetTrainingSettings& settings);

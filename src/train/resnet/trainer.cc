@@ -2,6 +2,7 @@
 #include <tessera/convolution.h>
 #include <tessera/training.h>
 
+#include <atomic>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -13,6 +14,7 @@
 #include <vector>
 
 #include "base/buffer.h"
+#include "base/parallel.h"
 #include "data/image_source.h"
 #include "graph/state_file.h"
 #include "sparse/pattern.h"
@@ -81,10 +83,12 @@ class ResnetTrainer final : public TrainerImpl {
 void ResnetTrainer::load(const ImageSource& source, std::span<const uint32_t> which,
                          std::optional<uint32_t> epoch) {
   const size_t size = images_.format.image_size();
-  for (size_t i = 0; i < which.size(); ++i) {
-    source.read(which[i], epoch, std::span(pixels_).subspan(i * size, size));
-    labels_[i] = source.label(which[i]);
-  }
+  const uint32_t most = threads == 0 ? default_threads() : threads;
+  base::run_parallel(which.size(), source.is_slow() ? most : 1,
+                     [&](size_t i, const std::atomic<bool>& /*stopped*/) {
+                       source.read(which[i], epoch, std::span(pixels_).subspan(i * size, size));
+                       labels_[i] = source.label(which[i]);
+                     });
 }
 
 StepResult ResnetTrainer::step(uint64_t number) {
@@ -174,13 +178,22 @@ void ResnetTrainer::save_parameters(const std::string& path) {
 
 namespace {
 
+train::ImageSources sources_of(const ResnetTrainingSettings& settings, const ImageSplit& images) {
+  return train::stored_images(images, settings.seed,
+                              settings.augment ? std::optional(settings.padding) : std::nullopt);
+}
+
+train::ImageSources sources_of(const ResnetTrainingSettings& settings, const ImageFolder& images) {
+  return train::images_of_files(images, train::size_of_images(settings), settings.seed, settings.augment);
+}
+
+template <class Images>
 std::unique_ptr<train::TrainerImpl> resnet_trainer(const ResnetTrainingSettings& settings,
-                                                   const ImageSplit& images, const Machine& machine,
+                                                   const Images& images, const Machine& machine,
                                                    uint32_t threads, bool only_estimates) {
   train::check(settings);
   train::check_images(settings, images.train.count(), images.test.count());
-  train::ImageSources sources = train::stored_images(
-      images, settings.seed, settings.augment ? std::optional(settings.padding) : std::nullopt);
+  train::ImageSources sources = sources_of(settings, images);
   std::unique_ptr<train::TrainerImpl> made;
   train::make_for(machine, [&] {
     const train::Patterns patterns = train::initial_patterns(settings, sources.format);
@@ -197,6 +210,15 @@ Trainer::Trainer(const ResnetTrainingSettings& settings, const ImageSplit& image
     : impl_(resnet_trainer(settings, images, machine, threads, false)) {}
 
 Trainer Trainer::for_estimates(const ResnetTrainingSettings& settings, const ImageSplit& images,
+                               const Machine& machine, uint32_t threads) {
+  return Trainer(resnet_trainer(settings, images, machine, threads, true));
+}
+
+Trainer::Trainer(const ResnetTrainingSettings& settings, const ImageFolder& images, const Machine& machine,
+                 uint32_t threads)
+    : impl_(resnet_trainer(settings, images, machine, threads, false)) {}
+
+Trainer Trainer::for_estimates(const ResnetTrainingSettings& settings, const ImageFolder& images,
                                const Machine& machine, uint32_t threads) {
   return Trainer(resnet_trainer(settings, images, machine, threads, true));
 }

@@ -1,0 +1,53 @@
+// Images in JPEG files, where the library is built with libjpeg.
+#pragma once
+
+#ifdef TESSERA_JPEG
+
+#include <cstdint>
+#include <cstdio>  // which jpeglib.h takes for granted
+#include <cstdlib>
+#include <string>
+#include <utility>
+#include <vector>
+// After it:
+#include <jpeglib.h>
+
+namespace tessera::test {
+
+/// The content of a file with pixels [height, width, 3].
+inline std::string jpeg_of(uint32_t height, uint32_t width, std::vector<uint8_t> rgb) {
+  jpeg_compress_struct encoder{};
+  jpeg_error_mgr errors{};
+  encoder.err = jpeg_std_error(&errors);
+  jpeg_create_compress(&encoder);
+  unsigned char* bytes = nullptr;
+  unsigned long size = 0;
+  jpeg_mem_dest(&encoder, &bytes, &size);
+  encoder.image_height = height;
+  encoder.image_width = width;
+  encoder.input_components = 3;
+  encoder.in_color_space = JCS_RGB;
+  jpeg_set_defaults(&encoder);
+  jpeg_set_quality(&encoder, 95, TRUE);
+  jpeg_start_compress(&encoder, TRUE);
+  while (encoder.next_scanline < encoder.image_height) {
+    JSAMPROW row = &rgb[size_t{encoder.next_scanline} * width * 3];
+    jpeg_write_scanlines(&encoder, &row, 1);
+  }
+  jpeg_finish_compress(&encoder);
+  std::string content(reinterpret_cast<const char*>(bytes), size);
+  jpeg_destroy_compress(&encoder);
+  std::free(bytes);
+  return content;
+}
+
+/// All pixels of one colour.
+inline std::string jpeg_of(uint32_t height, uint32_t width, uint8_t red, uint8_t green, uint8_t blue) {
+  std::vector<uint8_t> rgb;
+  for (uint32_t i = 0; i < height * width; ++i) rgb.insert(rgb.end(), {red, green, blue});
+  return jpeg_of(height, width, std::move(rgb));
+}
+
+}  // namespace tessera::test
+
+#endif
