@@ -140,7 +140,7 @@ TEST(Resnet, TrainsAsInFloat64) {
 }
 
 TEST(Resnet, TrainsOnTiles) {
-  expect_trains(step_of(small_config(), {.training = true}), Machine::find("bow").with("tiles", 64));
+  expect_trains(step_of(small_config(), {.training = true}), Machine::find("bow").with("tiles", 16));
 }
 
 TEST(Resnet, TrainsWithSparseConvolutionsThatMayChange) {
