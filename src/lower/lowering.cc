@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <map>
 #include <numeric>
 #include <set>
 #include <string>
@@ -147,6 +148,7 @@ Lowering::Lowering(const Graph& graph, const ops::Builder& builder, Stages stage
       partial_sums_(graph.partial_sums()),
       prefetches_(graph.prefetch()),
       places_(graph.stage_places()),
+      has_parts_(builder.is_host() && stages_.count() > 1),
       builders_(builders_of_stages(stages_.count(), places_, builder)),
       bound_(std::move(bound)),
       skipped_(graph.nodes().size()),
@@ -196,6 +198,7 @@ Lowering& Lowering::body_of(const Node& call) {
   body->substream_words_ = substream_words_;
   body->partial_sums_ = partial_sums_;
   body->is_function_ = true;
+  body->has_parts_ = false;  // it runs where it is called
   body->choose_weights(forms_of_body(call));
   return *body;
 }
@@ -206,6 +209,7 @@ const LoweredFunction& Lowering::function(const Node& call) {
   const auto known = lowered_.functions.find(key);
   if (known != lowered_.functions.end()) return known->second;
   LoweredFunction& added = lowered_.functions[key];
+  const program::PartScope part = as_part(program::kEveryPart);
   add_as(node, [&] {
     Lowering& lowering = body_of(call);
     const ops::Function function =
@@ -696,6 +700,7 @@ void Lowering::lower(uint32_t index) {
   if (is_loop(node))
     return node.operation->lower(*this, node);  // whose body's operations count by themselves
   if (node.body) function(node);                // which counts once
+  const program::PartScope part = as_part(part_of_stage(stages_.nodes[index]));
   add_as(index, [&] { node.operation->lower(*this, node); });
 }
 
@@ -712,39 +717,46 @@ void Lowering::assign() {
         throw UsageError(fmt::format("{}: replicas would set it to values of their own: set it to their mean",
                                      graph_.info(assignment.state).name));
   }
-  std::vector<std::pair<Operand, Operand>> all;
+  std::vector<PlannedCopy> all;
   for (const Assignment& assignment : graph_.assignments()) {
     if (stored_.contains(assignment.state)) continue;
+    const uint32_t part = part_of(assignment.state);
+    const program::PartScope scope = as_part(part);
     const Operand from = brought(assignment.value, assignment.state);
     const Operand to = operand_of(assignment.state);
     if (const auto home = homes_.find(assignment.state); home != homes_.end())
-      all.emplace_back(beside(from, home->second), home->second.kept);
+      all.push_back({beside(from, home->second), home->second.kept, part});
     else if (from != to)
-      all.emplace_back(from, to);
+      all.push_back({from, to, part});
   }
   copy_at_once(std::move(all));
 }
 
-void Lowering::copy_at_once(std::vector<std::pair<Operand, Operand>> all) {
+void Lowering::copy_at_once(std::vector<PlannedCopy> all) {
   const ops::Builder& builder = builders_.front();
-  program::CopySet set{"assign", {}};
-  for (auto& [from, to] : all) {
+  std::map<uint32_t, program::CopySet> sets;  // by part
+  for (auto& [from, to, part] : all) {
     const program::VariableId read = from.variable;
-    if (std::ranges::any_of(all, [&](const auto& other) { return other.second.variable == read; })) {
+    if (std::ranges::any_of(all, [&](const PlannedCopy& other) { return other.to.variable == read; })) {
+      const program::PartScope scope = as_part(part);
       const Operand before =
           builder.like(from, builder.variable_name(from) + ".before", builder.mapping_of(from));
       builder.send(from, before, steps_);
       from = before;
     }
-    set.groups.push_back(copy_of(from, to));
+    sets.try_emplace(part, program::CopySet{"assign", {}}).first->second.groups.push_back(copy_of(from, to));
   }
-  if (!set.groups.empty()) steps_.push_back(builder.copy(std::move(set)));
+  for (auto& [part, set] : sets) {
+    const program::PartScope scope = as_part(part);
+    steps_.push_back(builder.copy(std::move(set)));
+  }
 }
 
 /// A result is computed where its first name is bound; other outputs are copies.
 void Lowering::place_outputs() {
   std::set<ValueId> bound;
   for (const auto& [name, id] : graph_.outputs()) {
+    const program::PartScope part = as_part(part_of(id));
     const Operand operand =
         is_converted_output(id) ? in_layout(id, result_layout(id), builder_of(id)) : operand_of(id);
     Operand& output = lowered_.outputs[name] = operand;

@@ -265,6 +265,7 @@ class Lowering {
     const uint32_t first = node_;
     for (; node_ < graph_.nodes().size(); ++node_) {
       const Node& other = graph_.nodes()[node_];
+      const program::PartScope part = as_part(part_of_stage(stages_.nodes[node_]));
       if (!skipped_[node_] && are_of_one_pass(first, node_) && visit(other) && node_ != first) skip(other);
     }
     node_ = first;
@@ -286,6 +287,12 @@ class Lowering {
  private:
   friend class PipelineLowering;
   friend class SequentialPasses;
+
+  /// A copy, and the part of the program to which it belongs.
+  struct PlannedCopy {
+    ops::Operand from, to;
+    uint32_t part = program::kEveryPart;
+  };
 
   void choose(WeightForms forms);
   void choose_weights(WeightForms forms);
@@ -318,7 +325,7 @@ class Lowering {
   ops::Operand stacked_output(size_t i, const ops::Operand& own, uint32_t count, const ops::Builder& builder);
   std::optional<ops::Operand> stack_pass(const ops::Operand& wanted, const ops::Operand& own,
                                          const ops::Builder& builder, Lowering& body);
-  void copy_at_once(std::vector<std::pair<ops::Operand, ops::Operand>> all);
+  void copy_at_once(std::vector<PlannedCopy> all);
   /// Where a value lies between the operations that take it: in streaming memory, in parts of which each
   /// replica has one, or both.
   struct Home {
@@ -441,6 +448,18 @@ class Lowering {
   program::Purpose purpose_of(ValueId id) const;
   std::vector<program::MappedBox> wanted_mapping(ValueId id) const;
 
+  /// The part of the program to which the steps of a stage belong, and those for a value. The stages of a
+  /// host, which has no chips for them, are parts that ranks may divide.
+  uint32_t part_of_stage(uint32_t stage) const {
+    if (!has_parts_) return program::kEveryPart;
+    return stage < places_.size() ? places_[stage] : stage;
+  }
+  uint32_t part_of(ValueId id) const {
+    return has_parts_ ? part_of_stage(stage_of(graph_, stages_, id)) : program::kEveryPart;
+  }
+  /// While the result exists, steps belong to a part.
+  program::PartScope as_part(uint32_t part) const { return {builders_.front().program(), part}; }
+
   /// The part of the chips on which a stage runs.
   uint32_t place_of_stage(uint32_t stage) const {
     if (builders_.size() == 1) return 0;
@@ -457,6 +476,7 @@ class Lowering {
   PartialSums partial_sums_;
   bool prefetches_;
   std::vector<uint32_t> places_;        ///< by stage: part of the chips; empty: a part for each
+  bool has_parts_ = false;              ///< whether stages are parts of the program
   std::vector<ops::Builder> builders_;  ///< by part of the chips, if they are divided among stages
   std::set<ValueId> bound_;
   Lowered lowered_;

@@ -47,6 +47,7 @@ Lowering::Lowering(const Lowering& around, const Node& loop)
       partial_sums_(around.partial_sums_),
       prefetches_(around.prefetches_),
       places_(around.places_),
+      has_parts_(around.has_parts_),
       builders_(around.builders_),
       skipped_(graph_.nodes().size()),
       replicas_(around.replicas_),
@@ -146,6 +147,7 @@ void Lowering::begin_passes(const Node& node, const LoopForm& form, Lowering& bo
   program::CopySet parts{"pass", {}}, lists{"lists of a pass", {}};
   for (size_t i = 0; i < form.inputs.size(); ++i) {
     const ValueId inside = form.body_inputs[i];
+    const program::PartScope part = as_part(body.part_of(inside));
     const Operand given = given_to(body, node, form, i);
     body.lowered_.operands[inside] = given;
     if (form.inputs[i] == LoopInput::carried) place_carried(inside, given, body);
@@ -225,7 +227,7 @@ void Lowering::gather_list(ValueId inside, const ops::Builder& builder, program:
 void Lowering::end_passes(const LoopForm& form, Lowering& body, SequentialPasses& passes) {
   const size_t first_giving = body.steps_.size();
   std::vector<std::pair<size_t, Operand>> aliased;
-  std::vector<std::pair<Operand, Operand>> sent;
+  std::vector<PlannedCopy> sent;
   for (size_t i = 0; i < form.outputs.size(); ++i) {
     const ValueId inside = form.body_outputs[i];
     const ops::Builder& builder = body.builder_of(inside);
@@ -234,6 +236,8 @@ void Lowering::end_passes(const LoopForm& form, Lowering& body, SequentialPasses
       continue;
     }
     passes.begin(body.graph_.info(inside).node);
+    const uint32_t part = body.part_of(inside);
+    const program::PartScope scope = as_part(part);
     const Operand own = body.in_layout(inside, body.layout_of_result(form, i), builder);
     switch (form.outputs[i]) {
       case LoopOutput::last: aliased.emplace_back(i, body.kept_of_pass(form, inside, own)); break;
@@ -243,23 +247,30 @@ void Lowering::end_passes(const LoopForm& form, Lowering& body, SequentialPasses
         break;
       case LoopOutput::stacked:
         if (const auto stack = stack_pass(stacked_output(i, own, form.count, builder), own, builder, body))
-          sent.emplace_back(*stack, output(i));
+          sent.push_back({*stack, output(i), part});
         break;
     }
   }
   passes.begin({});
   const size_t end_of_giving = body.steps_.size();
-  std::vector<std::pair<Operand, Operand>> carried;
+  std::vector<PlannedCopy> carried;
   for (const auto& [input, becomes] : form.carried) {
     const ValueId id = form.body_inputs[input];
-    carried.emplace_back(body.in_layout(form.body_outputs[becomes], body.layout_of(id), body.builder_of(id)),
-                         body.operand_of(id));
+    const uint32_t part = body.part_of(id);
+    const program::PartScope scope = as_part(part);
+    carried.push_back({body.in_layout(form.body_outputs[becomes], body.layout_of(id), body.builder_of(id)),
+                       body.operand_of(id), part});
   }
   body.copy_at_once(std::move(carried));
   run_passes(form, body, first_giving, end_of_giving);
-  for (const auto& [i, operand] : aliased)
+  for (const auto& [i, operand] : aliased) {
+    const program::PartScope scope = as_part(body.part_of(form.body_outputs[i]));
     body.is_given(form, operand) ? copy_to_output(i, operand) : alias_output(i, operand);
-  for (const auto& [from, to] : sent) builders_.front().send(from, to, steps_);
+  }
+  for (const auto& [from, to, part] : sent) {
+    const program::PartScope scope = as_part(part);
+    builders_.front().send(from, to, steps_);
+  }
 }
 
 /// Where sums over replicas take what a loop gives, they can begin in its last pass, which follows apart: the

@@ -100,7 +100,10 @@ void PipelineLowering::lower() {
   place_buffers();
   emit();
   add([&] {
-    for (const auto& [from, to] : stacks_) around_.builders_.front().send(from, to, around_.steps_);
+    for (const auto& [from, to, part] : stacks_) {
+      const program::PartScope scope = around_.as_part(part);
+      around_.builders_.front().send(from, to, around_.steps_);
+    }
   });
 }
 
@@ -140,6 +143,7 @@ PipelineLowering::LoweredPass* PipelineLowering::find_pass(uint32_t stage, bool 
 void PipelineLowering::place_given() {
   for (size_t i = 0; i < form_.inputs.size(); ++i) {
     const ValueId inside = form_.body_inputs[i];
+    const program::PartScope part = body_.as_part(body_.part_of(inside));
     body_.lowered_.operands[inside] = around_.given_to(body_, node_, form_, i);
   }
   body_.place_values();  // constants
@@ -147,6 +151,7 @@ void PipelineLowering::place_given() {
 
 void PipelineLowering::lower(LoweredPass& pass) {
   const ops::Builder& builder = this->builder(pass);
+  const program::PartScope part = body_.as_part(body_.part_of_stage(pass.part.stage));
   body_.converted_.clear();
   body_.row_of_step_.reset();
   body_.given_by_function_ = {pass.gives.begin(), pass.gives.end()};
@@ -293,7 +298,7 @@ void PipelineLowering::give(size_t output, const ops::Builder& builder) {
     case LoopOutput::stacked:
       if (const auto stack = around_.stack_pass(around_.stacked_output(output, own, form_.count, builder),
                                                 own, builder, body_))
-        stacks_.emplace_back(*stack, around_.output(output));
+        stacks_.push_back({*stack, around_.output(output), builder.program().part()});
       break;
   }
 }
@@ -607,6 +612,7 @@ StepId PipelineLowering::emit(const Event& event) {
   } else {
     const LoweredPass& pass = passes_[event.index];
     const ops::Builder& builder = this->builder(pass);
+    const program::PartScope part = body_.as_part(body_.part_of_stage(pass.part.stage));
     const bool again = event.kind == Event::Kind::again;
     std::vector<Operand> operands;
     for (const auto* keys : {&taken, &given})

@@ -142,7 +142,7 @@ class PipelineLowering {
   std::map<ValueId, ops::Operand> given_;         ///< the argument as which a pass gives a result
   std::map<uint32_t, ops::Operand> tables_;       ///< by part of the chips: the micro-batch after each
   std::map<BufferKey, program::CopyGroup> rows_;  ///< of an input for a micro-batch
-  std::vector<std::pair<ops::Operand, ops::Operand>> stacks_;  ///< to be sent to outputs at the end
+  std::vector<Lowering::PlannedCopy> stacks_;     ///< to be sent to outputs at the end
   std::vector<Sending> sendings_;
   std::vector<Event> events_;
   /// Where a value lies on a part of the chips, for each of the micro-batches that are kept there.

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <tessera/error.h>
 
+#include <algorithm>
+
 #include "base/integer_types.h"
 
 namespace tessera::program {
@@ -20,7 +22,11 @@ ComputeSetId Program::add(ComputeSet set) { return append(compute_sets_, std::mo
 CopySetId Program::add(CopySet set) { return append(copy_sets_, std::move(set)); }
 CollectiveId Program::add(Collective collective) { return append(collectives_, std::move(collective)); }
 FunctionId Program::add(Function function) { return append(functions_, std::move(function)); }
-StepId Program::add(Step step) { return append(steps_, std::move(step)); }
+StepId Program::add(Step step) {
+  parts_of_steps_.push_back(part_);
+  if (part_ != kEveryPart) parts_ = std::max(parts_, part_ + 1);
+  return append(steps_, std::move(step));
+}
 
 VariableId Program::find(std::string_view name) const {
   for (VariableId id = 0; id < variables_.size(); ++id)

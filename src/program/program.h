@@ -30,6 +30,8 @@ inline constexpr TileId kShared = ~TileId{0};
 /// The streaming memory of a chip is the memory space kStreaming + the chip's position in its machine.
 inline constexpr TileId kStreaming = TileId{1} << 31;
 inline constexpr StepId kNoStep = ~StepId{0};
+/// The part of a step that runs on those ranks that its call runs on, and outside of functions on all.
+inline constexpr uint32_t kEveryPart = ~uint32_t{0};
 
 struct MappedBox {
   Box box;
@@ -286,9 +288,16 @@ class Program {
   /// the program's tiles are those of one part. Only collectives pass data between replicas, and control flow
   /// must be the same in all.
   void set_replicas(uint32_t replicas) { replicas_ = replicas; }
+  /// The part to which compute sets, copies and calls belong that are added from now on. Ranks may divide the
+  /// parts of a replica among them; in one process they mean nothing.
+  void set_part(uint32_t part) { part_ = part; }
 
   StepId main() const { return main_; }
   uint32_t replicas() const { return replicas_; }
+  uint32_t part() const { return part_; }
+  /// The part to which a step belongs; and the number of parts, 1 if there are no others.
+  uint32_t part_of(StepId step) const { return parts_of_steps_.at(step); }
+  uint32_t parts() const { return parts_; }
   const std::vector<Variable>& variables() const { return variables_; }
   const std::vector<ComputeSet>& compute_sets() const { return compute_sets_; }
   const std::vector<CopySet>& copy_sets() const { return copy_sets_; }
@@ -307,8 +316,26 @@ class Program {
   std::vector<Collective> collectives_;
   std::vector<Function> functions_;
   std::vector<Step> steps_;
+  std::vector<uint32_t> parts_of_steps_;
   StepId main_ = kNoStep;
   uint32_t replicas_ = 1;
+  uint32_t part_ = kEveryPart;
+  uint32_t parts_ = 1;
+};
+
+/// While it exists, steps that are added to a program belong to a part.
+class PartScope {
+ public:
+  PartScope(Program& program, uint32_t part) : program_(program), before_(program.part()) {
+    program_.set_part(part);
+  }
+  PartScope(const PartScope&) = delete;
+  PartScope& operator=(const PartScope&) = delete;
+  ~PartScope() { program_.set_part(before_); }
+
+ private:
+  Program& program_;
+  uint32_t before_;
 };
 
 /// The field's box for one vertex, clipped to its variable.
