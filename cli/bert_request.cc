@@ -118,9 +118,9 @@ void add_stage_options(CLI::App& command, BertRequest& r) {
         if (items.size() > 1)
           for (const std::string& item : items) r.stage_layers.push_back(parse_layers("--stages", item));
       },
-      "Stages of layers, each on chips of its own: their number, or the layers of each, such as 3,7,7,7, or "
-      "where the two parts of a layer are apart, their attention and feed-forward parts, such as 3,4/3,3/4 "
-      "(default: 1)");
+      "Stages of layers, each on chips of its own, or on a host on a rank of mpirun: their number, or the "
+      "layers of each, such as 3,7,7,7, or where the two parts of a layer are apart, their attention and "
+      "feed-forward parts, such as 3,4/3,3/4 (default: 1)");
   add(
       command, "--head-layers", r.head_layers,
       [](const std::string& text) { return parse_layers("--head-layers", text); },
@@ -192,7 +192,7 @@ void add_text_options(CLI::App& command, BertRequest& r) {
                    "Keep only the inputs of layers, and compute them again for the backward pass");
   add_count(command, "--replicas", r.settings.replicas,
             "Equal parts of the machine's chips, or on a host of the ranks of mpirun, among which a batch is "
-            "divided (default: 1, with mpirun the number of ranks)");
+            "divided (default: 1, with mpirun the number of ranks, on a host by that of stages)");
   add_count(
       command, "--rank-timeout", r.rank_timeout,
       "With mpirun: seconds after which a rank counts as failed that does not answer, because it computes, "

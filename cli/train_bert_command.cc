@@ -3,7 +3,9 @@
 #include <tessera/error.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <csignal>
+#include <cstdint>
 #include <cstdio>
 #include <exception>
 #include <memory>
@@ -38,13 +40,18 @@ void write_files(const BertRequest& r, const PretrainingReport& report) {
   if (!r.trace.empty()) io::write_text(r.trace, trace_of(report));
 }
 
-/// Those that mpirun has started, which divide the replicas among them, by default one for each; null: none.
+/// One for each rank, or on a host, whose stages ranks divide as well, for as many ranks as have stages.
+uint32_t replicas_for(const BertRequest& r, uint32_t ranks) {
+  return r.machine == "host" ? std::max(1U, ranks / std::max(1U, r.settings.stages)) : ranks;
+}
+
+/// Those that mpirun has started, which divide the replicas and their stages among them; null: none.
 std::shared_ptr<Communicator> ranks_for(BertRequest& r, const CLI::App& command) {
   if (!has_other_ranks()) return {};
   if (r.estimate || r.plan)
     throw UsageError("--estimate and --plan take one process: run them without mpirun");
   std::shared_ptr<Communicator> ranks = connect_ranks(r.rank_timeout, r.divide_cores);
-  if (command.count("--replicas") == 0) r.settings.replicas = ranks->size();
+  if (command.count("--replicas") == 0) r.settings.replicas = replicas_for(r, ranks->size());
   return ranks;
 }
 

@@ -1,5 +1,5 @@
 // The ranks that run one program together, and what they exchange. A rank is a process or a thread; it has
-// some of the program's replicas.
+// some of the program's replicas, or stages of one.
 #pragma once
 
 #include <tessera/error.h>

@@ -596,8 +596,8 @@ struct SessionOptions {
   /// A file of Session::save_executable() from a session of an equal graph, machine and options; empty: the
   /// graph is placed and compiled.
   std::string executable = {};
-  /// The ranks that divide the graph's replicas among them, of which each makes a session of an equal graph,
-  /// machine and seed; none: this process has all replicas.
+  /// The ranks that divide the graph's replicas among them, and on a host their stages, of which each makes a
+  /// session of an equal graph, machine and seed; none: this process has all of them.
   std::shared_ptr<Communicator> communicator = {};
 };
 
@@ -628,18 +628,20 @@ struct Tensor {
 ///
 /// With SessionOptions::communicator, rank r of n has an equal part of the replicas, from number r · replicas
 /// / n on, and results are those of one session with all of them, bit for bit. Arrays have the rows of its
-/// own replicas, and scalar outputs are those of the first of these. All ranks have to make the same calls in
-/// the same order: constructors, runs, what reads parameters and state, what loads files, and what saves
-/// them, which rank 0 does alone. Files to load have to be equal; if a rank cannot make a session, load or
-/// save, none can. If one of them fails in a run, the others throw RankError, and no session of these ranks
-/// can run any more. A session that shares the parameters of such a one is one of the same ranks; if its
-/// graph has no replicas, each rank runs it for itself.
+/// own replicas, and scalar outputs are those of the first of these. On a host a multiple of the replicas can
+/// be ranks, which divide the stages of each equally: consecutive ranks have those of a replica, bind equal
+/// inputs, and get all outputs. All ranks have to make the same calls in the same order: constructors, runs,
+/// what reads and writes parameters and state, what loads files, and what saves them, which rank 0 does
+/// alone. Files to load have to be equal; if a rank cannot make a session, load or save, none can. If one of
+/// them fails in a run, the others throw RankError, and no session of these ranks can run any more. A session
+/// that shares the parameters of such a one is one of the same ranks; if its graph has no replicas, each rank
+/// runs it whole.
 class Session {
  public:
   /// Throws UsageError for operations that the machine does not support, for parts that do not divide the
-  /// samples equally, for transfers to a host to which the machine has no link, and for ranks that do not
-  /// divide the replicas equally. Throws Error for an executable that is not one of an equal session, or
-  /// damaged, and RankError for ranks that differ, or of which another one throws.
+  /// samples equally, for transfers to a host to which the machine has no link, and for ranks that divide
+  /// neither the replicas nor their stages equally. Throws Error for an executable that is not one of an
+  /// equal session, or damaged, and RankError for ranks that differ, or of which another one throws.
   Session(const Graph& graph, const Machine& machine, const SessionOptions& options = {});
   /// A session of another graph, such as an evaluation, on the machine of `owner`. It reads the owner's
   /// parameters of the same names: they need not be set, and follow every change. The graph must not assign

@@ -201,9 +201,10 @@ struct BertTrainerImpl;
 class BertTrainer {
  public:
   /// Throws UsageError for settings that are out of range or do not fit the text. `threads`: see Trainer.
-  /// With a communicator, its ranks divide the replicas among them, and train as one process does, bit for
-  /// bit: all have the same settings, text, machine and checkpoints, and make the same calls. The first rank
-  /// writes files, and training stops on all if progress() stops it on one.
+  /// With a communicator, its ranks divide the replicas among them, and on a host more ranks than replicas
+  /// the stages of each; they train as one process does, bit for bit: all have the same settings, text,
+  /// machine and checkpoints, and make the same calls. The first rank writes files, and training stops on all
+  /// if progress() stops it on one.
   BertTrainer(const PretrainingSettings& settings, const TextSplit& text, const Machine& machine,
               uint32_t threads = 0, const std::shared_ptr<Communicator>& communicator = {});
   /// See Trainer.

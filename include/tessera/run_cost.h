@@ -143,7 +143,8 @@ struct RunCost {
   std::vector<PlacementCost> placements;  ///< considered for a graph without stages and replicas
   std::vector<PassRecord> passes;         ///< how the program was made, in order
   /// That a rank sends to others, in messages as its communicator gets them: of a measured run counted,
-  /// otherwise predicted, from the layout of the messages. 0 unless ranks divide the replicas.
+  /// otherwise predicted, from the layout of the messages. 0 unless ranks divide the replicas or their
+  /// stages; of these, the prediction is that of the next run, without what conditions decide about.
   uint64_t sent_bytes = 0;
 
   double seconds_without_host_io() const { return seconds - (host_io ? host_io->seconds : 0); }

@@ -68,9 +68,10 @@ class BertTrainer:
     machines are those of the first batch of each phase, in whose packs tiles skip attention between sequences, and
     otherwise of packs of one sequence.
 
-    The ranks of `process_group`, of `torch.distributed`, divide the replicas among them, by default one for each, and
-    train as one process does, bit for bit (docs/ranks.md): each makes this trainer with the same options and text, and
-    makes the same calls. Rank 0 writes files; Ctrl-C in one ends `train` in all, whose lists are shorter then. Where
+    The ranks of `process_group`, of `torch.distributed`, divide the replicas among them, and on a host more ranks than
+    replicas the stages of each; by default every rank has one stage of a replica, or all if there is one. They train as
+    one process does, bit for bit (docs/ranks.md): each makes this trainer with the same options and text, and makes the
+    same calls. Rank 0 writes files; Ctrl-C in one ends `train` in all, whose lists are shorter then. Where
     one fails, or gives no sign of life for `rank_timeout` seconds, the others raise RuntimeError. `divide_cores` is as
     for `Graph.session`.
 
@@ -163,10 +164,12 @@ class BertTrainer:
             ("stages", stages, 1),
             ("head_layers", head_layers, 0),
             ("head_feed_forwards", head_feed_forwards, 0),
-            ("replicas", _replicas(replicas, process_group), 1),
             ("evaluate_every", evaluate_every, 0),
         ):
             setattr(settings, name, _tessera.whole_number(name, count, least))
+        if replicas is None:
+            replicas = _replicas(machine, settings.stages, process_group)
+        settings.replicas = _tessera.whole_number("replicas", replicas, 1)
         settings.stage_layers = _whole_numbers("stage_layers", stage_layers)
         settings.stage_feed_forwards = _whole_numbers("stage_feed_forwards", stage_feed_forwards)
         settings.lr, settings.weight_decay = lr, weight_decay
@@ -329,12 +332,14 @@ def _whole_numbers(name: str, given: int | Sequence[int], least: int = 0) -> lis
     return [_tessera.whole_number(name, item, least) for item in items]
 
 
-def _replicas(given: int | None, group: ProcessGroup | None) -> int:
-    if given is not None or group is None:
-        return 1 if given is None else given
+def _replicas(machine: Machine | str, stages: int, group: ProcessGroup | None) -> int:
+    """One for each rank, or on a host, whose stages ranks divide as well, for as many ranks as have stages."""
+    if group is None:
+        return 1
     import torch.distributed as dist
 
-    return dist.get_world_size(group)
+    is_host = machine == "host" or (isinstance(machine, Machine) and machine.is_host)
+    return max(1, dist.get_world_size(group) // (stages if is_host else 1))
 
 
 def _phases(

@@ -11,7 +11,7 @@
 
 namespace tessera::base {
 
-void ReservedMemory::reserve(size_t bytes) {
+void ReservedMemory::reserve(size_t bytes, [[maybe_unused]] bool in_huge_pages) {
   bytes_ = bytes;
   const auto refuse = [&] {
     throw Error(
@@ -23,7 +23,7 @@ void ReservedMemory::reserve(size_t bytes) {
   void* data =
       mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (data == MAP_FAILED) refuse();
-  madvise(data, bytes, MADV_NOHUGEPAGE);
+  madvise(data, bytes, in_huge_pages ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
 #else
   void* data = std::calloc(bytes, 1);
   if (data == nullptr) refuse();

@@ -13,8 +13,9 @@ class ReservedMemory {
   ReservedMemory(const ReservedMemory&) = delete;
   ReservedMemory& operator=(const ReservedMemory&) = delete;
 
-  /// Reserves the bytes; may be called once. Throws Error if there is no address space.
-  void reserve(size_t bytes);
+  /// Reserves the bytes; may be called once. What is written takes huge pages, if they are wanted and the
+  /// system grants them. Throws Error if there is no address space.
+  void reserve(size_t bytes, bool in_huge_pages = false);
   std::byte* get() const { return data_; }
 
  private:

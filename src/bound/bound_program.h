@@ -46,7 +46,7 @@ class BoundProgram {
  public:
   /// Compiles the program. Throws Error if it is unsound, unless it is compiled for no runs.
   BoundProgram(program::Program program, const machine::Machine& machine);
-  /// With a communicator, resumed runs are those of a rank's replicas, as engine::Session has them.
+  /// With a communicator, resumed runs are those of a rank, as engine::Session has them.
   BoundProgram(std::shared_ptr<const program::Program> program, const machine::Machine& machine, Runs runs,
                std::shared_ptr<Communicator> communicator = {});
   explicit BoundProgram(std::shared_ptr<const compiler::Executable> executable, Runs runs = Runs::fresh,
@@ -85,8 +85,11 @@ class BoundProgram {
   engine::Profile estimate(std::vector<engine::TraceEvent>* trace = nullptr) const;
   engine::Profile estimate(const Arrays& known, std::vector<engine::TraceEvent>* trace = nullptr,
                            compiler::StepWatch* watch = nullptr) const;
-  /// The first replica that this process runs.
+  /// The first replica that this process runs, and how many it does.
   uint32_t first_replica() const { return session_ ? session_->first_replica() : 0; }
+  uint32_t own_replicas() const {
+    return session_ ? session_->own_replicas() : executable().program->replicas();
+  }
   /// The state of a program with resumed runs.
   engine::Session& state() const {
     assert(session_ != nullptr);

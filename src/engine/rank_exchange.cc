@@ -7,6 +7,8 @@
 #include <cstring>
 #include <utility>
 
+#include "engine/holders.h"
+
 namespace tessera::engine {
 namespace {
 
@@ -16,14 +18,23 @@ size_t rounded_up(size_t bytes, size_t alignment) { return (bytes + alignment - 
 
 }  // namespace
 
-OwnReplicas own_replicas(uint32_t replicas, const Communicator* communicator) {
-  if (communicator == nullptr || replicas == 1) return {0, replicas};
-  const uint32_t ranks = communicator->size();
-  if (replicas % ranks != 0)
+OwnReplicas own_replicas(uint32_t replicas, uint32_t parts, const Communicator* communicator) {
+  if (communicator == nullptr || (replicas == 1 && parts == 1)) return {0, replicas, 1, 0};
+  const uint32_t ranks = communicator->size(), rank = communicator->rank();
+  if (replicas % ranks == 0) {
+    const uint32_t each = replicas / ranks;
+    return {rank * each, each, 1, 0};
+  }
+  if (parts == 1)
     throw UsageError(fmt::format("{} replicas cannot be divided among {} ranks equally: use a multiple of {}",
                                  replicas, ranks, ranks));
-  const uint32_t each = replicas / ranks;
-  return {communicator->rank() * each, each};
+  const uint32_t of_replica = ranks / replicas;
+  if (ranks % replicas != 0 || parts % of_replica != 0 || of_replica > kMostPositions)
+    throw UsageError(fmt::format(
+        "{} replicas with {} stages each cannot be divided among {} ranks equally: use a multiple of {} "
+        "replicas, or so many that each has {} ranks or a divisor of that",
+        replicas, parts, ranks, ranks, std::min(parts, kMostPositions)));
+  return {rank / of_replica, 1, of_replica, rank % of_replica};
 }
 
 size_t LetterLength::add(size_t piece, size_t alignment) {
@@ -32,14 +43,35 @@ size_t LetterLength::add(size_t piece, size_t alignment) {
   return at;
 }
 
-void RankExchange::Letter::make_room() {
+void Parcel::Letter::make_room() {
   if (bytes.size() < length.bytes + kMostOverRead) bytes.resize(length.bytes + kMostOverRead);
 }
 
+void Parcel::clear() {
+  for (std::vector<Letter>* letters : {&sent_, &received_})
+    for (Letter& letter : *letters) letter.length = letter.taken = {};
+}
+
+void Parcel::send(uint32_t to, std::span<const std::byte> piece, size_t alignment) {
+  Letter& letter = sent_[to];
+  const size_t at = letter.length.add(piece.size(), alignment);
+  letter.make_room();
+  if (!piece.empty()) std::memcpy(&letter.bytes[at], piece.data(), piece.size());
+}
+
+void Parcel::expect(uint32_t from, size_t bytes, size_t alignment) {
+  received_[from].length.add(bytes, alignment);
+}
+
+std::byte* Parcel::take(uint32_t from, size_t bytes, size_t alignment) {
+  Letter& letter = received_[from];
+  const size_t at = letter.taken.add(bytes, alignment);
+  assert(letter.taken.bytes <= letter.length.bytes);
+  return letter.bytes.data() + at;
+}
+
 RankExchange::RankExchange(std::shared_ptr<Communicator> communicator)
-    : communicator_(std::move(communicator)),
-      sent_(communicator_->size()),
-      received_(communicator_->size()) {}
+    : communicator_(std::move(communicator)), present_(communicator_->size()) {}
 
 void RankExchange::note(uint64_t what) {
   noted_ = (noted_ ^ (what + 1)) * 0x9E3779B97F4A7C15;
@@ -49,30 +81,18 @@ void RankExchange::note(uint64_t what) {
 void RankExchange::begin(uint64_t noted) {
   ++place_.round;
   place_.noted = noted;
-  for (std::vector<Letter>* letters : {&sent_, &received_})
-    for (Letter& letter : *letters) letter.length = letter.taken = {};
+  present_.clear();
 }
 
-void RankExchange::send(uint32_t to, std::span<const std::byte> piece, size_t alignment) {
-  Letter& letter = sent_[to];
-  const size_t at = letter.length.add(piece.size(), alignment);
-  letter.make_room();
-  if (!piece.empty()) std::memcpy(&letter.bytes[at], piece.data(), piece.size());
-}
-
-void RankExchange::expect(uint32_t from, size_t bytes, size_t alignment) {
-  received_[from].length.add(bytes, alignment);
-}
-
-void RankExchange::exchange() {
+void RankExchange::exchange(Parcel& parcel, const LetterHeader& place) {
   outgoing_.clear();
   incoming_.clear();
-  for (uint32_t rank = 0; rank < sent_.size(); ++rank) {
-    if (Letter& letter = sent_[rank]; letter.length.bytes > 0) {
-      std::memcpy(letter.bytes.data(), &place_, sizeof(LetterHeader));
+  for (uint32_t rank = 0; rank < communicator_->size(); ++rank) {
+    if (Parcel::Letter& letter = parcel.sent_[rank]; letter.length.bytes > 0) {
+      std::memcpy(letter.bytes.data(), &place, sizeof(LetterHeader));
       outgoing_.push_back({rank, letter.whole()});
     }
-    if (Letter& letter = received_[rank]; letter.length.bytes > 0) {
+    if (Parcel::Letter& letter = parcel.received_[rank]; letter.length.bytes > 0) {
       letter.make_room();
       incoming_.push_back({rank, letter.whole()});
     }
@@ -80,30 +100,23 @@ void RankExchange::exchange() {
   if (outgoing_.empty() && incoming_.empty()) return;
   communicator_->exchange(outgoing_, incoming_);
   for (const Outgoing& message : outgoing_) sent_bytes_ += message.bytes.size();
-  for (const Incoming& message : incoming_) check(message.from);
+  for (const Incoming& message : incoming_) check(message, place);
 }
 
-void RankExchange::check(uint32_t from) const {
+void RankExchange::check(const Incoming& message, const LetterHeader& place) const {
   LetterHeader header;
-  std::memcpy(&header, received_[from].bytes.data(), sizeof(LetterHeader));
-  if (header == place_) return;
+  std::memcpy(&header, message.bytes.data(), sizeof(LetterHeader));
+  if (header == place) return;
   throw RankError(
       fmt::format("rank {} is elsewhere in the program than rank {}: ranks have to make the same calls, and "
                   "their replicas the same decisions",
-                  from, communicator_->rank()));
-}
-
-std::byte* RankExchange::take(uint32_t from, size_t bytes, size_t alignment) {
-  Letter& letter = received_[from];
-  const size_t at = letter.taken.add(bytes, alignment);
-  assert(letter.taken.bytes <= letter.length.bytes);
-  return letter.bytes.data() + at;
+                  message.from, communicator_->rank()));
 }
 
 void RankExchange::all_gather(std::span<const std::byte> own, std::span<std::byte> all) {
-  assert(all.size() == own.size() * sent_.size());
+  assert(all.size() == own.size() * communicator_->size());
   const auto each_other = [&](const auto& visit) {
-    for (uint32_t rank = 0; rank < sent_.size(); ++rank)
+    for (uint32_t rank = 0; rank < communicator_->size(); ++rank)
       if (rank != communicator_->rank()) visit(rank);
   };
   const auto place_of = [&](uint32_t rank) { return all.subspan(rank * own.size(), own.size()); };

@@ -13,18 +13,24 @@
 
 namespace tessera::engine {
 
-/// The replicas of a program that one rank runs: consecutive ones, as many as each other rank.
+/// What one rank runs of a program: consecutive replicas, as many as each other rank; or consecutive parts of
+/// one replica, as many as each other rank that has some of that replica.
 struct OwnReplicas {
   uint32_t first = 0;
   uint32_t count = 1;
+  uint32_t ranks = 1;     ///< that have parts of one replica
+  uint32_t position = 0;  ///< of this one among them
 
   bool has(uint32_t replica) const { return replica >= first && replica - first < count; }
-  uint32_t rank_of(uint32_t replica) const { return replica / count; }
+  /// The rank that has a replica, or of several the one at a position.
+  uint32_t rank_of(uint32_t replica) const { return rank_of(replica, position); }
+  uint32_t rank_of(uint32_t replica, uint32_t at) const { return replica / count * ranks + at; }
 };
 
-/// Those of a rank. Without a communicator, or of a program without replicas, it runs all. Throws UsageError
-/// if they cannot be divided equally.
-OwnReplicas own_replicas(uint32_t replicas, const Communicator* communicator);
+/// Those of a rank, of a program with so many replicas of so many parts. Replicas are divided first. Without
+/// a communicator, or of a program without replicas and parts, it runs all. Throws UsageError if they cannot
+/// be divided equally.
+OwnReplicas own_replicas(uint32_t replicas, uint32_t parts, const Communicator* communicator);
 
 /// What both ranks have to agree on before they use what is in a message, which begins with it.
 struct LetterHeader {
@@ -42,6 +48,34 @@ struct LetterLength {
   size_t add(size_t piece, size_t alignment);
 };
 
+/// The messages of a round, which can be written before it begins, and read after it has ended: pieces, each
+/// aligned to so many bytes, at most 16, in the order in which both ranks name them.
+class Parcel {
+ public:
+  explicit Parcel(uint32_t ranks) : sent_(ranks), received_(ranks) {}
+
+  /// Forgets the messages, but keeps their room.
+  void clear();
+  void send(uint32_t to, std::span<const std::byte> piece, size_t alignment);
+  void expect(uint32_t from, size_t bytes, size_t alignment);
+  /// The next piece from a rank, in the order of expect().
+  std::byte* take(uint32_t from, size_t bytes, size_t alignment);
+
+ private:
+  friend class RankExchange;
+
+  struct Letter {
+    std::vector<std::byte> bytes;  ///< with room behind the end, as kernels may read a vector past it
+    LetterLength length;
+    LetterLength taken;
+
+    void make_room();
+    std::span<std::byte> whole() { return {bytes.data(), length.bytes}; }
+  };
+
+  std::vector<Letter> sent_, received_;  ///< by rank
+};
+
 /// Exchanges rounds of messages. Each round is one message to and from every rank with which there is
 /// anything to exchange: pieces, in the order in which both ranks name them.
 class RankExchange {
@@ -56,14 +90,20 @@ class RankExchange {
   /// Bytes of all messages that this rank has sent.
   uint64_t sent_bytes() const { return sent_bytes_; }
 
-  /// A round: pieces are named, exchanged, and taken. Each is aligned to so many bytes, at most 16. `noted`
-  /// is what all ranks had noted when they decided to begin the round.
+  /// A round: pieces are named, exchanged, and taken, until the next round begins. `noted` is what all ranks
+  /// had noted when they decided to begin the round.
   void begin(uint64_t noted);
-  void send(uint32_t to, std::span<const std::byte> piece, size_t alignment);
-  void expect(uint32_t from, size_t bytes, size_t alignment);
-  void exchange();
-  /// The next piece from a rank, in the order of expect(), until the next round begins.
-  std::byte* take(uint32_t from, size_t bytes, size_t alignment);
+  void send(uint32_t to, std::span<const std::byte> piece, size_t alignment) {
+    present_.send(to, piece, alignment);
+  }
+  void expect(uint32_t from, size_t bytes, size_t alignment) { present_.expect(from, bytes, alignment); }
+  void exchange() { exchange(present_, place_); }
+  std::byte* take(uint32_t from, size_t bytes, size_t alignment) {
+    return present_.take(from, bytes, alignment);
+  }
+
+  /// A round of its own, which takes part in no numbering of those above: `place` names it.
+  void exchange(Parcel& parcel, const LetterHeader& place);
 
   /// A round in which each rank gets what all have, rank by rank.
   void all_gather(std::span<const std::byte> own, std::span<std::byte> all);
@@ -74,22 +114,13 @@ class RankExchange {
   void abort(const RankError& error) noexcept { communicator_->abort(error.what()); }
 
  private:
-  struct Letter {
-    std::vector<std::byte> bytes;  ///< with room behind the end, as kernels may read a vector past it
-    LetterLength length;           ///< in this round
-    LetterLength taken;
-
-    void make_room();
-    std::span<std::byte> whole() { return {bytes.data(), length.bytes}; }
-  };
-
-  void check(uint32_t from) const;
+  void check(const Incoming& message, const LetterHeader& place) const;
 
   std::shared_ptr<Communicator> communicator_;
   uint64_t noted_ = 0;
   uint64_t sent_bytes_ = 0;
   LetterHeader place_;
-  std::vector<Letter> sent_, received_;  ///< by rank
+  Parcel present_;
   std::vector<Outgoing> outgoing_;
   std::vector<Incoming> incoming_;
 };

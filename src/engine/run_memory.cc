@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cassert>
 #include <cstring>
+#include <utility>
 
 #include "base/integer_types.h"
 #include "base/memory.h"
@@ -41,7 +42,8 @@ FieldView contents_view(const Variable& variable) {
           1};
 }
 
-/// The part of a view that a mapped box covers.
+}  // namespace
+
 FieldView part_of(const FieldView& whole, const program::Box& box) {
   FieldView part = whole;
   part.data +=
@@ -50,8 +52,6 @@ FieldView part_of(const FieldView& whole, const program::Box& box) {
   part.cols = box.cols;
   return part;
 }
-
-}  // namespace
 
 void copy_elements(const FieldView& from, const FieldView& to) {
   if (to.empty()) return;
@@ -63,10 +63,12 @@ void copy_elements(const FieldView& from, const FieldView& to) {
   }
 }
 
-RunMemory::RunMemory(const compiler::Executable& executable, Contents contents, uint32_t replica)
+RunMemory::RunMemory(const compiler::Executable& executable, Contents contents, uint32_t replica,
+                     std::vector<bool> here)
     : executable_(executable),
       contents_(contents),
       replica_(replica),
+      here_(std::move(here)),
       bound_(executable.program->variables().size()) {
   for (VariableId v = 0; v < bound_.size(); ++v) note(v);
   if (!is_allocated()) return;
@@ -99,7 +101,7 @@ uint64_t RunMemory::state_end() const {
 
 void RunMemory::note(VariableId v) {
   const Variable& variable = executable_.program->variable(v);
-  if (variable.role == Role::state) state_.push_back(v);
+  if (variable.role == Role::state && is_here(v)) state_.push_back(v);
   if (variable.is_argument()) passed_.resize(passed_.size() + variable.mapping.size());
   if (!variable.is_external() || variable.elements() == 0) return;
   externals_.push_back(v);
@@ -122,19 +124,37 @@ void RunMemory::allocate_arenas() {
   for (const auto& [space, bytes] : executable_.arena_bytes) total += spaced(bytes);
   total -= std::min(total, elsewhere);
   if (total == 0) return;
-  if (contents_ == Contents::integers) {
-    reserved_.reserve(total);  // most of it is payload, and never touched
-  } else {
-    base::require_memory(total, "memory of the program's variables");
+  const bool is_reserved = contents_ == Contents::integers || !here_.empty();
+  if (contents_ != Contents::integers)
+    base::require_memory(here_.empty() ? total : bytes_here(), "memory of the program's variables");
+  if (is_reserved)
+    reserved_.reserve(total, contents_ != Contents::integers);  // most of it is never touched
+  else
     storage_ = base::allocate_buffer(total);
-  }
   arenas_.resize(compiler::slots_of(executable_.machine));
-  std::byte* next = (contents_ == Contents::integers ? reserved_.get() : storage_.get()) - elsewhere;
+  std::byte* next = (is_reserved ? reserved_.get() : storage_.get()) - elsewhere;
   for (const auto& [space, bytes] : executable_.arena_bytes) {
     (space == program::kShared ? shared_arena_ : arenas_[compiler::slot_of(executable_.machine, space)]) =
         next;
     next += spaced(bytes);
   }
+}
+
+/// Bytes of the shared arena that the variables take that are used here; some lie where others do at other
+/// times.
+uint64_t RunMemory::bytes_here() const {
+  std::vector<std::pair<uint64_t, uint64_t>> extents;  // begins and ends
+  for (VariableId v = 0; v < here_.size(); ++v)
+    for (const BoxAddress& place : executable_.mapped[v])
+      if (here_[v] && place.store == Store::arena)
+        extents.emplace_back(place.offset, place.offset + executable_.program->variable(v).bytes());
+  std::ranges::sort(extents);
+  uint64_t bytes = 0, end = 0;
+  for (const auto& [begins, ends] : extents) {
+    bytes += std::max(end, ends) - std::max(end, begins);
+    end = std::max(end, ends);
+  }
+  return bytes;
 }
 
 bool RunMemory::holds(const Variable& variable) const {
@@ -325,6 +345,11 @@ FieldView RunMemory::line(VariableId variable, size_t box, uint64_t begin, uint6
   line.cols = static_cast<uint32_t>(end - begin);
   line.row_stride = line.cols;
   return line;
+}
+
+FieldView RunMemory::box_of(VariableId variable, const program::Box& box) const {
+  assert(executable_.mapped[variable].size() == 1);
+  return part_of(mapped_view(variable, 0), box);
 }
 
 uint32_t& RunMemory::control(VariableId variable) const {

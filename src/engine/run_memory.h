@@ -27,8 +27,10 @@ void check_bindings(const program::Program& program, std::span<const Binding> bi
 /// The arenas of one run at a time, and the positions of the caller's arrays.
 class RunMemory {
  public:
-  /// Arenas are initialised with the constants of private memories and the initial contents of state.
-  RunMemory(const compiler::Executable& executable, Contents contents, uint32_t replica = 0);
+  /// Arenas are initialised with the constants of private memories and the initial contents of state. Of a
+  /// host's shared space only the variables in `here` are used, by VariableId; if it is empty, all are.
+  RunMemory(const compiler::Executable& executable, Contents contents, uint32_t replica = 0,
+            std::vector<bool> here = {});
   /// A memory of an executable for a host that shares the state in another memory, for runs side by side,
   /// which must not write the state. The other memory must outlive this one.
   RunMemory(const compiler::Executable& executable, const RunMemory& with_state);
@@ -65,6 +67,9 @@ class RunMemory {
 
   uint32_t& control(program::VariableId variable) const;
 
+  /// A box of a variable that is one mapped box.
+  program::FieldView box_of(program::VariableId variable, const program::Box& box) const;
+
   /// Elements [begin, end) of a mapped box in a tile's arena, as one row.
   program::FieldView line(program::VariableId variable, size_t box, uint64_t begin, uint64_t end) const;
 
@@ -79,6 +84,8 @@ class RunMemory {
   bool holds(const program::Variable& variable) const;
   program::FieldView mapped_view(program::VariableId variable, size_t box) const;
   uint64_t state_end() const;
+  bool is_here(program::VariableId variable) const { return here_.empty() || here_[variable]; }
+  uint64_t bytes_here() const;
   std::byte* arena(program::TileId space, uint64_t offset) const {
     if (space == program::kShared) return offset < state_end_ ? state_arena_ : shared_arena_;
     return arenas_.empty() ? nullptr : arenas_[compiler::slot_of(executable_.machine, space)];
@@ -87,12 +94,13 @@ class RunMemory {
   const compiler::Executable& executable_;
   Contents contents_;
   uint32_t replica_ = 0;
-  std::vector<program::VariableId> state_;
+  std::vector<bool> here_;
+  std::vector<program::VariableId> state_;      ///< that is used here
   std::vector<program::VariableId> externals_;  ///< external variables that have elements
   std::vector<program::VariableId> loaded_;     ///< externals with a copy in arenas that the program reads
   std::vector<program::VariableId> stored_;     ///< externals with a copy in arenas that the program writes
   base::Buffer storage_;                        ///< all arenas
-  base::ReservedMemory reserved_;               ///< all arenas of a dry run, instead
+  base::ReservedMemory reserved_;               ///< all arenas, instead, if most of them is not used
   std::vector<std::byte*> arenas_;              ///< by space; null if it has none
   std::byte* shared_arena_ = nullptr;
   std::byte* state_arena_ = nullptr;  ///< arena of the memory that has the state of the shared space
@@ -103,6 +111,9 @@ class RunMemory {
       apart_;                       ///< instead of arrays that only the first replica fills
   std::vector<std::byte*> passed_;  ///< by box of arguments on tiles
 };
+
+/// The part of a view that a box covers.
+program::FieldView part_of(const program::FieldView& whole, const program::Box& box);
 
 /// Copies elements between views of equal shape and type.
 void copy_elements(const program::FieldView& from, const program::FieldView& to);

@@ -12,12 +12,14 @@
 #include <future>
 #include <map>
 #include <optional>
+#include <utility>
 
 #include "base/integer_types.h"
 #include "compiler/tile_cycles.h"
 #include "engine/collective.h"
 #include "engine/pool.h"
 #include "engine/profile.h"
+#include "engine/touches.h"
 #include "program/missing_row.h"
 #include "program/overflow.h"
 
@@ -77,6 +79,7 @@ class Run {
         memory_(&state.memories.front()),
         options_(options),
         has_memory_(memory_->is_allocated()),
+        parts_(has_memory_ && !options.dry ? state.parts.get() : nullptr),
         is_timed_(options.profile || options.dry || options.trace != nullptr),
         known_(options.dry && has_memory_ ? known_in_run(executable, bindings) : std::vector<bool>{}),
         team_(team),
@@ -93,11 +96,11 @@ class Run {
 
   Profile run() {
     if (!is_timed_) {
-      walk(program_.main());
+      walk_all();
       return {};
     }
     start_ = Clock::now();
-    walk(program_.main());
+    walk_all();
     if (watch_ != nullptr) watch_->end(clocks_.front());
     profile_.seconds = seconds_between(start_, Clock::now());
     profile_.phases[Phase::control] += profile_.seconds - profile_.phases.total();
@@ -117,8 +120,17 @@ class Run {
   }
 
  private:
+  void walk_all() {
+    if (parts_ == nullptr) return walk(program_.main());
+    const PartExchange::Settling settling(*parts_);
+    parts_->begin();
+    walk(program_.main());
+    parts_->end(*memory_);
+  }
+
   void walk(StepId id) {
     if (id == program::kNoStep) return;
+    present_part_ = part_within(program_, id, called_part_);
     const bool is_watched = watch_ != nullptr && watch_->watches(id);
     if (is_watched) watch_->enter(id, clocks_.front());
     std::visit([this](const auto& step) { walk_inside(step); }, program_.steps()[id]);
@@ -132,6 +144,7 @@ class Run {
     for (uint32_t i = 0; i < repeat.count; ++i) {
       if (repeat.counter && has_memory_)
         for (const RunMemory& memory : memories_) memory.control(*repeat.counter) = i;
+      if (repeat.counter && parts_ != nullptr) parts_->set_all(*repeat.counter);
       walk(repeat.body);
     }
   }
@@ -143,14 +156,18 @@ class Run {
   }
   void walk_inside(const program::Call& call) {
     const program::Function& function = program_.functions()[call.function];
+    if (parts_ != nullptr) parts_->meet(call, present_part_, *memory_);
     for (size_t i = 0; i < call.operands.size(); ++i)
       for (RunMemory& memory : memories_)
         memory.pass(function.arguments[i].variable, call.operands[i].variable, call.operands[i].box);
+    const uint32_t around = std::exchange(called_part_, present_part_);
     walk(function.body);
+    called_part_ = around;
   }
 
   void walk_inside(const program::Execute& execute) {
     const CompiledSet& set = executable_.sets[execute.set];
+    meet(execute, present_part_);
     if (!is_timed_) return each_replica([&](uint32_t) { execute_set(execute.set, set, nullptr); });
     StepProfile& step = profile_.sets[execute.set];
     TraceEvent event{StepKind::set, execute.set, 0, {}, executable_.set_cycles[execute.set]};
@@ -158,7 +175,7 @@ class Run {
       each_replica([&](uint32_t replica) {
         find_rows(execute.set);
         transfer(set.before, &step);
-        const bool is_costed_now = is_costed(execute.set);
+        const bool is_costed_now = is_here_ && is_costed(execute.set);
         const auto tiles = is_costed_now ? std::optional(slowest_now(execute.set, set)) : std::nullopt;
         compute(execute.set, set, &step);
         transfer(set.after, &step);
@@ -184,14 +201,17 @@ class Run {
   void walk_inside(const program::Copy& copy) {
     const Exchange& exchange = executable_.copies[copy.set];
     const std::span<const CopyPart> parts = table_.copy_parts(copy.set);
+    const uint32_t part = present_part_;
     if (!is_timed_) {
       walk(copy.beside);
+      meet(copy, part);
       return each_replica([&](uint32_t) { transfer(exchange, nullptr, parts); });
     }
     const bool is_apart = compiler::streams_apart(program_, copy, clocks_.front());
     if (is_apart)
       for (compiler::ChipClocks& clocks : clocks_) clocks.start_streaming(exchange.cost);
     walk(copy.beside);
+    meet(copy, part);
     StepProfile& step = profile_.copies[copy.set];
     run_step(step, {StepKind::copy, copy.set, 0, {}, exchange.cost.cycles}, [&](PhaseTimes& cycles) {
       each_replica([&](uint32_t replica) {
@@ -206,8 +226,11 @@ class Run {
   }
 
   void walk_inside(const program::Collect& collect) {
-    const program::Collective& collective = program_.collectives()[collect.collective];
+    const program::Collective& whole = program_.collectives()[collect.collective];
     const bool has_data = has_memory_ && !options_.dry;
+    const std::optional<program::Collective> own =
+        parts_ == nullptr ? std::nullopt : std::optional(parts_->meet(whole, *memory_));
+    const program::Collective& collective = own ? *own : whole;
     if (has_data) note(collect.collective);
     const bool is_early = has_data && state_.ranks != nullptr && collect.beside != program::kNoStep;
     // What steps beside it compute takes the team.
@@ -221,7 +244,7 @@ class Run {
       if (!has_data) return;
       if (is_early) return under_way.done.get();
       // What began before comes first.
-      if (are_under_way_ > 0) state_.courier.send([] {}).get();
+      if (are_under_way_ > 0 || parts_ != nullptr) state_.courier.send([] {}).get();
       exchange_all();
     };
     const auto walk_beside = [&] {
@@ -261,6 +284,13 @@ class Run {
       clocks.wait_until(begin);
       clocks.run_together(cycles);
     }
+  }
+
+  /// Lets ranks that divide the program have what a step of a part touches, and notes whether this one runs
+  /// it.
+  template <class Step>
+  void meet(const Step& step, uint32_t part) {
+    if (parts_ != nullptr) is_here_ = parts_->meet(step, part, *memory_);
   }
 
   // Replicas, which do the same in turn.
@@ -314,6 +344,7 @@ class Run {
   // Run-time rows of fields.
 
   void find_rows(program::ComputeSetId id) {
+    if (!is_here_) return;
     moved_fields_ = table_.moved_fields(id);
     rows_.clear();
     for (const DispatchTable::MovedField& moved : moved_fields_) rows_.push_back(shift_of(moved.row));
@@ -362,7 +393,7 @@ class Run {
 
   /// Runs the vertices of a compute set, with tiles distributed over the threads.
   void compute(program::ComputeSetId id, const CompiledSet& set, StepProfile* step) {
-    if (set.vertices.empty() || (options_.dry && !runs_dry(program_.compute_sets()[id]))) return;
+    if (set.vertices.empty() || !is_here_ || (options_.dry && !runs_dry(program_.compute_sets()[id]))) return;
     const auto tiles = static_cast<uint32_t>(set.tiles.size());
     const uint32_t threads = team_ == nullptr ? 1 : std::min(team_->threads(), tiles);
     const Clock::time_point start = is_timed_ ? Clock::now() : Clock::time_point{};
@@ -489,6 +520,7 @@ class Run {
           fmt::format("a dry run cannot follow the program: its control flow depends on '{}', "
                       "which only a full run computes, or one that the integer inputs are bound to",
                       program_.variable(variable).name));
+    if (parts_ != nullptr) parts_->meet_all(variable, *memory_);
     const uint32_t value = memory_->control(variable);
     for (const RunMemory& memory : memories_)
       if (memory.control(variable) != value)
@@ -503,7 +535,7 @@ class Run {
 
   /// With `parts`, on all threads: what a copy set reads it writes nowhere, so their order is any.
   void transfer(const Exchange& exchange, StepProfile* step, std::span<const CopyPart> parts = {}) {
-    if (exchange.empty() || !has_memory_) return;
+    if (exchange.empty() || !has_memory_ || !is_here_) return;
     const Clock::time_point start = is_timed_ ? Clock::now() : Clock::time_point{};
     std::vector<Shift> shifts;
     for (const compiler::RuntimeRows& rows : exchange.runtime_rows)
@@ -592,6 +624,9 @@ class Run {
   RunMemory* memory_;                ///< of the replica that runs
   const RunOptions& options_;
   bool has_memory_;
+  PartExchange* parts_;  ///< null unless other ranks run parts of the program
+  uint32_t present_part_ = program::kEveryPart, called_part_ = program::kEveryPart;
+  bool is_here_ = true;      ///< whether this rank runs the present step
   bool is_timed_;            ///< and keeps a profile
   std::vector<bool> known_;  ///< by VariableId, in a dry run
   std::map<const Exchange*, std::vector<uint32_t>> known_transfers_;
@@ -656,19 +691,20 @@ void Runner::run_side_by_side(std::span<RunState* const> states,
 Profile Runner::dry_run(std::span<const Binding> bindings, const RunOptions& options,
                         const RunState* present) const {
   const OwnReplicas own =
-      present == nullptr ? OwnReplicas{0, executable_->program->replicas()} : present->own;
+      present == nullptr ? OwnReplicas{0, executable_->program->replicas(), 1, 0} : present->own;
   Profile profile = dry_run_of(own, bindings, options, present);
-  profile.sent_bytes = predicted_bytes(profile, own);
+  profile.sent_bytes = predicted_bytes(profile, present);
   return profile;
 }
 
-uint64_t Runner::predicted_bytes(const Profile& profile, const OwnReplicas& own) const {
+uint64_t Runner::predicted_bytes(const Profile& profile, const RunState* present) const {
   const program::Program& program = *executable_->program;
-  if (own.count == program.replicas()) return 0;
+  if (present == nullptr || present->ranks == nullptr) return 0;
+  if (present->parts != nullptr) return present->parts->predicted_bytes();
   uint64_t bytes = 0;
   for (size_t c = 0; c < profile.collectives.size(); ++c)
     if (const uint64_t times = profile.collectives[c].times; times > 0)
-      bytes += times * sent_bytes(program, program.collectives()[c], own);
+      bytes += times * sent_bytes(program, program.collectives()[c], present->own);
   return bytes;
 }
 

@@ -9,6 +9,7 @@
 
 #include "engine/courier.h"
 #include "engine/dispatch_table.h"
+#include "engine/part_exchange.h"
 #include "engine/rank_exchange.h"
 #include "engine/run.h"
 #include "engine/run_memory.h"
@@ -19,11 +20,13 @@ namespace tessera::engine {
 /// The data that a run needs exclusively, reused by the next run.
 struct RunState {
   RunState(const compiler::Executable& executable, Contents contents)
-      : RunState(executable, contents, {0, executable.program->replicas()}) {}
-  RunState(const compiler::Executable& executable, Contents contents, OwnReplicas of_process)
+      : RunState(executable, contents, {0, executable.program->replicas(), 1, 0}) {}
+  /// Of the variables in `here`; if it is empty, of all.
+  RunState(const compiler::Executable& executable, Contents contents, OwnReplicas of_process,
+           const std::vector<bool>& here = {})
       : own(of_process) {
     for (uint32_t replica = 0; replica < own.count; ++replica)
-      memories.emplace_back(executable, contents, replica);
+      memories.emplace_back(executable, contents, replica, here);
   }
 
   /// For runs side by side with runs in another RunState, whose state variables it shares.
@@ -32,10 +35,11 @@ struct RunState {
   }
 
   OwnReplicas own;
-  std::unique_ptr<RankExchange> ranks;  ///< null if this process has all replicas
+  std::unique_ptr<RankExchange> ranks;  ///< null if this process has all of the program
+  std::unique_ptr<PartExchange> parts;  ///< null if it has whole replicas
   std::deque<RunMemory> memories;       ///< by replica, from the first own one
   WorkSharing threads;
-  Courier courier;  ///< if there are other ranks
+  Courier courier;  ///< if there are other ranks; what it does uses the above
 };
 
 /// An executable, made ready for runs in any number of states.
@@ -61,8 +65,8 @@ class Runner {
  private:
   Profile dry_run_of(const OwnReplicas& own, std::span<const Binding> bindings, const RunOptions& options,
                      const RunState* present) const;
-  /// What the rank with the replicas `own` sends to others in a run with this profile.
-  uint64_t predicted_bytes(const Profile& profile, const OwnReplicas& own) const;
+  /// What a rank sends to others in a run with this profile, in the state `present`; null: the only one.
+  uint64_t predicted_bytes(const Profile& profile, const RunState* present) const;
 
   std::shared_ptr<const compiler::Executable> executable_;
   DispatchTable table_;

@@ -7,6 +7,8 @@
 #include <utility>
 
 #include "engine/engine.h"
+#include "engine/holders.h"
+#include "engine/part_exchange.h"
 #include "engine/rank_exchange.h"
 #include "engine/runner.h"
 #include "engine/state_file.h"
@@ -26,17 +28,47 @@ std::string names_of_state(const program::Program& program) {
   return names.empty() ? "it has no state" : "its state is " + names;
 }
 
+/// The state of a rank with whole replicas, or without others.
+std::unique_ptr<RunState> state_of_replicas(const compiler::Executable& executable, Contents contents,
+                                            const OwnReplicas& own,
+                                            std::shared_ptr<Communicator> communicator) {
+  auto state = std::make_unique<RunState>(executable, contents, own);
+  if (own.count < executable.program->replicas())
+    state->ranks = std::make_unique<RankExchange>(std::move(communicator));
+  return state;
+}
+
+/// The state of a rank with parts of a replica.
+std::unique_ptr<RunState> state_of_parts(const compiler::Executable& executable, Contents contents,
+                                         const OwnReplicas& own, std::shared_ptr<Communicator> communicator) {
+  const program::Program& program = *executable.program;
+  Touches touches(program);
+  Holders holders(program, touches, own.ranks);
+  std::vector<bool> here;
+  for (VariableId v = 0; v < program.variables().size(); ++v)
+    here.push_back(has(holders.home(v), own.position));
+  auto state = std::make_unique<RunState>(executable, contents, own, here);
+  state->ranks = std::make_unique<RankExchange>(std::move(communicator));
+  state->parts = std::make_unique<PartExchange>(program, own, std::move(touches), std::move(holders),
+                                                *state->ranks, state->courier);
+  return state;
+}
+
+std::unique_ptr<RunState> state_of_rank(const compiler::Executable& executable,
+                                        std::shared_ptr<Communicator> communicator) {
+  const program::Program& program = *executable.program;
+  const Contents contents = executable.memory.fits() ? Contents::all : Contents::none;
+  const OwnReplicas own = own_replicas(program.replicas(), program.parts(), communicator.get());
+  return own.ranks == 1 ? state_of_replicas(executable, contents, own, std::move(communicator))
+                        : state_of_parts(executable, contents, own, std::move(communicator));
+}
+
 }  // namespace
 
 Session::Session(std::shared_ptr<const compiler::Executable> executable,
                  std::shared_ptr<Communicator> communicator)
     : runner_(std::make_unique<const Runner>(executable)),
-      state_(std::make_unique<RunState>(
-          *executable, executable->memory.fits() ? Contents::all : Contents::none,
-          engine::own_replicas(executable->program->replicas(), communicator.get()))) {
-  if (state_->own.count < executable->program->replicas())
-    state_->ranks = std::make_unique<RankExchange>(std::move(communicator));
-}
+      state_(state_of_rank(*executable, std::move(communicator))) {}
 
 Session::~Session() = default;
 
@@ -111,19 +143,52 @@ FieldView Session::memory_of(std::string_view name) const {
 void Session::read(std::string_view name, const FieldView& to, uint32_t replica) const {
   const VariableId id = find(name, to);
   const std::lock_guard lock(mutex_);
-  memories().at(replica).read(id, to);
+  if (state_->parts == nullptr) return read(id, to, replica);
+  together(state_->ranks.get(), [&] {
+    state_->ranks->note(~uint64_t{id});  // which no collective and no decision notes
+    read(id, to, replica);
+  });
 }
+
+void Session::read(VariableId id, const FieldView& to, uint32_t replica) const {
+  const RunMemory& memory = memories().at(replica);
+  if (state_->parts == nullptr)
+    memory.read(id, to);
+  else
+    state_->parts->read(id, memory, to);
+}
+
+bool Session::takes(VariableId id) { return state_->parts == nullptr || state_->parts->takes(id); }
 
 void Session::write(std::string_view name, const FieldView& from) {
   const VariableId id = find(name, from);
   const std::lock_guard lock(mutex_);
+  if (!takes(id)) return;
   for (const RunMemory& memory : memories()) memory.write(id, from);
 }
 
 void Session::write(std::string_view name, const FieldView& from, uint32_t replica) {
   const VariableId id = find(name, from);
   const std::lock_guard lock(mutex_);
-  memories().at(replica).write(id, from);
+  if (takes(id)) memories().at(replica).write(id, from);
+}
+
+void Session::share(std::string_view name) {
+  const VariableId id = find(name);
+  const std::lock_guard lock(mutex_);
+  if (state_->parts == nullptr) return;
+  together(state_->ranks.get(), [&] {
+    state_->ranks->note(~uint64_t{id});
+    state_->parts->share(id, memory());
+  });
+}
+
+template <class Work>
+void Session::each_divided(const Work& work) const {
+  if (state_->parts == nullptr) return;
+  const program::Program& program = *executable().program;
+  for (VariableId id = 0; id < program.variables().size(); ++id)
+    if (program.variable(id).role == Role::state) work(*state_->parts, id);
 }
 
 void Session::read_all(std::string_view name, std::span<std::byte> to) const {
@@ -133,30 +198,43 @@ void Session::read_all(std::string_view name, std::span<std::byte> to) const {
     throw UsageError(fmt::format("the state '{}' has {} bytes in each of {} replicas; the array has {}",
                                  v.name, v.bytes(), executable().program->replicas(), to.size()));
   const std::lock_guard lock(mutex_);
-  const std::span<std::byte> own = to.subspan(state_->own.first * v.bytes(), state_->own.count * v.bytes());
-  for (uint32_t replica = 0; replica < state_->own.count; ++replica)
-    memories().at(replica).read(id, {own.data() + replica * v.bytes(), v.type, v.rows, v.cols, v.cols, 1});
-  if (state_->ranks == nullptr) return;
+  const OwnReplicas& of_rank = state_->own;
+  const std::span<std::byte> own = to.subspan(of_rank.first * v.bytes(), of_rank.count * v.bytes());
+  const auto read_own = [&] {
+    for (uint32_t replica = 0; replica < of_rank.count; ++replica)
+      read(id, {own.data() + replica * v.bytes(), v.type, v.rows, v.cols, v.cols, 1}, replica);
+  };
+  if (state_->ranks == nullptr) return read_own();
   together(state_->ranks.get(), [&] {
     state_->ranks->note(~uint64_t{id});  // which no collective and no decision notes
+    read_own();
     const std::vector<std::byte> sent(own.begin(), own.end());
-    state_->ranks->all_gather(sent, to);
+    if (of_rank.ranks == 1) return state_->ranks->all_gather(sent, to);
+    // The ranks of a replica have all read the same.
+    std::vector<std::byte> of_all(to.size() * of_rank.ranks);
+    state_->ranks->all_gather(sent, of_all);
+    for (size_t begin = 0; begin < to.size(); begin += v.bytes())
+      std::copy_n(&of_all[begin * of_rank.ranks], v.bytes(), &to[begin]);
   });
 }
 
 void Session::reset() {
   const std::lock_guard lock(mutex_);
   for (const RunMemory& memory : memories()) memory.reset_state();
+  each_divided([](PartExchange& parts, VariableId id) { parts.takes(id); });
 }
 
 void Session::save(const std::string& path) const {
   const std::lock_guard lock(mutex_);
+  together(state_->ranks.get(),
+           [&] { each_divided([&](PartExchange& parts, VariableId id) { parts.share(id, memory()); }); });
   save_state(*executable().program, memory(), path);
 }
 
 void Session::load(const std::string& path) {
   const std::lock_guard lock(mutex_);
   load_state(*executable().program, memories(), path);
+  each_divided([](PartExchange& parts, VariableId id) { parts.set_all(id); });
 }
 
 }  // namespace tessera::engine

@@ -29,7 +29,9 @@ struct RunState;
 /// Ranks can divide the replicas of an executable among them, equally: with a communicator, a session has
 /// those of its rank alone, and numbers them from 0. Arrays that are bound are those of these replicas. All
 /// ranks have to make the same calls of run() and read_all(). If one fails in them, the others do too, and
-/// the communicator is of no further use.
+/// the communicator is of no further use. On a host, more ranks than replicas divide the parts of each. Those
+/// of a replica bind equal arrays, and all have the outputs. They have to make all calls that read or write
+/// state together; each stores what its parts touch.
 class Session {
  public:
   /// Begins with the initial contents of state. Throws Error if there is not enough memory, and UsageError if
@@ -67,6 +69,10 @@ class Session {
   /// The same for one replica, whose state may differ from the others'.
   void write(std::string_view name, const program::FieldView& from, uint32_t replica);
 
+  /// Lets all ranks that have parts of a replica have a state variable in memory_of(), until a run changes
+  /// it.
+  void share(std::string_view name);
+
   /// Copies a state variable of all replicas, those of other ranks too, to an array: row by row, replica by
   /// replica. Throws UsageError if there is no state of that name, or the array has another size.
   void read_all(std::string_view name, std::span<std::byte> to) const;
@@ -93,6 +99,13 @@ class Session {
   const RunMemory& memory() const;  ///< the first replica's memory
   program::VariableId find(std::string_view name) const;
   program::VariableId find(std::string_view name, const program::FieldView& array) const;
+  /// Of one own replica.
+  void read(program::VariableId id, const program::FieldView& to, uint32_t replica) const;
+  /// Whether this rank has to store new contents of a state variable.
+  bool takes(program::VariableId id);
+  /// Calls work(exchange, state variable) for each, if ranks have parts of a replica.
+  template <class Work>
+  void each_divided(const Work& work) const;
 
   std::unique_ptr<const Runner> runner_;
   std::unique_ptr<RunState> state_;

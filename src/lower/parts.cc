@@ -80,6 +80,10 @@ std::optional<Parts> divide(const Graph& graph, uint32_t count) {
 std::optional<Parts> choose_parts(const Graph& graph, const machine::Machine& machine,
                                   const SessionOptions& options, const Graph* owner) {
   if (options.parts == 1) return {};
+  if (owner == nullptr && options.communicator != nullptr && options.communicator->size() > 1) {
+    if (options.parts == 0) return {};
+    throw UsageError("ranks run a graph together, and not in parts of its samples: leave out the parts");
+  }
   const bool is_host = machine.kind == machine::Kind::host;
   std::optional<Parts> parts;
   if (is_host) parts = options.parts == 0 ? smallest(graph) : divide(graph, options.parts);

@@ -355,23 +355,29 @@ size_t PipelineLowering::sender_of(ValueId id, uint32_t to) const {
 
 void PipelineLowering::add_sendings() {
   std::map<std::pair<size_t, uint32_t>, std::set<ValueId>> sent;
+  const auto runs_on = [&](const LoweredPass& pass) {
+    return body_.has_parts_ ? body_.part_of_stage(pass.part.stage) : place_of(pass);
+  };
   for (const LoweredPass& pass : passes_)
     for (const ValueId id : pass.takes)
-      if (const uint32_t to = place_of(pass); home_of(id) != to) sent[{sender_of(id, to), to}].insert(id);
+      if (const uint32_t to = runs_on(pass); runs_on(passes_[pass_of(id)]) != to)
+        sent[{body_.has_parts_ ? pass_of(id) : sender_of(id, to), to}].insert(id);
   for (const auto& [key, values] : sent) {
     Sending sending{key.first, key.second, {values.begin(), values.end()}, {}};
     program::CopySet set{fmt::format("send {}", name_of(passes_[sending.pass].part)), {}};
     std::vector<ops::FunctionOperand> operands;
     for (const ValueId id : sending.values) {
-      const Operand from = like(id, origin_of(sending), Role::argument),
-                    to = like(id, sending.to, Role::argument);
-      set.groups.push_back(copy_of(from, to));
+      const Operand from = like(id, origin_of(sending), Role::argument);
       operands.push_back({from, Access::in});
+      if (body_.has_parts_) continue;
+      const Operand to = like(id, sending.to, Role::argument);
+      set.groups.push_back(copy_of(from, to));
       operands.push_back({to, Access::out});
     }
     const ops::Builder& builder = around_.builders_.front();
     const std::string name = set.name;
-    sending.function = builder.function(name, std::move(operands), builder.copy(std::move(set)));
+    const StepId body = body_.has_parts_ ? builder.sequence({}) : builder.copy(std::move(set));
+    sending.function = builder.function(name, std::move(operands), body);
     sendings_.push_back(std::move(sending));
   }
 }
@@ -450,7 +456,7 @@ std::vector<PipelineLowering::KeptInterval> PipelineLowering::kept(const BufferK
     if (event.kind == Event::Kind::send) {
       const Sending& sending = sendings_[event.index];
       const bool has = std::ranges::binary_search(sending.values, id);
-      is_filled = has && sending.to == place;
+      is_filled = has && !is_home && sending.to == place;
       is_read = has && origin_of(sending) == place;
     } else {
       const LoweredPass& pass = passes_[event.index];
@@ -488,8 +494,9 @@ uint32_t PipelineLowering::fewest_slots(const BufferKey& key) const {
 void PipelineLowering::place_buffers() {
   std::map<BufferKey, uint32_t> fewest;
   for (const auto& [id, operand] : given_) fewest[{id, home_of(id)}] = 0;
-  for (const Sending& sending : sendings_)
-    for (const ValueId id : sending.values) fewest[{id, sending.to}] = 0;
+  if (!body_.has_parts_)
+    for (const Sending& sending : sendings_)
+      for (const ValueId id : sending.values) fewest[{id, sending.to}] = 0;
   uint32_t most = 1;
   for (auto& [key, slots] : fewest) most = std::max(most, slots = fewest_slots(key));
   const auto elements_with = [&](uint32_t unit) {
@@ -532,6 +539,7 @@ std::vector<PipelineLowering::BufferKey> PipelineLowering::keys_of(const Event& 
   std::vector<BufferKey> keys;
   if (event.kind == Event::Kind::send) {
     const Sending& sending = sendings_[event.index];
+    if (given && body_.has_parts_) return keys;
     for (const ValueId id : sending.values) keys.emplace_back(id, given ? sending.to : origin_of(sending));
   } else {
     const LoweredPass& pass = passes_[event.index];
@@ -606,8 +614,10 @@ StepId PipelineLowering::emit(const Event& event) {
     std::vector<Operand> operands;
     for (size_t i = 0; i < taken.size(); ++i) {
       operands.push_back(on_tiles(taken[i], event.micro_batch));
-      operands.push_back(on_tiles(given[i], event.micro_batch));
+      if (!given.empty()) operands.push_back(on_tiles(given[i], event.micro_batch));
     }
+    const program::PartScope part =
+        around_.as_part(body_.has_parts_ ? sendings_[event.index].to : program::kEveryPart);
     steps.push_back(around_.builders_.front().call(sendings_[event.index].function, operands));
   } else {
     const LoweredPass& pass = passes_[event.index];

@@ -38,7 +38,7 @@ Placed Session::Impl::place_as(const SessionFile& compiled, const machine::Machi
       [&](std::shared_ptr<const program::Program> program, const machine::Machine& machine) {
         return compiled.executable(std::move(program), machine);
       },
-      options.communicator);
+      ranks_of_runs());
   again.considered = choices.considered;
   return again;
 }

@@ -74,9 +74,8 @@ struct Session::Impl {
       find_shared(*of.graph);
       if (machine.kind == machine::Kind::host) find_bound(*of.graph);
     }
-    placed = compiled != nullptr
-                 ? place_as(*compiled, own, runs)
-                 : place_graph(graph, own, in_place, options.on_chips, runs, options.communicator);
+    placed = compiled != nullptr ? place_as(*compiled, own, runs)
+                                 : place_graph(graph, own, in_place, options.on_chips, runs, ranks_of_runs());
     std::ranges::move(placed.passes, std::back_inserter(passes));
     lists = list_inputs(graph);
     if (owner && owner->program().fits())
@@ -122,9 +121,12 @@ struct Session::Impl {
     return part == lowered.parts.end() ? variable(id) : executable().program->variable(part->second.variable);
   }
   /// The replicas that this process runs.
-  uint32_t own_replicas() const {
-    if (options.communicator == nullptr || graph.replicas() == 1) return graph.replicas();
-    return graph.replicas() / options.communicator->size();
+  uint32_t own_replicas() const { return program().own_replicas(); }
+  /// The ranks that divide the graph among them; null: none. Without replicas one that shares parameters runs
+  /// whole on each.
+  std::shared_ptr<Communicator> ranks_of_runs() const {
+    if (owner != nullptr && graph.replicas() == 1) return {};
+    return options.communicator;
   }
   bool is_in_parts(ValueId id) const { return is_shard(graph, id) || lowered.parts.contains(id); }
   bool transposed(ValueId id) const { return bound_layout(lowered.layouts.values[id]).transposed; }
@@ -206,7 +208,10 @@ struct Session::Impl {
     owner->program().require_fit();
     follow_patterns();
     for (const auto& [own, id] : shared)
-      if (!in_place.contains(own)) write(own, owner->read(id));
+      if (in_place.contains(own))
+        owner->program().state().share(owner->variable(id).name);
+      else
+        write(own, owner->read(id));
   }
 
   engine::Binding binding_of_shared(ValueId own, ValueId id) const {

@@ -18,6 +18,7 @@
 #include "base/checksum.h"
 #include "base/isa.h"
 #include "graph/operation.h"
+#include "graph/stages.h"
 #include "lower/session_file.h"
 #include "lower/session_impl.h"
 #include "ranks/agreement.h"
@@ -87,12 +88,17 @@ std::shared_ptr<Session::Impl> Session::Impl::from_options(const Graph& graph,
   if (communicator == nullptr || communicator->size() == 1) return make(graph, machine, options, of);
   std::shared_ptr<Impl> made;
   ranks::do_on_each(communicator, [&] {
-    if (of.session == nullptr && graph.replicas() == 1)
-      throw UsageError(
-          fmt::format("{} ranks divide the replicas of a graph among them, and there is one: ask for a "
-                      "multiple of {}",
-                      communicator->size(), communicator->size()));
+    const auto require_some = [&](bool are_there) {
+      if (!are_there)
+        throw UsageError(
+            fmt::format("{} ranks divide the replicas of a graph among them, and there is one: ask for a "
+                        "multiple of {}, or on a host for stages, which they divide as well",
+                        communicator->size(), communicator->size()));
+    };
+    const bool may_have_parts = machine.kind == machine::Kind::host && has_stages(graph);
+    require_some(of.session != nullptr || graph.replicas() > 1 || may_have_parts);
     made = make(graph, machine, options, of);
+    require_some(of.session != nullptr || graph.replicas() > 1 || made->executable().program->parts() > 1);
   });
   ranks::Facts facts;
   for (const Fact& fact : facts_of(graph, machine, options)) facts.emplace_back(fact.name, fact.value);

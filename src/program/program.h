@@ -289,7 +289,8 @@ class Program {
   /// must be the same in all.
   void set_replicas(uint32_t replicas) { replicas_ = replicas; }
   /// The part to which compute sets, copies and calls belong that are added from now on. Ranks may divide the
-  /// parts of a replica among them; in one process they mean nothing.
+  /// parts of a replica among them; in one process they mean nothing. A call brings what it passes to the
+  /// ranks of its part; one of a function without steps does nothing else.
   void set_part(uint32_t part) { part_ = part; }
 
   StepId main() const { return main_; }

@@ -4,7 +4,9 @@
 #include <tessera/communicator.h>
 #include <tessera/error.h>
 #include <tessera/gradients.h>
+#include <tessera/pipeline.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <filesystem>
@@ -44,10 +46,16 @@ struct Share {
   uint32_t ranks = 1;
 };
 
+/// Those of a rank, which may have stages of one replica only.
+Share share_of(const Graph& graph, const Communicator& ranks) {
+  const uint32_t groups = std::min(ranks.size(), graph.replicas());
+  return {ranks.rank() / (ranks.size() / groups), groups};
+}
+
 /// What a rank binds of an array with the rows of all replicas.
 std::vector<float> part_of(const Graph& graph, ValueId id, const std::vector<float>& all, Share share) {
-  if (all.size() == graph.type(id).elements()) return all;
-  const size_t each = all.size() / share.ranks;
+  const size_t each = graph.bound_type(id, graph.replicas() / share.ranks).elements();
+  if (all.size() == each) return all;
   const auto begin = all.begin() + static_cast<int64_t>(share.rank * each);
   return {begin, begin + static_cast<int64_t>(each)};
 }
@@ -86,15 +94,14 @@ Trained train(Session& session, Share share = {}) {
 }
 
 /// Trains on several numbers of ranks as in one process.
-void expect_same_bits(const Graph& graph, const Machine& machine) {
+void expect_same_bits(const Graph& graph, const Machine& machine, const std::vector<uint32_t>& counts) {
   Session whole(graph, machine);
   ASSERT_TRUE(whole.fits());
   const Trained expected = train(whole);
-  for (uint32_t count = 2; count <= graph.replicas(); ++count) {
-    if (graph.replicas() % count != 0) continue;
+  for (const uint32_t count : counts) {
     SCOPED_TRACE(std::to_string(count) + " ranks");
     const auto errors = test::errors_on_ranks(patient(count), [&](const Ranks& ranks) {
-      const Share share{ranks->rank(), count};
+      const Share share = share_of(graph, *ranks);
       Session session(graph, machine, of_rank(ranks));
       const Trained found = train(session, share);
       EXPECT_EQ(found.state, expected.state);
@@ -105,6 +112,13 @@ void expect_same_bits(const Graph& graph, const Machine& machine) {
     });
     EXPECT_THAT(errors, Each(IsEmpty()));
   }
+}
+
+void expect_same_bits(const Graph& graph, const Machine& machine) {
+  std::vector<uint32_t> counts;
+  for (uint32_t count = 2; count <= graph.replicas(); ++count)
+    if (graph.replicas() % count == 0) counts.push_back(count);
+  expect_same_bits(graph, machine, counts);
 }
 
 TEST(RanksOfSessions, TrainAsOneProcess) {
@@ -207,6 +221,133 @@ TEST(RanksOfSessions, HavePipelinesOfTheirOwn) {
                               .pipeline = {PipelineKind::one_forward_one_backward},
                               .replicas = 2});
   expect_same_bits(network.graph, chips(4));
+}
+
+/// A layer with dropout on each stage. The last one also takes what the first computes, and its weight.
+Graph staged(uint32_t stages, Type type, TrainingOptions options) {
+  constexpr uint32_t kRows = 6, kFeatures = 24;
+  const auto function = std::make_shared<Graph>();
+  {
+    const Value x = function->input("x", {kRows, kFeatures}, type),
+                weight = function->input("weight", {kFeatures, kFeatures}, type),
+                bias = function->input("bias", {kFeatures}, type),
+                number = function->input("number", {}, Type::u32);
+    function->output("y", x + dropout(gelu(linear(x, weight, bias)), 0.25, number, 7));
+  }
+  Graph g;
+  const Value number = g.input("number", {}, Type::u32),
+              first = g.parameter("first", {kFeatures, kFeatures}, Initial::normal(0.2), type),
+              begin = linear(g.input("x", {kRows, kFeatures}, type), first);
+  Value h = begin;
+  for (uint32_t s = 0; s < stages; ++s) {
+    const std::string name = std::to_string(s);
+    const Value weight = g.parameter(name + ".weight", {kFeatures, kFeatures}, Initial::normal(0.2), type),
+                bias = g.parameter(name + ".bias", {kFeatures}, Initial::normal(0.1), type);
+    h = g.call(function, {h, weight, bias, number}, {.stage = s})[0];
+  }
+  const Value y = cast(linear(h + begin, permute(first, {1, 0})), Type::f32);
+  const Value loss = mean(square(y - g.input("target", {kRows, kFeatures})));
+  g.output("loss", loss);
+  add_training(loss, options);
+  return g;
+}
+
+TEST(RanksOfSessions, DivideStagesAsOneProcess) {
+  for (const PipelineKind kind :
+       {PipelineKind::sequential, PipelineKind::grouped, PipelineKind::one_forward_one_backward}) {
+    SCOPED_TRACE(name_of(kind));
+    const Graph g =
+        staged(2, Type::f32, {.optimizer = Sgd{.momentum = 0.9}, .micro_batches = 4, .pipeline = {kind}});
+    expect_same_bits(g, Machine::host(2), {2});
+  }
+  const Graph without = staged(2, Type::f32, {.optimizer = Sgd{.momentum = 0.9}});
+  expect_same_bits(without, Machine::host(2), {2});
+}
+
+TEST(RanksOfSessions, DivideFourStagesAsOneProcess) {
+  const Graph g = staged(4, Type::f32,
+                         {.optimizer = Adam{.epsilon = 1e-3},
+                          .micro_batches = 5,
+                          .pipeline = {PipelineKind::one_forward_one_backward, {0, 2}}});
+  expect_same_bits(g, Machine::host(2), {2, 4});
+}
+
+TEST(RanksOfSessions, DivideStagesThatRoundStochastically) {
+  const Graph g = staged(2, Type::bf16,
+                         {.optimizer = Adam{.epsilon = 1e-3},
+                          .clip_norm = 0.5,
+                          .micro_batches = 3,
+                          .pipeline = {PipelineKind::one_forward_one_backward},
+                          .state = Type::bf16,
+                          .rounding = Rounding::stochastic});
+  expect_same_bits(g, Machine::host(2), {2});
+}
+
+/// As many ranks as replicas have stages in all, or as replicas.
+TEST(RanksOfSessions, DivideReplicasAndTheirStages) {
+  for (const bool is_divided : {false, true}) {
+    SCOPED_TRACE(is_divided);
+    const Graph g = staged(2, Type::f32,
+                           {.optimizer = Adam{.epsilon = 1e-3},
+                            .clip_norm = 0.5,
+                            .micro_batches = 2,
+                            .pipeline = {PipelineKind::one_forward_one_backward},
+                            .replicas = 2,
+                            .shard_from = is_divided ? std::optional<uint64_t>(30) : std::nullopt});
+    expect_same_bits(g, Machine::host(2), {2, 4});
+  }
+}
+
+/// A file of ranks with stages is one of one process, and the other way round, and an evaluation has the
+/// parameters of all.
+TEST(RanksOfSessions, SaveAndEvaluateStages) {
+  const std::string path = (std::filesystem::path(::testing::TempDir()) / "ranks_stages").string();
+  Stack network(Type::f32, true), evaluation(Type::f32, true);
+  add_training(network.loss, {.optimizer = Adam{.epsilon = 1e-3}});
+  const Arrays given = inputs(evaluation.graph, 9);
+  const Machine host = Machine::host(2);
+  Session whole(network.graph, host, {.seed = 1, .threads = 1});
+  train(whole);
+  whole.save(path + "1");
+  train(whole);
+  const Arrays expected = Session(evaluation.graph, whole).run(given);
+  const auto errors = test::errors_on_ranks(patient(2), [&](const Ranks& ranks) {
+    Session session(network.graph, host, of_rank(ranks));
+    session.load(path + "1");
+    train(session);
+    Session evaluated(evaluation.graph, session);
+    EXPECT_EQ(evaluated.run(given), expected);
+    EXPECT_EQ(session.state(), whole.state());
+    session.save(path + "2");
+  });
+  EXPECT_THAT(errors, Each(IsEmpty()));
+  Session other(network.graph, host, {.seed = 2, .threads = 1});
+  other.load(path + "2");
+  EXPECT_EQ(other.state(), whole.state());
+  for (const char* number : {"1", "2"}) std::filesystem::remove(path + number);
+}
+
+TEST(RanksOfSessions, SendWhatIsPredictedOfStages) {
+  const Graph g = staged(2, Type::f32,
+                         {.optimizer = Sgd{.momentum = 0.9},
+                          .micro_batches = 2,
+                          .pipeline = {PipelineKind::one_forward_one_backward},
+                          .replicas = 2});
+  const auto errors = test::errors_on_ranks(patient(4), [&](const Ranks& ranks) {
+    Session session(g, Machine::host(1), of_rank(ranks));
+    for (uint32_t step = 1; step <= kSteps; ++step) {
+      const uint64_t before = session.sent_bytes(), predicted = session.cost().sent_bytes;
+      EXPECT_GT(predicted, 0U);
+      Arrays own = inputs(g, step);
+      for (const ValueId id : g.inputs()) {
+        std::vector<float>& array = own.at(g.info(id).name);
+        array = part_of(g, id, array, share_of(g, *ranks));
+      }
+      session.run(own);
+      EXPECT_EQ(session.sent_bytes() - before, predicted);
+    }
+  });
+  EXPECT_THAT(errors, Each(IsEmpty()));
 }
 
 /// A file of two ranks is one of one process, and the other way round.
@@ -419,6 +560,13 @@ TEST(RanksOfSessions, AreRefusedTogether) {
               Each(HasSubstr("2 ranks divide the replicas of a graph among them, and there is one")));
   EXPECT_THAT(errors_of_making([&](const Ranks& ranks) { Session(three.graph, chips(6), of_rank(ranks)); }),
               Each(HasSubstr("3 replicas cannot be divided among 2 ranks equally")));
+  const Graph staged_on_three = staged(3, Type::f32, {});
+  EXPECT_THAT(errors_of_making(
+                  [&](const Ranks& ranks) { Session(staged_on_three, Machine::host(1), of_rank(ranks)); }),
+              Each(HasSubstr("1 replicas with 3 stages each cannot be divided among 2 ranks equally")));
+  EXPECT_THAT(
+      errors_of_making([&](const Ranks& ranks) { Session(staged_on_three, chips(2), of_rank(ranks)); }),
+      Each(HasSubstr("2 ranks divide the replicas of a graph among them, and there is one")));
   // Nobody waits in vain, so they can go on.
   EXPECT_THAT(errors_of_making([&](const Ranks& ranks) {
                 EXPECT_THROW(Session(alone.graph, chips(1), of_rank(ranks)), UsageError);

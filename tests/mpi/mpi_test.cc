@@ -3,6 +3,7 @@
 #include <tessera/communicator.h>
 #include <tessera/gradients.h>
 #include <tessera/graph.h>
+#include <tessera/pipeline.h>
 
 #include <algorithm>
 #include <chrono>
@@ -80,6 +81,46 @@ void expect_same_bits(const std::shared_ptr<Communicator>& ranks) {
   EXPECT_EQ(divided.state(), whole.state());
 }
 
+/// Two layers on stages of their own.
+graph::Graph network_on_stages(uint32_t replicas) {
+  const auto layer = std::make_shared<graph::Graph>();
+  {
+    const graph::Value x = layer->input("x", {kRows, kFeatures}),
+                       weight = layer->input("weight", {kFeatures, kFeatures});
+    layer->output("y", gelu(linear(x, weight)));
+  }
+  graph::Graph g;
+  graph::Value h = g.input("x", {kRows, kFeatures});
+  for (const uint32_t stage : {0U, 1U}) {
+    const graph::Value weight =
+        g.parameter("weight" + std::to_string(stage), {kFeatures, kFeatures}, graph::Initial::normal(0.3));
+    h = g.call(layer, {h, weight}, {.stage = stage})[0];
+  }
+  const graph::Value loss = mean(square(h - g.input("target", {kRows, kFeatures})));
+  g.output("loss", loss);
+  add_training(loss, {.optimizer = graph::Adam{.epsilon = 1e-3},
+                      .micro_batches = 2,
+                      .pipeline = {graph::PipelineKind::one_forward_one_backward},
+                      .replicas = replicas});
+  return g;
+}
+
+/// Every rank has one of two stages.
+void expect_same_bits_of_stages(const std::shared_ptr<Communicator>& ranks) {
+  if (ranks->size() % 2 != 0) return;
+  constexpr uint32_t kMicroBatches = 2;
+  const uint32_t replicas = ranks->size() / 2;
+  const graph::Graph g = network_on_stages(replicas);
+  const Machine host = Machine::host(1);
+  graph::Session whole(g, host), divided(g, host, {.communicator = ranks});
+  for (uint32_t step = 1; step <= kSteps; ++step) {
+    run(whole, step, 0, replicas * kMicroBatches);
+    run(divided, step, ranks->rank() / 2 * kMicroBatches, kMicroBatches);
+  }
+  EXPECT_GT(divided.sent_bytes(), 0U);
+  EXPECT_EQ(divided.state(), whole.state());
+}
+
 /// As mpirun has not bound them, all of them may use all cores.
 void expect_own_cores(Communicator& ranks) {
   const size_t cores = machine::cpus_of_cores().size();
@@ -100,6 +141,7 @@ TEST(Mpi, TrainsAsOneProcess) {
   expect_gathers(*ranks);
   expect_own_cores(*ranks);
   expect_same_bits(ranks);
+  expect_same_bits_of_stages(ranks);
 }
 
 }  // namespace

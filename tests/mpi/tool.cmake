@@ -4,11 +4,20 @@ set(train ${TOOL} train bert --documents 60 --vocabulary 100 --length 16 --batch
 set(mpirun ${MPIRUN} --allow-run-as-root --oversubscribe)
 set(ranks ${mpirun} -n 2)
 set(patient --rank-timeout 600)
-file(REMOVE ${FOLDER}/one.safetensors ${FOLDER}/two.safetensors)
+foreach(file one two one_staged two_staged)
+  file(REMOVE ${FOLDER}/${file}.safetensors)
+endforeach()
 execute_process(COMMAND ${train} --replicas 2 --checkpoint ${FOLDER}/one.safetensors COMMAND_ERROR_IS_FATAL ANY)
 execute_process(COMMAND ${ranks} ${train} ${patient} --checkpoint ${FOLDER}/two.safetensors COMMAND_ERROR_IS_FATAL ANY)
 execute_process(COMMAND ${CMAKE_COMMAND} -E compare_files ${FOLDER}/one.safetensors ${FOLDER}/two.safetensors
   COMMAND_ERROR_IS_FATAL ANY)
+# So are those of ranks that have a stage each.
+set(stages --stages 2 --micro-batches 2 --pipeline 1f1b)
+execute_process(COMMAND ${train} ${stages} --checkpoint ${FOLDER}/one_staged.safetensors COMMAND_ERROR_IS_FATAL ANY)
+execute_process(COMMAND ${ranks} ${train} ${stages} ${patient} --checkpoint ${FOLDER}/two_staged.safetensors
+  COMMAND_ERROR_IS_FATAL ANY)
+execute_process(COMMAND ${CMAKE_COMMAND} -E compare_files ${FOLDER}/one_staged.safetensors
+  ${FOLDER}/two_staged.safetensors COMMAND_ERROR_IS_FATAL ANY)
 # What all of them refuse, they refuse at once.
 execute_process(COMMAND ${ranks} ${train} --estimate RESULT_VARIABLE status ERROR_VARIABLE error)
 if(status EQUAL 0 OR NOT error MATCHES "run them without mpirun")

@@ -56,7 +56,9 @@ def train_bert(group, a):
     }
     text = synthetic_text(vocabulary=80, documents=60, seed=3)
     options = {"length": 48, "packs": 4, "steps": 8, "evaluate_every": 3, "seed": 5, "threads": 1, "shard": 1}
-    replicas = None if group is not None else 2
+    if a.stages > 1:
+        options |= {"stages": a.stages, "pipeline": "1f1b", "micro_batches": 2, "shard": False}
+    replicas = None if group is not None else 1 if a.stages > 1 else 2
     trainer = BertTrainer(
         config, text, **options, replicas=replicas, process_group=group, rank_timeout=a.timeout
     )
@@ -95,6 +97,7 @@ def main():
     parser.add_argument("--keep-cores", action="store_true")
     parser.add_argument("--norm", action="store_true", help="have a batch norm over all replicas")
     parser.add_argument("--bert", action="store_true", help="train BERT, with its checkpoints as the file at the end")
+    parser.add_argument("--stages", type=int, default=1, help="of BERT, each of which is a rank's")
     parser.add_argument("--interrupt", action="store_true", help="the last rank, in its first step of BERT")
     a = parser.parse_args()
     rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])

@@ -1,4 +1,4 @@
-"""Sessions whose replicas are divided among processes of torch.distributed."""
+"""Sessions whose replicas and stages are divided among processes of torch.distributed."""
 
 import ast
 import os
@@ -125,6 +125,14 @@ def test_bert_is_trained_as_in_one_process(tmp_path):
     runs = ((1, whole, 8), (2, parts, 4), (2, parts, 4, "--interrupt"), (1, parts, 1), (2, parts, 2))
     for ranks, file, steps, *more in runs:
         status, complaints = run(ranks, "--bert", "--out", file, "--steps", steps, *more)
+        assert status == [0] * ranks, complaints
+    assert parts.read_bytes() == whole.read_bytes()
+
+
+def test_stages_of_bert_are_trained_as_in_one_process(tmp_path):
+    whole, parts = tmp_path / "whole.safetensors", tmp_path / "parts.safetensors"
+    for ranks, file, steps in ((1, whole, 8), (2, parts, 4), (1, parts, 2), (2, parts, 2)):
+        status, complaints = run(ranks, "--bert", "--stages", 2, "--out", file, "--steps", steps)
         assert status == [0] * ranks, complaints
     assert parts.read_bytes() == whole.read_bytes()
 

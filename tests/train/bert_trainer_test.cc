@@ -171,6 +171,30 @@ TEST_F(BertTrainerTest, RanksTrainAsOneProcess) {
   }
 }
 
+/// Each of two ranks has a stage, and so does each of four with two replicas.
+TEST_F(BertTrainerTest, RanksTrainStagesAsOneProcess) {
+  for (const uint32_t replicas : {1U, 2U}) {
+    SCOPED_TRACE(replicas);
+    PretrainingSettings settings = small();
+    settings.phases[0].steps = 3;
+    settings.numbers = replicas == 1 ? "bf16" : "fp32";
+    settings.micro_batches = 2;
+    settings.stages = 2;
+    settings.pipeline = graph::PipelineKind::one_forward_one_backward;
+    settings.replicas = replicas;
+    const std::string whole = trained_at_once(settings), file = path("stages");
+    std::filesystem::remove(file);
+    const auto errors =
+        test::errors_on_ranks(connect_threads(2 * replicas, std::chrono::minutes(10)),
+                              [&](const std::shared_ptr<Communicator>& ranks) {
+                                BertTrainer trainer(settings, text(), Machine::host(2), 1, ranks);
+                                EXPECT_TRUE(trainer.train({.checkpoint = file}).finished);
+                              });
+    EXPECT_EQ(errors, std::vector<std::string>(2 * size_t{replicas}));
+    EXPECT_TRUE(test::content_of(file) == whole);
+  }
+}
+
 TEST_F(BertTrainerTest, RanksOfOtherSettingsAreRefused) {
   const auto errors = test::errors_on_ranks(connect_threads(2, std::chrono::minutes(10)),
                                             [&](const std::shared_ptr<Communicator>& ranks) {

@@ -320,6 +320,7 @@ class Graph:
 
         The ranks of `process_group`, of `torch.distributed`, divide the replicas of a training step among them
         (docs/ranks.md): each makes this session and calls the same functions of it, with the rows of its own replicas.
+        More ranks than replicas divide the stages of each on a host; those of a replica give the same rows.
         Where one fails, or does not answer for `rank_timeout` seconds, the others raise `RuntimeError`. Ranks of a computer
         that may use the same cores divide them, unless `divide_cores` is false: each process is bound to its own.
         """

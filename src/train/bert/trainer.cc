@@ -67,14 +67,16 @@ std::string settings_of_results(const PretrainingSettings& settings) {
   return without_placement(json_of(settings)).dump();
 }
 
-/// Of inputs with the rows of all replicas, those of a rank's.
+/// Of inputs with the rows of all replicas, those of a rank's, or of the one of which it has stages.
 void take_own_rows(const graph::Graph& graph, const Communicator& ranks, std::vector<graph::Tensor>& arrays) {
-  const uint32_t replicas = graph.replicas() / ranks.size();
+  const uint32_t replicas = std::max(1U, graph.replicas() / ranks.size());
+  const uint64_t first = uint64_t{ranks.rank()} * graph.replicas() / ranks.size();
   for (const graph::ValueId id : graph.inputs()) {
     const auto array = std::ranges::find(arrays, graph.info(id).name, &graph::Tensor::name);
     const uint64_t all = graph.bound_type(id).elements(), own = graph.bound_type(id, replicas).elements();
     if (array == arrays.end() || own == all) continue;
-    array->data = static_cast<std::byte*>(array->data) + ranks.rank() * own * size_of(graph.type(id).type);
+    array->data =
+        static_cast<std::byte*>(array->data) + first / replicas * own * size_of(graph.type(id).type);
     if (array->elements) array->elements = own;
   }
 }

@@ -1,0 +1,119 @@
+// What the ranks exchange that run the parts of one replica.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <future>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "engine/courier.h"
+#include "engine/holders.h"
+#include "engine/rank_exchange.h"
+#include "engine/run_memory.h"
+#include "engine/touches.h"
+#include "program/program.h"
+
+namespace tessera::engine {
+
+/// Lets ranks run the parts of a replica's program together. Each follows all steps in their order, runs
+/// those of its own parts, and sends and receives what steps need that their rank does not have: as all know
+/// who holds what, nobody asks. The courier exchanges the messages in the order of the steps, which is the
+/// same on all ranks, so they cannot wait for each other in a circle. Who sends goes on meanwhile, and so
+/// does who receives, until it needs what is to come.
+class PartExchange {
+ public:
+  /// `holders` are those of the program's beginning, found with `touches`.
+  PartExchange(const program::Program& program, const OwnReplicas& own, Touches touches, Holders holders,
+               RankExchange& ranks, Courier& courier);
+
+  /// Of a run: the caller has bound arrays, which all ranks have; and the end, when all have what it gives.
+  void begin();
+  void end(const RunMemory& memory);
+  /// For a step of a part, after that all who run it have what it reads: whether this rank does.
+  bool meet(const program::Execute& execute, uint32_t part, const RunMemory& memory);
+  bool meet(const program::Copy& copy, uint32_t part, const RunMemory& memory);
+  /// A collective of the variables that this rank exchanges with other replicas.
+  program::Collective meet(const program::Collective& collective, const RunMemory& memory);
+  /// Before all ranks read a variable.
+  void meet_all(program::VariableId variable, const RunMemory& memory);
+  /// All ranks have new contents of a variable.
+  void set_all(program::VariableId variable) { holders_.set(variable, holders_.all()); }
+  /// Before a call of a part: brings what it passes to who runs it.
+  void meet(const program::Call& call, uint32_t part, const RunMemory& memory);
+
+  // Of state, between runs.
+
+  /// Whether this rank has to store new contents of a variable, which all ranks are given.
+  bool takes(program::VariableId variable);
+  /// Lets all ranks have a variable.
+  void share(program::VariableId variable, const RunMemory& memory);
+  /// Copies a variable to an array on all ranks.
+  void read(program::VariableId variable, const RunMemory& memory, const program::FieldView& to);
+
+  /// When it is destroyed, nothing is under way any more, however that has ended.
+  class Settling {
+   public:
+    explicit Settling(PartExchange& exchange) : exchange_(exchange) {}
+    Settling(const Settling&) = delete;
+    Settling& operator=(const Settling&) = delete;
+    ~Settling() { exchange_.settle(); }
+
+   private:
+    PartExchange& exchange_;
+  };
+
+  /// Bytes that this rank sends in a run from now on, of which nothing is counted that conditions decide
+  /// about.
+  uint64_t predicted_bytes() const;
+
+ private:
+  struct UnderWay {
+    std::unique_ptr<Parcel> parcel;
+    std::vector<Lack> wanted;  ///< of this rank
+    const RunMemory* memory;
+    std::optional<program::FieldView> to;  ///< an array, instead of where the variables lie
+    std::future<void> done;
+  };
+  class Prediction;
+
+  /// Begins to bring what a step of a part reads to who runs it; whether this rank does.
+  bool bring(std::span<const Touch> touches, uint32_t part, const RunMemory& memory);
+  bool meet(std::span<const Touch> touches, uint32_t part, const RunMemory& memory);
+  /// Begins to exchange what ranks lack. It goes to where the variables lie, or with `to` to an array.
+  void exchange(std::span<const Lack> lacks, const RunMemory& memory,
+                const std::optional<program::FieldView>& to = {});
+  /// Waits for what is under way to a variable.
+  void await(program::VariableId variable);
+  std::unique_ptr<Parcel> empty_parcel();
+  void settle() noexcept;
+  void send(const program::FieldView& piece, uint32_t to, Parcel& parcel);
+  /// Waits for the first exchange that is under way, and stores what it brings. Throws what it has thrown.
+  void finish_first();
+  void finish_all();
+  uint32_t rank_at(uint32_t position) const { return own_.rank_of(own_.first, position); }
+
+  const program::Program& program_;
+  const OwnReplicas own_;
+  mutable Touches touches_;
+  Holders holders_;
+  RankExchange& ranks_;
+  Courier& courier_;
+  uint64_t exchanges_ = 0;  ///< so far, of all ranks
+  std::vector<Lack> lacks_;
+  std::vector<std::byte> packed_;
+  std::deque<UnderWay> under_way_;
+  std::vector<uint32_t> awaited_;  ///< by variable: pieces that are under way to this rank
+  std::vector<std::unique_ptr<Parcel>> idle_;
+  uint32_t size_;  ///< ranks of all replicas
+};
+
+/// A collective of those of its variables that a rank exchanges whose turn it is among those of a replica.
+/// Adds what it lacks of them to `lacks`.
+program::Collective own_part(const program::Collective& collective, const program::Program& program,
+                             uint32_t position, Holders& holders, std::vector<Lack>& lacks);
+
+}  // namespace tessera::engine
