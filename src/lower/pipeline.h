@@ -61,8 +61,9 @@ class PipelineLowering {
     std::optional<ops::Function> begin = {}, begin_again = {};
   };
   using BufferKey = std::pair<ValueId, uint32_t>;  ///< value, and part of the chips
-  /// What is sent to other chips after a pass, which gives or takes it. Parts of a host have the same buffers: a
-  /// call of a function without steps is where those that run on other ranks get what they are about to take.
+  /// What is sent to other chips after a pass, which gives or takes it. Parts of a host have the same
+  /// buffers: a call of a function without steps is where those that run on other ranks get what they are
+  /// about to take.
   struct Sending {
     size_t pass = 0;
     uint32_t to = 0;  ///< part of the chips, or of the program
