@@ -50,7 +50,8 @@ def from_torch(
     normalisation, dropout, losses, embeddings and bags of them, changes of shape, slices, sliding windows,
     concatenations and gathers, convolutions, pooling, interpolation, and what PyTorch decomposes into these. Integers
     have 32 bits: where PyTorch has 64, a sum, difference or product beyond is an error of the run. What depends on
-    constants alone is computed by PyTorch. An output that is None is left out. Anything else raises UnsupportedModuleError, which lists all of it.
+    constants alone is computed by PyTorch. An output that is None is left out. Anything else raises
+    UnsupportedModuleError, which lists all of it.
 
     With form="unfused" butterfly and fastfood layers become the operations of plain PyTorch, one after another,
     instead of one that merges their factors.
