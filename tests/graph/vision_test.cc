@@ -360,6 +360,18 @@ TEST(Folding, NamesBiasesThatHaveNone) {
   expect_near(evaluate(found.graph, inputs, folded_state), evaluate(g, inputs, state), 1e-5);
 }
 
+/// How many replicas there are may be said afterwards.
+TEST(Folding, LeavesSumsOverReplicas) {
+  Graph g;
+  g.output("variance", batch_norm_of_batch(g.input("x", {4, 3}), {}, {}, 1e-5, 0).variance);
+  Graph found = folded(g).graph;
+  g.replicate(2);
+  found.replicate(2);
+  const WideArrays inputs = random_inputs(g);
+  WideArrays state;
+  expect_near(evaluate(found, inputs, state), evaluate(g, inputs, state), 1e-12);
+}
+
 TEST(Folding, LeavesGraphsThatChange) {
   Graph g;
   const Value x = g.input("x", {3, 4}),

@@ -54,9 +54,10 @@ class Folding {
     return &(known_[id] = Array(values.begin(), values.end()));
   }
 
-  /// What constants alone give, unless it is larger than they are.
+  /// What constants alone give, unless it is larger than they are, or a sum over replicas, whose number may
+  /// change.
   void evaluate(const Node& node) {
-    if (node.body || draws_numbers(node)) return;
+    if (node.body || draws_numbers(node) || node.operation->traits.over_replicas != nullptr) return;
     Evaluation evaluation{.graph = graph_, .node = node};
     uint64_t size = 1;
     for (ValueId input : node.inputs) {
