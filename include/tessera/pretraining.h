@@ -100,8 +100,8 @@ struct PretrainingSettings : LearningSettings {
   std::optional<Type> partials = {};             ///< instead of the partial sums that they have
   /// Instead of the type of gradients' sums that the numbers have; see graph::TrainingOptions::sums.
   std::optional<Type> sums = {};
-  /// Instead of the scale of the loss that the numbers have. With one that may change, a step whose loss is
-  /// not finite is left out, also of means, unless the scale has come down to 1.
+  /// Instead of the scale of the loss that the numbers have. With one that may change, a step whose loss and
+  /// gradients are not finite is left out, also of means, unless the scale has come down to 1.
   std::optional<graph::LossScale> loss_scale = {};
   uint32_t micro_batches = 1;  ///< into which the packs of a step are divided
   /// Slices, at most, in which the logits of the masked tokens of a micro-batch are computed one after the

@@ -617,6 +617,20 @@ TEST_F(BertTrainerTest, ADynamicLossScaleLeavesOutStepsWhoseLossIsNotFinite) {
   EXPECT_LT(rest.evaluations.back().loss, 10);
 }
 
+/// As of a label that is impossible: such a step changes parameters, and the next losses are no better.
+TEST_F(BertTrainerTest, ADynamicLossScaleLeavesOutNoStepWhoseGradientsAreFinite) {
+  PretrainingSettings settings = small();
+  settings.phases[0].steps = settings.evaluate_every = 10;
+  settings.loss_scale = graph::LossScale{.initial = 0x1p20, .grow_after = 100};
+  train::BertTrainerImpl trainer(settings, text(), Machine::host(2), 1, false);
+  graph::Arrays state = trainer.trained().state();
+  state.at("cls.seq_relationship.bias").at(1) = -std::numeric_limits<float>::infinity();
+  trainer.trained().set_state(state);
+  EXPECT_ERROR("training diverged", trainer.train({}));
+  EXPECT_LT(trainer.position.step, settings.evaluate_every);
+  EXPECT_EQ(trainer.trained().get("loss_scale.skipped_steps").front(), 0);
+}
+
 TEST_F(BertTrainerTest, LossScalesReachTheGraph) {
   PretrainingSettings settings = small();
   settings.phases[0].steps = 2;

@@ -323,8 +323,10 @@ PretrainingEvaluation BertTrainerImpl::evaluate_now() {
 }
 
 bool BertTrainerImpl::is_left_out(double loss) {
-  return !std::isfinite(loss) && leaves_out_steps(settings) &&
-         trained().get("loss_scale").front() > graph::kLeastLossScale;
+  if (std::isfinite(loss) || !leaves_out_steps(settings)) return false;
+  // A loss may be infinite while its gradients are not, and the step then counts.
+  return trained().get("loss_scale").front() > graph::kLeastLossScale &&
+         trained().get("loss_scale.good_steps").front() == 0;
 }
 
 bool BertTrainerImpl::is_evaluated(uint64_t step) const {
