@@ -123,7 +123,7 @@ Graph network(uint32_t stages, uint32_t per_stage, const TrainingOptions& option
   const Value number = g.input("number", {}, Type::u32);
   const Value first = g.parameter("first", {width, 8}, Initial::normal(0.3));
   const Value begin = linear(g.input("x", {rows, 8}), first);
-  const Value scale = 1.0 + mean(begin, {0});
+  const Value scale = mean(begin, {0}) + 1;
   Value h = begin;
   const auto function = layer(rows, width);
   for (uint32_t i = 0; i < stages * per_stage; ++i)
@@ -293,10 +293,10 @@ Graph equal_stages(uint32_t stages, uint32_t micro_batches, const Pipeline& pipe
   body->output("y", relu(linear(gelu(linear(x, w)), w) + bias));
   Graph g;
   Value h = g.input("x", {kRows, kWidth});
-  Value bias_of_all = 0.5 * g.input("bias", {1, kWidth});
+  Value bias_of_all = g.input("bias", {1, kWidth}) * 0.5;
   if (hand_on) {
     const Value bounds = g.parameter("bounds", {kWidth}, Initial::normal(0.1));
-    bias_of_all = where(less(bias_of_all, bounds), 2.0 * bias_of_all, bias_of_all);
+    bias_of_all = where(less(bias_of_all, bounds), bias_of_all * 2, bias_of_all);
     h = h + bounds;
   }
   for (uint32_t i = 0; i < stages; ++i)
