@@ -52,7 +52,9 @@ class Settings:
         ]
         #: Dictionaries of hooks, and all that are in these, one after another.
         self._hooks = [
-            (some, [hook for each in some for hook in each.values()]) for some in _parted(hooks, _LEAST_DICTIONARIES)
+            # In the order in which they were registered: one that was prepended is the first of `each.values()`.
+            (some, [hook for each in some for hook in dict.values(each)])
+            for some in _parted(hooks, _LEAST_DICTIONARIES)
         ]
         self._turn = 0
 

@@ -320,6 +320,16 @@ def test_settings_that_change_are_seen(setting):
         expect_like(model, compiled, x)
 
 
+def test_hooks_that_were_prepended_are_no_change():
+    model, x = torch.nn.Sequential(torch.nn.Linear(8, 8)).eval(), torch.randn(4, 8)
+    model[0].register_forward_hook(lambda module, inputs, y: y + 1)
+    model[0].register_forward_hook(lambda module, inputs, y: 2 * y, prepend=True)
+    compiled = tessera.compile(model, x)
+    session = compiled.first
+    expect_like(model, compiled, x)
+    assert compiled.first is session
+
+
 def test_what_calls_assign_is_no_setting():
     model, x = torch.nn.Sequential(torch.nn.Linear(8, 8), Summed()).eval(), torch.randn(4, 8)
     compiled = tessera.compile(model, x)
