@@ -57,9 +57,9 @@ def compile(
     Weights that change in place (an optimizer's step, `load_state_dict`) or are replaced are read again before the
     next call. Writes through `.data` or NumPy, which PyTorch does not record, are seen at once if they change most of a
     tensor. Others, and changes of hooks and plain attributes such as `eps`, are seen after a bounded number of calls,
-    each of which compares other ones: call `refresh()`, or have `check="all"` compare all at each call. Raises ValueError for a module in training mode, or with
-    weights that are no finite floating-point numbers of up to 32 bits on the CPU; `graph.UnsupportedModuleError` with a
-    list of the operations that are missing.
+    each of which compares other ones: call `refresh()`, or have `check="all"` compare all at each call. Raises
+    ValueError for a module in training mode, or with weights that are no finite floating-point numbers of up to 32 bits
+    on the CPU; `graph.UnsupportedModuleError` with a list of the operations that are missing.
     """
     if not isinstance(module, nn.Module):
         raise TypeError(f"the module is of type {type(module).__name__}; it must be a torch.nn.Module")
@@ -348,13 +348,23 @@ class _Compiler:
 
     def _results(self, sizes: dict[str, int]) -> list[Tensor]:
         args, kwargs = self.inputs_of(sizes)
-        with torch.no_grad(), _evaluating(self.module):
+        with torch.no_grad(), _evaluating(self.module), self._keeping_settings():
             try:
                 leaves, _ = _pytree.tree_flatten(self.module(*args, **kwargs))
             except Exception as error:
                 at = ", ".join(f"{name} {size}" for name, size in sizes.items())
                 raise ValueError(f"the module cannot run at {at}, which the buckets allow: {error}") from error
         return [each for each in leaves if isinstance(each, Tensor)]
+
+    @contextlib.contextmanager
+    def _keeping_settings(self) -> Iterator[None]:
+        """What the module assigns while it lasts is no change: each check of padding runs it, and would cause the next."""
+        were_unchanged = self.settings.are_unchanged()
+        try:
+            yield
+        finally:
+            if were_unchanged:
+                self.settings = Settings(self.module)
 
     def _takes(self, sizes: dict[str, int]) -> bool:
         try:

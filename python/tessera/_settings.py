@@ -27,7 +27,7 @@ _OF_ALL = frozenset(vars(nn.Module()))
 class Settings:
     """Plain values of the attributes of a module and its parts, and their hooks before and after `forward`, as they were.
 
-    What calls of the module assign themselves, such as the number of calls, is left aside.
+    What calls of a module or its hooks assign themselves, such as the number of calls, is left aside.
     """
 
     def __init__(self, module: nn.Module) -> None:
@@ -38,13 +38,15 @@ class Settings:
             kind = type(each)
             if kind not in assigned:
                 assigned[kind] = _assigned_by_calls(kind) | _OF_ALL
+            own_hooks: list[dict[int, Any]] = [each._forward_pre_hooks, each._forward_hooks]
+            aside = assigned[kind].union(*(_assigned_in(_code_of(hook)) for some in own_hooks for hook in some.values()))
             attributes = vars(each)
             values += [
                 (attributes, name, value)
                 for name, value in attributes.items()
-                if name not in assigned[kind] and _is_plain(value)
+                if name not in aside and _is_plain(value)
             ]
-            hooks += [each._forward_pre_hooks, each._forward_hooks]
+            hooks += own_hooks
         #: Of the values: dictionaries, names in these, and what they have there.
         self._values = [
             ([of for of, _, _ in some], [name for _, name, _ in some], [value for _, _, value in some])
@@ -82,15 +84,26 @@ def _parted(given: list[_T], least: int) -> Iterator[list[_T]]:
         yield given[start : start + size]
 
 
+def _code_of(function: Any) -> CodeType | None:
+    code = getattr(inspect.unwrap(function), "__code__", None)
+    return code if isinstance(code, CodeType) else None
+
+
+def _assigned_in(code: CodeType | None) -> set[str]:
+    if code is None:
+        return set()
+    return {each.argval for each in dis.get_instructions(code) if each.opname == "STORE_ATTR"}
+
+
 def _assigned_by_calls(kind: type[nn.Module]) -> set[str]:
     """Names of attributes that are assigned by `forward`, or by other methods that it mentions."""
     assigned: set[str] = set()
     left, seen = ["forward"], {"forward"}
     while left:
-        code = getattr(inspect.unwrap(getattr(kind, left.pop(), None)), "__code__", None)
-        if not isinstance(code, CodeType):
+        code = _code_of(getattr(kind, left.pop(), None))
+        if code is None:
             continue
-        assigned.update(each.argval for each in dis.get_instructions(code) if each.opname == "STORE_ATTR")
+        assigned |= _assigned_in(code)
         mentioned = {name for name in code.co_names if not hasattr(nn.Module, name)} - seen
         seen |= mentioned
         left += mentioned

@@ -340,6 +340,29 @@ def test_what_calls_assign_is_no_setting():
     assert compiled.first is session and model[1].calls > 0
 
 
+def count_in_hook(module, inputs, y):
+    module.calls += 1
+
+
+HOOKS = {
+    "seen": count_in_hook,
+    "not seen": lambda module, inputs, y: setattr(module, "calls", module.calls + 1),
+}
+
+
+@pytest.mark.parametrize("hook", HOOKS)
+def test_what_hooks_assign_is_no_setting(hook):
+    """Each check of padding runs the module, after which it is compiled anew if its settings have changed."""
+    model, x = torch.nn.Sequential(torch.nn.Linear(8, 8)).eval(), torch.randn(4, 8)
+    model[0].calls = 0
+    model[0].register_forward_hook(HOOKS[hook])
+    compiled = tessera.compile(model, x, dynamic_shapes={"input": {0: "n"}}, buckets={"n": [2, 4]})
+    session = compiled.first
+    expect_like(model, compiled, x)
+    assert compiled.first is session or hook == "not seen"
+    expect_like(model, compiled, x[:3])
+
+
 @pytest.mark.parametrize("check", ["some", "all"])
 def test_many_settings_are_seen_after_some_calls(check):
     model, x = torch.nn.Sequential(*(torch.nn.LeakyReLU(0.99) for _ in range(60))).eval(), torch.randn(4, 8)
