@@ -421,7 +421,7 @@ class _Compiler:
                 self.folded.clear()
                 self.constants.clear()
                 model.restart()
-            if not has_same_settings:
+            if changed or not has_same_settings:
                 self.verified.clear()
                 self.settings = Settings(self.module)
             self.held = Held(self.module, self.constants)

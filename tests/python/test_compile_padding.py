@@ -35,6 +35,16 @@ def test_padding_is_checked_for_all_buckets(function, buckets):
         )
 
 
+def test_padding_is_checked_again_when_a_module_is_compiled_anew():
+    model, x = Function(lambda x: 2 * x).eval(), torch.rand(3, 6)
+    compiled = tessera.compile(model, x, dynamic_shapes={"inputs[0]": {0: "n"}}, buckets={"n": [4]})
+    expect_like(model, compiled, x)
+    model.function = lambda x: x / x.mean(0)
+    compiled.refresh()
+    with pytest.raises(ValueError, match="zeros that pad 'n' from 1 to 4 change the results"):
+        compiled(x)
+
+
 def test_padding_is_checked_for_combinations_of_buckets(tmp_path):
     model, x = Function(grows_with_few_rows).eval(), torch.rand(1, 3)
     compiled, path = tessera.compile(model, torch.rand(3, 3), **TWO_BUCKETS), tmp_path / "model.safetensors"
