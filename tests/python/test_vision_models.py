@@ -170,6 +170,18 @@ def test_replicas_average_running_statistics_of_their_own():
         np.testing.assert_allclose(session.get(f"1.{name}"), mean, rtol=1e-4, atol=1e-6)
 
 
+def test_norms_in_evaluation_mode_share_no_statistics():
+    x, labels = torch.randn(10, 3, 6, 6), torch.randint(5, (10,))
+    x[5:] = 2 * x[5:] + 1
+    trained = []
+    for norm in (nn.SyncBatchNorm, nn.BatchNorm2d):
+        module = network_with(norm(8, track_running_stats=False).eval())
+        session = tg.from_torch(module, x[:5]).training_step("cross_entropy", lr=0.1, replicas=2).session()
+        session.run(x, labels)
+        trained.append(session.get("0.weight"))
+    np.testing.assert_array_equal(*trained)
+
+
 def test_norms_of_process_groups_say_how_many_replicas_they_take():
     norm = nn.SyncBatchNorm(8, process_group=object())
     x = torch.randn(5, 3, 6, 6)

@@ -69,12 +69,15 @@ def from_torch(
 
 
 def _joint_norms(module: nn.Module, replicas: int | None) -> dict[str, int | None]:
-    """By path, the norms that take statistics over several replicas, and over how many; None: over all."""
+    """By path, the norms that take statistics over several replicas, and over how many; None: over all.
+
+    In evaluation mode none does, also of those that have no running statistics.
+    """
     if replicas is not None:
         replicas = whole_number("norm_replicas", replicas, 1)
     norms: dict[str, int | None] = {}
     for path, each in module.named_modules(remove_duplicate=False):
-        if not isinstance(each, nn.SyncBatchNorm):
+        if not isinstance(each, nn.SyncBatchNorm) or not each.training:
             continue
         if each.process_group is not None and replicas is None:
             raise ValueError(
