@@ -200,7 +200,7 @@ Numbers<float> get(const BoundSession& s, const std::string& name) {
   return array_from(std::move(values));
 }
 
-std::pair<Numbers<uint64_t>, Numbers<uint32_t>> pattern_of(const BoundSession& s, const std::string& name) {
+std::pair<Numbers<uint64_t>, Numbers<uint32_t>> pattern_in(const BoundSession& s, const std::string& name) {
   Pattern pattern = native_pattern_of(s, name);
   return {array_from(std::move(pattern.crow_indices)), array_from(std::move(pattern.col_indices))};
 }
@@ -249,7 +249,7 @@ std::pair<std::vector<Graph>, std::map<std::string, std::string>> load_graphs(co
   return {std::move(file.graphs), std::move(file.texts)};
 }
 
-Rows<uint64_t> memory_of(const RunCost& cost) {
+Rows<uint64_t> memory_of_run(const RunCost& cost) {
   const std::vector<std::string> columns = memory_columns();
   std::vector<uint64_t> bytes;
   for (const auto& tile : cost.tiles)
@@ -371,7 +371,7 @@ void bind_cost(nb::module_& m) {
                      return passes;
                    })
       .def_prop_ro("purposes", [](const RunCost&) { return memory_columns(); })
-      .def_prop_ro("memory", &memory_of, kOwned)
+      .def_prop_ro("memory", &memory_of_run, kOwned)
       .def("page", &page_of, "graph"_a, "title"_a, "machine"_a, "layers"_a, Released());
 }
 
@@ -411,7 +411,7 @@ void bind_session(nb::module_& m) {
       .def("program", [](const BoundSession& s) { return s.session.program(); })
       .def("set", &set, "name"_a, "values"_a)
       .def("get", &get, "name"_a)
-      .def("pattern", &pattern_of, "name"_a)
+      .def("pattern", &pattern_in, "name"_a)
       .def("set_pattern", &set_pattern, "name"_a, "crow_indices"_a, "col_indices"_a)
       .def("set_state", &set_state, "state"_a, "patterns"_a)
       .def(
