@@ -7,6 +7,8 @@
 #include <cstdio>  // which jpeglib.h takes for granted
 // After it:
 #include <jpeglib.h>
+// After that:
+#include <jerror.h>
 #endif
 
 namespace tessera::io {
@@ -29,7 +31,11 @@ struct JpegFailure {
   std::longjmp(failure->back, 1);
 }
 
-void say_nothing(j_common_ptr /*common*/, int /*level*/) {}
+/// Of files that are cut short the library would make up the rest.
+void refuse_rest(j_common_ptr common, int level) {
+  constexpr int kCutShort = JWRN_JPEG_EOF;
+  if (level < 0 && common->err->msg_code == kCutShort) jump_back(common);
+}
 
 // In functions that the library may leave by a jump, nothing may have to be destroyed.
 
@@ -73,7 +79,7 @@ class JpegDecoder {
   JpegDecoder() {
     decoder_.err = jpeg_std_error(&failure_.handlers);
     failure_.handlers.error_exit = jump_back;
-    failure_.handlers.emit_message = say_nothing;
+    failure_.handlers.emit_message = refuse_rest;
     jpeg_create_decompress(&decoder_);
   }
   JpegDecoder(const JpegDecoder&) = delete;

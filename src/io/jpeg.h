@@ -16,8 +16,9 @@ struct Pixels {
   std::vector<uint8_t> rgb;
 };
 
-/// Decodes a JPEG image, whatever colours it has. Throws Error, naming the file, for content that is none or
-/// is damaged, for images of more than 2^26 pixels, and if the library was built without libjpeg.
+/// Decodes a JPEG image, whatever colours it has. Throws Error, naming the file, for content that is none, is
+/// cut short or damaged so that it cannot be decoded, for images of more than 2^26 pixels, and if the library
+/// was built without libjpeg.
 Pixels read_jpeg(const std::string& name, std::span<const std::byte> content);
 
 }  // namespace tessera::io

@@ -104,10 +104,14 @@ TEST(Jpeg, HasThePixelsOfTheImage) {
 TEST(Jpeg, DamagedFilesAreRefused) {
   EXPECT_ERROR("a.jpg: no JPEG image", io::read_jpeg("a.jpg", {}));
   EXPECT_ERROR("a.jpg: no JPEG image", io::read_jpeg("a.jpg", bytes_in("not at all")));
+  // Wherever it is cut, also in the pixels.
   const std::string content = test::jpeg_of(20, 20, 1, 2, 3);
-  std::string damaged = content;
-  damaged.resize(30);
-  EXPECT_ERROR("a.jpg", io::read_jpeg("a.jpg", bytes_in(damaged)));
+  for (size_t size = 0; size < content.size(); ++size) {
+    SCOPED_TRACE(size);
+    EXPECT_ERROR("a.jpg: ", io::read_jpeg("a.jpg", bytes_in(content.substr(0, size))));
+  }
+  EXPECT_ERROR("a damaged JPEG image: Premature end",
+               io::read_jpeg("a.jpg", bytes_in(content.substr(0, content.size() - 10))));
 }
 
 TEST(ImageFolders, HaveAClassForEachSubfolder) {
