@@ -3,8 +3,10 @@
 #include "io/fail.h"
 
 #ifdef TESSERA_JPEG
+#include <algorithm>
 #include <csetjmp>
 #include <cstdio>  // which jpeglib.h takes for granted
+#include <iterator>
 // After it:
 #include <jpeglib.h>
 // After that:
@@ -17,6 +19,7 @@ namespace tessera::io {
 namespace {
 
 constexpr uint64_t kMostPixels = uint64_t{1} << 26;
+constexpr int kMostScans = 100;  // progressive files have about ten
 
 /// The library ends what it cannot do by a jump.
 struct JpegFailure {
@@ -35,6 +38,15 @@ struct JpegFailure {
 void refuse_rest(j_common_ptr common, int level) {
   constexpr int kCutShort = JWRN_JPEG_EOF;
   if (level < 0 && common->err->msg_code == kCutShort) jump_back(common);
+}
+
+/// Each scan takes time for all pixels, also one of a few bytes.
+void refuse_many_scans(j_common_ptr common) {
+  if (reinterpret_cast<j_decompress_ptr>(common)->input_scan_number <= kMostScans) return;
+  constexpr char kMessage[] = "it has more than 100 scans";
+  auto* failure = reinterpret_cast<JpegFailure*>(common->err);
+  std::copy(std::begin(kMessage), std::end(kMessage), failure->message);
+  std::longjmp(failure->back, 1);
 }
 
 // In functions that the library may leave by a jump, nothing may have to be destroyed.
@@ -96,6 +108,8 @@ class JpegDecoder {
     decoder_.out_color_space = is_cmyk ? JCS_CMYK : JCS_RGB;
     Pixels decoded{decoder_.image_height, decoder_.image_width, {}};
     decoded.rgb.resize(pixels * (is_cmyk ? 4 : 3));
+    progress_.progress_monitor = refuse_many_scans;
+    decoder_.progress = &progress_;
     if (!read_rows(decoder_, failure_, decoded.rgb.data()))
       fail(name, "a damaged JPEG image: {}", failure_.message);
     if (is_cmyk) decoded.rgb = rgb_of_cmyk(decoded.rgb, decoder_.saw_Adobe_marker != 0);
@@ -104,6 +118,7 @@ class JpegDecoder {
 
  private:
   JpegFailure failure_{};
+  jpeg_progress_mgr progress_{};
   jpeg_decompress_struct decoder_{};
 };
 

@@ -114,6 +114,17 @@ TEST(Jpeg, DamagedFilesAreRefused) {
                io::read_jpeg("a.jpg", bytes_in(content.substr(0, content.size() - 10))));
 }
 
+TEST(Jpeg, MayHaveSoManyScans) {
+  std::string content = test::jpeg_of(20, 20, std::vector<uint8_t>(20 * 20 * 3, 90), true);
+  const io::Pixels image = io::read_jpeg("a.jpg", bytes_in(content));
+  ASSERT_EQ(image.rgb.size(), 20U * 20 * 3);
+  for (const uint8_t pixel : image.rgb) EXPECT_NEAR(pixel, 90, 4);
+  // Before the end of the image, refinements of one component, of which the bits are missing.
+  const std::string scan("\xFF\xDA\x00\x08\x01\x01\x00\x00\x00\x10", 10);
+  for (int i = 0; i < 200; ++i) content.insert(content.size() - 2, scan);
+  EXPECT_ERROR("it has more than 100 scans", io::read_jpeg("a.jpg", bytes_in(content)));
+}
+
 TEST(ImageFolders, HaveAClassForEachSubfolder) {
   const TemporaryFolder folder;
   const auto add = [&](const std::string& name, uint8_t red) {

@@ -14,8 +14,9 @@
 
 namespace tessera::test {
 
-/// The content of a file with pixels [height, width, 3].
-inline std::string jpeg_of(uint32_t height, uint32_t width, std::vector<uint8_t> rgb) {
+/// The content of a file with pixels [height, width, 3], in several scans if it is progressive.
+inline std::string jpeg_of(uint32_t height, uint32_t width, std::vector<uint8_t> rgb,
+                           bool is_progressive = false) {
   jpeg_compress_struct encoder{};
   jpeg_error_mgr errors{};
   encoder.err = jpeg_std_error(&errors);
@@ -29,6 +30,7 @@ inline std::string jpeg_of(uint32_t height, uint32_t width, std::vector<uint8_t>
   encoder.in_color_space = JCS_RGB;
   jpeg_set_defaults(&encoder);
   jpeg_set_quality(&encoder, 95, TRUE);
+  if (is_progressive) jpeg_simple_progression(&encoder);
   jpeg_start_compress(&encoder, TRUE);
   while (encoder.next_scanline < encoder.image_height) {
     JSAMPROW row = &rgb[size_t{encoder.next_scanline} * width * 3];
