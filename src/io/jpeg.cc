@@ -53,6 +53,7 @@ void refuse_many_scans(j_common_ptr common) {
 
 bool read_header(jpeg_decompress_struct& decoder, JpegFailure& failure, std::span<const std::byte> content) {
   if (setjmp(failure.back) != 0) return false;
+  jpeg_create_decompress(&decoder);  // fails if jpeglib.h is another library's
   jpeg_mem_src(&decoder, reinterpret_cast<const unsigned char*>(content.data()),
                static_cast<unsigned long>(content.size()));
   jpeg_read_header(&decoder, TRUE);
@@ -92,7 +93,6 @@ class JpegDecoder {
     decoder_.err = jpeg_std_error(&failure_.handlers);
     failure_.handlers.error_exit = jump_back;
     failure_.handlers.emit_message = refuse_rest;
-    jpeg_create_decompress(&decoder_);
   }
   JpegDecoder(const JpegDecoder&) = delete;
   JpegDecoder& operator=(const JpegDecoder&) = delete;
