@@ -71,7 +71,8 @@ struct Resnet {
 Resnet resnet(Graph& graph, Value images, const ResnetConfig& config, const ResnetOptions& options = {});
 
 /// Pixels of 8 bits, u8, as FP32 numbers: (pixel − mean) / deviation of each channel, the last dimension.
-/// Throws UsageError for other types, other numbers of channels, and deviations that are not positive.
+/// Throws UsageError for other types, other numbers of channels, means that are not finite, and deviations
+/// that are not positive and finite.
 Value normalised_pixels(Value pixels, const std::vector<double>& mean, const std::vector<double>& deviation);
 
 }  // namespace tessera::graph

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <limits>
 #include <optional>
 #include <utility>
 
@@ -213,11 +214,15 @@ Value normalised_pixels(Value pixels, const std::vector<double>& mean, const std
         fmt::format("normalised_pixels: {} with {} means and {} deviations; it takes u8 with one "
                     "of each for each channel",
                     to_string(pixels.type()), mean.size(), deviation.size()));
+  constexpr double kMost = std::numeric_limits<float>::max();
   std::vector<float> of_pixels, factors;
   for (uint32_t c = 0; c < channels; ++c) {
-    if (!(deviation[c] > 0))
-      throw UsageError(
-          fmt::format("normalised_pixels: a deviation of {}; it must be positive", deviation[c]));
+    if (!(std::abs(mean[c]) <= kMost))
+      throw UsageError(fmt::format("normalised_pixels: a mean of {}; it must be finite in FP32", mean[c]));
+    if (!(deviation[c] >= 1 / kMost && deviation[c] <= kMost))
+      throw UsageError(fmt::format(
+          "normalised_pixels: a deviation of {}; it must be positive, and finite in FP32 as its reciprocal",
+          deviation[c]));
     of_pixels.push_back(static_cast<float>(mean[c]));
     factors.push_back(static_cast<float>(1 / deviation[c]));
   }

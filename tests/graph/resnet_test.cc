@@ -5,6 +5,7 @@
 #include <tessera/resnet.h>
 
 #include <cmath>
+#include <limits>
 #include <map>
 #include <set>
 #include <string>
@@ -223,7 +224,11 @@ TEST(Resnet, RefusesWhatDoesNotFit) {
   });
   refuses("it takes u8", [&] { normalised_pixels(images, {0, 0, 0}, {1, 1, 1}); });
   refuses("with 1 means", [&] { normalised_pixels(pixels, {0}, {1, 1, 1}); });
-  refuses("a deviation of 0", [&] { normalised_pixels(pixels, {0, 0, 0}, {1, 0, 1}); });
+  const double infinite = std::numeric_limits<double>::infinity();
+  for (const double deviation : {0.0, -1.0, 1e-40, infinite, std::nan("")})
+    refuses("a deviation of", [&] { normalised_pixels(pixels, {0, 0, 0}, {1, deviation, 1}); });
+  for (const double mean : {infinite, 1e39, std::nan("")})
+    refuses("a mean of", [&] { normalised_pixels(pixels, {0, 0, mean}, {1, 1, 1}); });
 }
 
 }  // namespace
