@@ -46,18 +46,27 @@ def test_a_config_stays_as_it_is():
 def test_sparse_convolutions_take_the_values_of_their_pattern(rng):
     kept = np.zeros((16, 144), np.float32)
     kept[:, 16:48] = 1
+    name = "layer1.0.conv1.weight"
+
+    def by_tap(state):
+        return np.moveaxis(state[name], 1, -1).reshape(16, 144)
+
     dense = tg.resnet(8, samples=1)
     state = dense.state_dict(dense.graph.session())
     pattern = tessera.Matrix.of(kept, 16)
-    net = tg.resnet(8, samples=1, patterns={"layer1.0.conv1.weight": pattern}, dynamic=True)
+    net = tg.resnet(8, samples=1, patterns={name: pattern}, dynamic=True)
     session = net.graph.session()
     session.load_parameters(net.parameters_of(state))
     found = net.state_dict(session)
     assert found.keys() == state.keys()
-    wanted = np.moveaxis(state["layer1.0.conv1.weight"], 1, -1).reshape(16, 144) * kept
-    by_tap = np.moveaxis(found["layer1.0.conv1.weight"], 1, -1).reshape(16, 144)
-    np.testing.assert_array_equal(by_tap, wanted)
+    np.testing.assert_array_equal(by_tap(found), by_tap(state) * kept)
     np.testing.assert_array_equal(found["fc.weight"], state["fc.weight"])
+    # Those of a pattern that has changed.
+    session.set_pattern(name, [0, 2], [4, 7])
+    session.load_parameters(net.parameters_of(state, session))
+    moved = np.zeros((16, 144), np.float32)
+    moved[:, 64:80] = moved[:, 112:128] = 1
+    np.testing.assert_array_equal(by_tap(net.state_dict(session)), by_tap(state) * moved)
 
 
 def state_of(module):

@@ -33,16 +33,17 @@ class Resnet:
     #: The shape that PyTorch gives the weight of each convolution, by name.
     kernels: Mapping[str, tuple[int, ...]]
 
-    def parameters_of(self, state: Mapping[str, Any]) -> dict[str, NDArray[np.float32]]:
+    def parameters_of(self, state: Mapping[str, Any], session: Session | None = None) -> dict[str, NDArray[np.float32]]:
         """Return a state dict of torchvision as sessions take it: `session.load_parameters(net.parameters_of(…))`.
 
-        Its arrays may be PyTorch's. Sparse convolutions have the values of their pattern alone. Numbers of batches, which
-        PyTorch counts, are left out.
+        Its arrays may be PyTorch's. Sparse convolutions have the values of their pattern alone: that of the graph, or
+        where patterns have changed, that which `session` has now. Numbers of batches, which PyTorch counts, are left
+        out.
         """
         missing = [name for name in self._names() if name not in state]
         if missing:
             raise ValueError(f"the state dict lacks {missing[0]!r}")
-        return {name: self._own(name, np.asarray(state[name], np.float32)) for name in self._names()}
+        return {name: self._own(name, np.asarray(state[name], np.float32), session) for name in self._names()}
 
     def state_dict(self, session: Session) -> dict[str, NDArray[np.float32]]:
         """Return a session's parameters with PyTorch's shapes.
@@ -62,15 +63,18 @@ class Resnet:
     def _names(self) -> list[str]:
         return [parameter.name for parameter in self.graph.parameters]
 
-    def _own(self, name: str, array: NDArray[np.float32]) -> NDArray[np.float32]:
+    def _own(self, name: str, array: NDArray[np.float32], session: Session | None) -> NDArray[np.float32]:
         if name not in self.kernels:
             return array
         if array.shape != self.kernels[name]:
             raise ValueError(f"{name} has shape {array.shape}; it must be {self.kernels[name]}")
         weight = np.ascontiguousarray(np.moveaxis(array, 1, -1).reshape(len(array), -1))
         native = self.graph.native
-        pattern = native.pattern(native.find(name))
-        return weight if pattern is None else _stored(weight, native.block_size(native.find(name)), *pattern)
+        id = native.find(name)
+        pattern = native.pattern(id)
+        if pattern is None:
+            return weight
+        return _stored(weight, native.block_size(id), *(pattern if session is None else session.pattern(name)))
 
 
 def _stored(
