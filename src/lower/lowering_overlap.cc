@@ -92,6 +92,7 @@ bool Lowering::ends_apart(const LoopForm& form) const {
 /// ones to where what they take is complete. Nothing runs beside early sums: what they exchange is needed no
 /// longer then when others begin. Returns the steps that give results.
 std::set<program::StepId> Lowering::give_early(size_t first_giving, size_t end_of_giving) {
+  if (early_.empty() && first_giving == end_of_giving) return {};
   StepOrder order(builders_.front().program());
   std::set<program::StepId> giving;
   for (size_t i = 0; i < steps_.size(); ++i) {

@@ -171,7 +171,7 @@ void PipelineLowering::lower(LoweredPass& pass) {
     body_.lower_with_fetched({&n, 1}, [&] { body_.lower(n); });
     body_.note_early();
   }
-  if (!body_.early_.empty()) body_.give_early(0, 0);
+  add_sums(pass);
   if (!body_.side_results_.empty())
     throw UsageError(fmt::format(
         "layers of spiking neurons keep what one micro-batch leaves for its backward pass: train them with "
@@ -267,6 +267,21 @@ Operand PipelineLowering::own_argument(ValueId id, const LoweredPass& pass) {
       builder.argument(body_.graph_.info(id).name, builder.type_of(operand), layout, body_.purpose_of(id));
   builder.send(operand, argument, body_.steps_);
   return argument;
+}
+
+/// Adds to sums as soon as what is added is computed, which so takes memory no longer. A pass that is
+/// recomputed computes it twice, and adds at its end.
+void PipelineLowering::add_sums(LoweredPass& pass) {
+  const size_t first = body_.steps_.size();
+  if (!is_recomputed(pass)) {
+    const auto summed = std::ranges::stable_partition(
+        pass.outputs, [&](size_t output) { return form_.outputs[output] != LoopOutput::summed; });
+    around_.add_as(around_.node_, [&] {
+      for (const size_t output : summed) give(output, builder(pass));
+    });
+    pass.outputs.erase(summed.begin(), summed.end());
+  }
+  body_.give_early(first, body_.steps_.size());
 }
 
 /// Copies outputs that are arguments too, which are known only while the pass is computed.

@@ -52,11 +52,11 @@ class PipelineLowering {
     StagePart part;
     std::vector<ValueId> takes = {};           ///< results of other passes
     std::vector<ValueId> gives = {};           ///< results that other passes take
-    std::vector<size_t> outputs = {};          ///< positions of the loop's outputs that it computes
+    std::vector<size_t> outputs = {};          ///< positions of the loop's outputs; in the end of `finish`'s
     std::optional<ops::Operand> counter = {};  ///< its next micro-batch
     std::optional<ops::Operand> present = {};  ///< the micro-batch that `compute` works on
     ops::Function compute = {};
-    ops::Function finish = {};  ///< gives outputs and counts the micro-batch
+    ops::Function finish = {};  ///< gives what is not added before, and counts the micro-batch
     /// For a pass that is recomputed: set the present micro-batch, for the first time and again.
     std::optional<ops::Function> begin = {}, begin_again = {};
   };
@@ -94,8 +94,8 @@ class PipelineLowering {
   /// A variable for a value on a part of the chips, which lies there as where it is computed.
   ops::Operand like(ValueId id, uint32_t place, program::Role role, bool streaming = false);
   ops::Operand own_argument(ValueId id, const LoweredPass& pass);
+  void add_sums(LoweredPass& pass);
   void keep_outputs(const LoweredPass& pass);
-  void finish(LoweredPass& pass);
   void give(size_t output, const ops::Builder& builder);
   ops::Operand after_each(const LoweredPass& pass);
   void count(const LoweredPass& pass);

@@ -479,6 +479,19 @@ TEST(Pipelines, KeepWhatTheirScheduleSays) {
   EXPECT_LT(by_calls, interleaved);
 }
 
+/// Of which the sums over micro-batches lie on the tiles, and of a micro-batch those of one layer at a time.
+TEST(Pipelines, AddGradientsOfALayerBeforeTheNext) {
+  constexpr uint32_t kStages = 2, kWidth = 64, kLayers = 6;
+  const auto bytes = [](uint32_t layers) {
+    const TrainingOptions options{.micro_batches = 4,
+                                  .pipeline = {PipelineKind::one_forward_one_backward, {0}}};
+    return static_cast<double>(
+        Session(network(kStages, layers, options, 6, kWidth), chips(kStages)).cost().bytes.at("gradient"));
+  };
+  constexpr double kSums = 4.0 * kStages * (kLayers - 2) * kWidth * kWidth;
+  EXPECT_LT(bytes(kLayers) - bytes(2), 1.3 * kSums);
+}
+
 TEST(Pipelines, KeepActivationsInStreamingMemory) {
   for (const Machine& machine : {Machine::host(2), chips(2)}) {
     const Steps expected = steps_of(network(2, 1, {.micro_batches = 8}), machine);
