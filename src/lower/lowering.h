@@ -315,7 +315,6 @@ class Lowering {
   void end_passes(const LoopForm& form, Lowering& body, SequentialPasses& passes);
   void run_passes(const LoopForm& form, Lowering& body, size_t first_giving, size_t end_of_giving);
   bool ends_apart(const LoopForm& form) const;
-  bool sums_in_streaming(const LoopForm& form) const;
   std::set<program::StepId> give_early(size_t first_giving, size_t end_of_giving);
   std::vector<program::StepId> parts_of_pass(size_t first_giving, size_t end_of_giving);
   bool is_given(const LoopForm& form, const ops::Operand& operand) const;

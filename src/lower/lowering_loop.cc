@@ -279,7 +279,7 @@ void Lowering::run_passes(const LoopForm& form, Lowering& body, size_t first_giv
   const ops::Builder& builder = builders_.front();
   const auto counter = body.counter_ ? std::optional(body.counter_->variable) : std::nullopt;
   if (!ends_apart(form)) {
-    if (sums_in_streaming(form) || !body.early_.empty()) body.give_early(first_giving, end_of_giving);
+    body.give_early(first_giving, end_of_giving);
     run(builder.repeat(form.count, builder.sequence(body.fetched_ahead(std::move(body.steps_))), counter));
     return;
   }
@@ -330,15 +330,6 @@ void Lowering::add_to_sum(const Operand& sum, const Operand& own, double scale, 
   run(store());
   const program::StepId fetch = builder.copy({"fetch", {copy_of(sum, at)}});
   body.run(builder.sequence({fetch, step, store()}));
-}
-
-/// Whether passes are added to sums in streaming memory, so that only one has to be on the tiles at a time.
-bool Lowering::sums_in_streaming(const LoopForm& form) const {
-  for (size_t i = 0; i < form.outputs.size(); ++i)
-    if (form.outputs[i] == LoopOutput::summed &&
-        is_in_streaming(operand_of(graph_.nodes()[node_].outputs[i])))
-      return true;
-  return false;
 }
 
 Operand Lowering::stacked_output(size_t i, const Operand& own, uint32_t count, const ops::Builder& builder) {

@@ -89,8 +89,8 @@ bool Lowering::ends_apart(const LoopForm& form) const {
 }
 
 /// For a loop's body: moves the steps in [first_giving, end_of_giving), which give its results, and early
-/// ones to where what they take is complete. Nothing runs beside early sums: what they exchange is needed no
-/// longer then when others begin. Returns the steps that give results.
+/// ones to where what they take is complete, which so needs memory no longer. Nothing runs beside early sums:
+/// what they exchange is needed no longer then when others begin. Returns the steps that give results.
 std::set<program::StepId> Lowering::give_early(size_t first_giving, size_t end_of_giving) {
   if (early_.empty() && first_giving == end_of_giving) return {};
   StepOrder order(builders_.front().program());

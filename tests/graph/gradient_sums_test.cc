@@ -171,6 +171,23 @@ TEST(GradientSums, TakeHalfOfTheBytesInFP16) {
   }
 }
 
+/// What a micro-batch adds to them is that of one layer at a time.
+TEST(GradientSums, HaveGradientsOfALayerAddedBeforeTheNext) {
+  constexpr uint32_t kFeatures = 64, kLayers = 6;
+  constexpr double kSums = 4.0 * (kLayers - 2) * kFeatures * kFeatures;
+  for (const Machine& machine : machines()) {
+    const auto bytes = [&](uint32_t layers) {
+      Graph g;
+      Value h = g.input("x", {4, kFeatures});
+      for (uint32_t i = 0; i < layers; ++i)
+        h = gelu(linear(h, g.parameter(fmt::format("w{}", i), {kFeatures, kFeatures}, Initial::normal(0.1))));
+      add_training(mean(square(h)), {.micro_batches = 4});
+      return static_cast<double>(Session(g, machine).cost().bytes.at("gradient"));
+    };
+    EXPECT_LT(bytes(kLayers) - bytes(2), 1.3 * kSums) << machine.name();
+  }
+}
+
 TEST(GradientSums, OfFP32GradientsAreFP32Anyway) {
   std::vector<std::string> graphs;
   for (const Type sums : {Type::f32, Type::f16, Type::bf16}) {
