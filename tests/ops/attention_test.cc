@@ -6,6 +6,7 @@
 
 #include <vector>
 
+#include "kernels/product/attention/codelet.h"
 #include "run_operation.h"
 
 namespace tessera::ops {
@@ -77,6 +78,35 @@ TEST(Attention, HasTheSameBitsInAnyLayoutOnAnyNumberOfThreads) {
         ASSERT_EQ(found, expected) << threads << " threads, transposed " << bits;
       }
   }
+}
+
+/// A tile with rows of two would need keys, or queries, of both.
+TEST(Attention, HasNoTileWithRowsOfTwoSequences) {
+  using kernels::AttentionRowsOf;
+  constexpr uint32_t kTokens = 38;
+  const AttentionProblem p{.sequences = 3,
+                           .queries = kTokens,
+                           .keys = kTokens,
+                           .heads = 2,
+                           .kv_heads = 2,
+                           .size = 8,
+                           .value_size = 8};
+  const machine::Machine machine = machine::find("gc200").part(0, 56);
+  const auto expect_apart = [&](const MapPartition& partition) {
+    SCOPED_TRACE(to_string(partition));
+    uint32_t elements = 0;
+    for (program::TileId tile = 0; tile < partition.tiles(); ++tile) {
+      const program::Box box = partition.box(tile);
+      EXPECT_FALSE(box.empty()) << tile;
+      EXPECT_EQ(box.row / kTokens, (box.row_end() - 1) / kTokens) << tile;
+      elements += box.rows * box.cols;
+    }
+    EXPECT_EQ(elements, partition.rows * partition.cols);
+    EXPECT_LE(partition.tiles(), machine.tiles);
+  };
+  expect_apart(plan(p, machine).partition);
+  for (const AttentionRowsOf rows : {AttentionRowsOf::queries, AttentionRowsOf::keys})
+    expect_apart(plan(AttentionGradientProblem{p, rows}, machine).partition);
 }
 
 }  // namespace

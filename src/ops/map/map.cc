@@ -28,12 +28,35 @@ using program::Phase;
 using program::PhaseTimes;
 using program::StepId;
 
-std::vector<MapPartition> candidate_partitions(uint32_t rows, uint32_t cols, uint32_t tiles) {
+/// An even partition into at most so many parts of rows, changed so that no box has a part of a group and rows
+/// of another.
+MapPartition within_groups(MapPartition partition, uint32_t row_parts, uint32_t group) {
+  const uint32_t rows = partition.rows, each = partition.rows_per_tile;
+  if (each == 0 || rows % group != 0 || each % group == 0 || group % each == 0) return partition;
+  if (each > group) {
+    partition.rows_per_tile = ceil_divide(each, group) * group;
+    partition.row_parts = ceil_divide(rows, partition.rows_per_tile);
+    return partition;
+  }
+  const uint32_t groups = rows / group;
+  partition.rows_per_tile = ceil_divide(group, row_parts / groups);
+  partition.row_parts = groups * ceil_divide(group, partition.rows_per_tile);
+  if (group % partition.rows_per_tile != 0) partition.row_group = group;
+  return partition;
+}
+
+std::vector<MapPartition> candidate_partitions(uint32_t rows, uint32_t cols, uint32_t tiles,
+                                               uint32_t row_group) {
   std::vector<MapPartition> partitions;
-  const auto add = [&](uint32_t row_parts, uint32_t col_parts) {
-    const MapPartition partition = partition_evenly(rows, cols, row_parts, col_parts);
+  const auto add_new = [&](const MapPartition& partition) {
     if (std::find(partitions.begin(), partitions.end(), partition) == partitions.end())
       partitions.push_back(partition);
+  };
+  const auto add = [&](uint32_t row_parts, uint32_t col_parts) {
+    const MapPartition even = partition_evenly(rows, cols, row_parts, col_parts);
+    const MapPartition grouped = within_groups(even, row_parts, row_group);
+    if (grouped.rows_per_tile != even.rows_per_tile) add_new(even);
+    add_new(grouped);
   };
   for (uint32_t used = 1;; used = std::min(2 * used, tiles)) {
     const uint32_t by_rows = std::clamp(rows, 1U, used);
@@ -48,6 +71,13 @@ bool follows(const MapOperand& operand, const MapPartition& partition) {
   return (operand.split_rows || partition.row_parts <= 1) && (operand.split_cols || partition.col_parts <= 1);
 }
 
+/// Rows of the partitioned matrix for which vertices take the same rows of an operand.
+uint32_t row_group_of(const MapOperation& operation) {
+  uint32_t most = 1;
+  for (const MapOperand& operand : operation.operands) most = std::max(most, operand.row_group);
+  return most;
+}
+
 /// The boxes that the vertices of a run own.
 std::vector<Box> own_boxes(const MapPartition& partition, const VertexRun& run) {
   std::vector<Box> boxes = run.own;
@@ -60,7 +90,8 @@ std::vector<Box> own_boxes(const MapPartition& partition, const VertexRun& run) 
 /// a table.
 BoxSeries operand_boxes(const MapOperand& operand, const Operand& at, bool is_whole,
                         const MapPartition& partition, const VertexRun& run) {
-  if (run.own.empty() && is_whole && operand.row_group == 1 && !operand.transposed) {
+  if (run.own.empty() && is_whole && partition.row_group == 0 && operand.row_group == 1 &&
+      !operand.transposed) {
     const Box first = operand_box(operand, {0, partition.rows_per_tile, 0, partition.cols_per_tile});
     return BoxSeries::grid(first,
                            {operand.split_rows ? partition.rows_per_tile * operand.rows_per_row : 0, 0},
@@ -319,7 +350,7 @@ MapPlan plan_on_tiles(const MapOperation& operation, const Machine& machine) {
   static base::Memo<AloneKey, MapPlan> plans(kMost);
   return plans.get({operation, machine}, [&] {
     return choose_partition(operation.rows, operation.cols, machine, predicted, {},
-                            least_seconds_on_tiles(operation, machine));
+                            least_seconds_on_tiles(operation, machine), row_group_of(operation));
   });
 }
 
@@ -397,9 +428,12 @@ uint32_t MapPartition::tiles() const {
 }
 
 Box MapPartition::box(program::TileId tile) const {
-  const Box moved{tile / col_parts * rows_per_tile, rows_per_tile, tile % col_parts * cols_per_tile,
+  const uint32_t group = row_group == 0 ? rows : row_group;
+  const uint32_t parts = ceil_divide(group, rows_per_tile);  // of a group
+  const uint32_t i = tile / col_parts, first = i / parts * group;
+  const Box moved{first + i % parts * rows_per_tile, rows_per_tile, tile % col_parts * cols_per_tile,
                   cols_per_tile};
-  return intersection(moved, {0, rows, 0, cols});
+  return intersection(moved, {first, group, 0, cols});
 }
 
 MapPartition partition_evenly(uint32_t rows, uint32_t cols, uint32_t row_parts, uint32_t col_parts) {
@@ -421,8 +455,8 @@ std::string to_string(const MapPartition& partition) {
 
 MapPlan choose_partition(uint32_t rows, uint32_t cols, const Machine& machine,
                          const PredictPartition& predict, const MapPartition& as_it_lies,
-                         const LeastSeconds& least) {
-  std::vector<MapPartition> partitions = candidate_partitions(rows, cols, machine.tiles);
+                         const LeastSeconds& least, uint32_t row_group) {
+  std::vector<MapPartition> partitions = candidate_partitions(rows, cols, machine.tiles, row_group);
   if (!as_it_lies.boxes.empty()) partitions.insert(partitions.begin(), as_it_lies);
   std::vector<size_t> order(partitions.size());
   std::iota(order.begin(), order.end(), 0);
@@ -475,7 +509,7 @@ MapPlan plan_map(const Builder& builder, const MapOperation& operation, std::spa
               most_seconds);
         },
         as_result_lies(builder, operation, operands.back()),
-        least_seconds_in_place(builder, operation, operands));
+        least_seconds_in_place(builder, operation, operands), row_group_of(operation));
   };
   constexpr size_t kMost = 256;
   static base::Memo<MapKey, MapPlan> plans(kMost);

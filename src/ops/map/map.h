@@ -21,7 +21,8 @@
 namespace tessera::ops {
 
 /// A partition of a rows × cols matrix into boxes of equal size, smaller at the ends, with box (i, j) on tile
-/// i · col_parts + j; or into the boxes of an operand's mapping. An empty matrix has no boxes.
+/// i · col_parts + j; or into the boxes of an operand's mapping. An empty matrix has no boxes. Rows may be
+/// divided in groups, so that no box has rows of two of them.
 struct MapPartition {
   uint32_t rows = 0;
   uint32_t cols = 0;
@@ -29,6 +30,7 @@ struct MapPartition {
   uint32_t cols_per_tile = 0;
   uint32_t row_parts = 0;
   uint32_t col_parts = 0;
+  uint32_t row_group = 0;  ///< rows of each group, of which the last box may be smaller; 0: one group
 
   /// Mapping of an operand, by ascending tiles of the builder's range; empty: boxes of equal size.
   std::vector<program::MappedBox> boxes = {};
@@ -67,10 +69,11 @@ using LeastSeconds = std::function<double(const MapPartition&)>;
 
 /// Considers partitions into 1, 2, 4, … and all tiles, by rows before columns and vice versa, and
 /// `as_it_lies` if it has boxes; skips a partition whose `least` is above the fastest so far. If none fits
-/// the machine, the smallest is chosen.
+/// the machine, the smallest is chosen. Rows are divided in groups of `row_group`, if that takes no larger
+/// boxes; otherwise both ways are considered.
 MapPlan choose_partition(uint32_t rows, uint32_t cols, const machine::Machine& machine,
                          const PredictPartition& predict, const MapPartition& as_it_lies = {},
-                         const LeastSeconds& least = {});
+                         const LeastSeconds& least = {}, uint32_t row_group = 1);
 
 /// A matrix that an operation reads or writes, as a field of its codelet. If it follows the partition, a
 /// vertex sees only its own rows or columns of it, otherwise all.
