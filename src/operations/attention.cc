@@ -425,15 +425,16 @@ std::vector<ops::Operand> input_operands(Lowering& l, const Node& node) {
   return operands;
 }
 
-/// Operands of which many tiles take all tokens of a sequence, or of one of its heads, come in few pieces:
-/// from boxes of some tokens of a head each, or from one tile.
+/// Operands of which many tiles take all tokens of a sequence, or of one of its heads, come in few pieces, as
+/// each is a transfer of every tile that takes it: from boxes of some tokens of a head each, or from one
+/// tile. Boxes of one operand follow those of the last on the tiles, so that no tile has many.
 class SequenceOperands {
  public:
   SequenceOperands(Lowering& l, uint32_t sequences) : l_(l), sequences_(sequences) {}
 
-  void gather(ops::Operand& operand, uint32_t heads) const {
+  void gather(ops::Operand& operand, uint32_t heads) {
     if (l_.on_host()) return;
-    constexpr uint32_t kMostParts = 32;
+    constexpr uint32_t kMostParts = 8;
     const uint32_t tiles = l_.builder().machine().tiles, tokens = operand.rows() / sequences_,
                    cols = operand.cols() / heads;
     const uint32_t parts = std::clamp(tiles / (sequences_ * heads), 1U, std::min(tokens, kMostParts));
@@ -442,8 +443,8 @@ class SequenceOperands {
     for (uint32_t s = 0; s < sequences_; ++s)
       for (uint32_t h = 0; h < heads; ++h)
         for (uint32_t p = 0; p < parts; ++p)
-          mapping.push_back({{s * tokens + first[p], first[p + 1] - first[p], h * cols, cols},
-                             static_cast<program::TileId>(mapping.size() % tiles)});
+          mapping.push_back(
+              {{s * tokens + first[p], first[p + 1] - first[p], h * cols, cols}, next_++ % tiles});
     move(operand, std::move(mapping));
   }
 
@@ -468,6 +469,7 @@ class SequenceOperands {
 
   Lowering& l_;
   uint32_t sequences_;
+  uint32_t next_ = 0;  ///< tile
 };
 
 /// Adds an operation with these outputs, which on tiles lie where it would best compute them.
@@ -494,7 +496,7 @@ void lower_attention(Lowering& l, const Node& node) {
   p.v_transposed = l.input_layout(2).transposed;
   p.y_transposed = l.output_layout(0).transposed;
   std::vector<ops::Operand> inputs = input_operands(l, node);
-  const SequenceOperands of_sequences(l, p.sequences);
+  SequenceOperands of_sequences(l, p.sequences);
   for (const size_t i : {1, 2}) of_sequences.gather(inputs[i], p.kv_heads);
   for (size_t i = 3; p.has_ids && i < 5; ++i) of_sequences.gather_ids(inputs[i]);
   add_with_outputs(l, p, std::move(inputs), {1, 0});
@@ -511,14 +513,15 @@ void lower_attention_gradient(Lowering& l, const Node& node) {
     add_with_outputs(l, ops::AttentionGradientProblem{p, rows}, of, outputs);
   };
   if (l.on_host()) return add(AttentionRowsOf::sequences, inputs, {1, 2, 0});
-  const SequenceOperands of_sequences(l, p.sequences);
+  SequenceOperands of_sequences(l, p.sequences);
   for (size_t i = 3; p.has_ids && i < 5; ++i) of_sequences.gather_ids(inputs[i]);
   std::vector<ops::Operand> by_query = inputs;
   for (const size_t i : {1, 2}) of_sequences.gather(by_query[i], p.kv_heads);
   add(AttentionRowsOf::queries, by_query, {0});
   // Queries, results, logarithms and the gradients of results.
-  of_sequences.gather(inputs[0], p.heads);
-  for (size_t i = inputs.size() - 3; i < inputs.size(); ++i) of_sequences.gather(inputs[i], p.heads);
+  SequenceOperands of_queries(l, p.sequences);
+  of_queries.gather(inputs[0], p.heads);
+  for (size_t i = inputs.size() - 3; i < inputs.size(); ++i) of_queries.gather(inputs[i], p.heads);
   add(AttentionRowsOf::keys, inputs, {1, 2});
 }
 
