@@ -278,6 +278,15 @@ class Lowering {
   /// Adds a reduction of all of an operand. On tiles, those of operands that lie alike share code.
   void add_sharing_code(const ops::ReduceAllProblem& problem, const ops::Operand& in,
                         const ops::Operand& out);
+  /// A row on one tile for numbers that are summed over replicas, and the function that sums them.
+  struct SharedSum {
+    uint32_t group = 0;
+    ops::Operand row = {};
+    ops::Function function = {};
+  };
+  /// The one for so many numbers where `number` lies, and of its type, which all sums of so many there share.
+  /// null: in functions and loops' bodies.
+  const SharedSum* shared_sum(const ops::Operand& number, uint32_t count, uint32_t group);
   void run(program::StepId step) { steps_.push_back(step); }
   /// For sums over replicas that may begin early: lists of positions in `variables`, which the steps so far
   /// write, that have their contents at the same time, in the order of these times. For others all are in one
@@ -510,6 +519,7 @@ class Lowering {
   std::map<uint32_t, SharedUpdate> shared_updates_;  ///< by the node that comes last
   std::list<UpdateFunction> update_functions_;
   std::list<SharedReduction> shared_reductions_;
+  std::list<SharedSum> shared_sums_;
   std::map<ValueId, Home> homes_;             ///< of values in streaming memory, and of parameters in parts
   std::set<ValueId> stored_;                  ///< of these: state that has its new contents
   std::map<ValueId, Outside> outside_;        ///< of inputs that passes of a loop take in another layout

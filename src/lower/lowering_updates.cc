@@ -1,10 +1,11 @@
-// Updates of parameters, and norms, on tiles: those that are alike are calls of one function.
+// Updates of parameters, norms and sums of norms on tiles: those that are alike are calls of one function.
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <utility>
 
 #include "lower/lowering.h"
+#include "ops/collective/collective.h"
 
 namespace tessera::graph {
 
@@ -213,6 +214,22 @@ const ops::Function& Lowering::function_of(const ops::ReduceAllProblem& problem,
       .emplace_back(SharedReduction{
           problem, builder.function(name, {{from, program::Access::in}, {to, program::Access::out}}, body)})
       .function;
+}
+
+const Lowering::SharedSum* Lowering::shared_sum(const Operand& number, uint32_t count, uint32_t group) {
+  if (is_function_ || is_body_) return nullptr;
+  const ops::Builder& builder = this->builder();
+  const auto tile_of = [&](const Operand& operand) { return builder.mapping_of(operand).front().tile; };
+  for (const SharedSum& known : shared_sums_)
+    if (known.group == group && known.row.cols() == count && tile_of(known.row) == tile_of(number) &&
+        builder.type_of(known.row) == builder.type_of(number))
+      return &known;
+  const std::string name = fmt::format("sum{}", shared_sums_.size());
+  const Operand row =
+      builder.temporary(name, builder.type_of(number), 1, count, {{{0, 1, 0, count}, tile_of(number)}});
+  const program::StepId sum = ops::all_reduce(builder.program(), builder.whole_machine(), "sum over replicas",
+                                              {&row.variable, 1}, group == replicas_ ? 0 : group);
+  return &shared_sums_.emplace_back(SharedSum{group, row, builder.function(name, {}, sum)});
 }
 
 }  // namespace tessera::graph

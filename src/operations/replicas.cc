@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <tessera/error.h>
 
+#include <algorithm>
+#include <iterator>
 #include <set>
 #include <utility>
 #include <vector>
@@ -107,19 +109,67 @@ bool is_out_of_reach(Lowering& l, const ops::Operand& operand) {
   return variable.is_argument() || (l.on_host() && variable.is_external());
 }
 
+/// What is multiplied by a factor and then summed over replicas.
+struct Term {
+  ops::Operand in, out;
+  float factor = 1;
+};
+
+/// Whether a sum is of a number on tiles, and no sum of gradients.
+bool is_of_number(const Lowering& l, const Node& node) {
+  return !l.on_host() && l.graph().type(node.inputs[0]).elements() == 1 && node.integer("overlap", -1) == -1;
+}
+
+/// Sums numbers as one row, by code that all sums of so many share, if there are others: a collective has
+/// code for each round of each of its variables. false: it cannot.
+bool sum_as_row(Lowering& l, const Node& node, const std::vector<Term>& numbers, uint32_t group) {
+  const auto count = static_cast<uint32_t>(numbers.size());
+  const auto is_like = [&](const Node& other) {
+    return other.operation->lower == node.operation->lower && is_of_number(l, other);
+  };
+  const auto is_of_type = [&](const Term& number) {
+    return l.builder().type_of(number.out) == l.builder().type_of(numbers.front().out);
+  };
+  if (count == 0 || std::ranges::count_if(l.graph().nodes(), is_like) == std::ssize(numbers) ||
+      !std::ranges::all_of(numbers, is_of_type))
+    return false;
+  const Lowering::SharedSum* shared = l.shared_sum(numbers.front().out, count, group);
+  if (shared == nullptr) return false;
+  program::CopySet results{"sums over replicas", {}};
+  for (uint32_t i = 0; i < count; ++i) {
+    const ops::Operand own = shared->row.part({0, 1, i, 1});
+    scale(l, numbers[i].in, own, numbers[i].factor);
+    results.groups.push_back(copy_of(own, numbers[i].out));
+  }
+  l.run(l.builder().call(shared->function, {}));
+  l.run(l.builder().copy(std::move(results)));
+  return true;
+}
+
 void lower_replicas(Lowering& l, const Node& node) {
   const uint32_t group = combined_replicas(node, l.replicas());
   if (group == 1) return l.alias_output(0, l.input(0));
+  const ops::Builder* builder = &l.builder();
+  std::vector<Term> numbers;
   std::vector<program::VariableId> sums;
   program::CopySet passed{"pass means over replicas", {}};
-  join(l, node, group, [&](const Node& other) {
-    const ops::Operand in = l.input(0), out = l.output_beside(0, in);
-    const bool is_passed = is_out_of_reach(l, out);
-    const ops::Operand summed = is_passed ? l.temporary_like("summed", l.builder().type_of(out), out) : out;
-    scale(l, in, summed, factor_of(other, group));
+  const auto add = [&](const Term& term) {
+    const bool is_passed = is_out_of_reach(l, term.out);
+    const ops::Operand summed =
+        is_passed ? l.temporary_like("summed", l.builder().type_of(term.out), term.out) : term.out;
+    scale(l, term.in, summed, term.factor);
     sums.push_back(summed.variable);
-    if (is_passed) passed.groups.push_back(copy_of(summed, out));
+    if (is_passed) passed.groups.push_back(copy_of(summed, term.out));
+  };
+  join(l, node, group, [&](const Node& other) {
+    const ops::Operand in = l.input(0);
+    const Term term{in, l.output_beside(0, in), factor_of(other, group)};
+    if (&l.builder() == builder && is_of_number(l, other))
+      numbers.push_back(term);
+    else
+      add(term);
   });
+  if (!sum_as_row(l, node, numbers, group)) std::ranges::for_each(numbers, add);
   run_all(l, ops::all_reduces(l.builder().program(), l.builder().whole_machine(), "mean over replicas",
                               chosen(sums, l.by_completion(sums)), group == l.replicas() ? 0 : group));
   if (!passed.groups.empty()) l.run(l.builder().copy(std::move(passed)));

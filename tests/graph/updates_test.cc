@@ -520,6 +520,23 @@ TEST(DividedWeights, ShareTheCodeOfUpdates) {
     }
 }
 
+/// LAMB's, of weights and of steps, two of each parameter.
+TEST(DividedWeights, HaveNormsWhoseSumsOverReplicasShareCode) {
+  const Machine chips = Machine::find("m2000").with("chips", 4).with("tiles", 8);
+  const TrainingOptions options{.optimizer = Lamb{.epsilon = 1e-3}, .replicas = 4, .shard_from = 0};
+  const auto sums = [&](uint32_t layers) {
+    const std::string program = Session(network(layers, options, Type::f32, Code::shared), chips).program();
+    size_t found = 0;
+    for (size_t at = program.find("sum over replicas by"); at != std::string::npos;
+         at = program.find("sum over replicas by", at + 1))
+      ++found;
+    return found;
+  };
+  EXPECT_GE(sums(1), 1U);
+  EXPECT_LE(sums(1), 2U);
+  EXPECT_EQ(sums(3), sums(1));
+}
+
 TEST(DividedWeights, AreSavedAndTakenAsWholeOnes) {
   const TrainingOptions whole{.optimizer = Adam{.epsilon = 1e-3}, .replicas = 2};
   TrainingOptions parts = whole;
