@@ -62,6 +62,12 @@ ops::OperandLayout Lowering::operand_layout(const TensorType& type, const ValueL
   ops::OperandLayout matrix = matrix_layout(type, layout.transposed);
   if (on_host()) return matrix;
   const uint32_t tiles = builders_.front().machine().tiles;
+  if (type.shape.size() == 1 && layout.transposed) {
+    // A vector lies alike as a row and as a column, of which products take pieces as bias.
+    matrix.mapping = in_parts(1, matrix.rows, tiles);
+    for (program::MappedBox& mapped : matrix.mapping) mapped.box = program::transpose(mapped.box);
+    return matrix;
+  }
   matrix.mapping = matrix.rows == 1 || is_integer(type.type) ? in_parts(matrix.rows, matrix.cols, tiles)
                                                              : whole_rows(matrix.rows, matrix.cols, tiles);
   return matrix;

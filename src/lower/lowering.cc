@@ -664,8 +664,10 @@ std::vector<ValueLayout> Lowering::parted(const TensorType& type) const {
 Operand Lowering::as_type(const Operand& operand, Type type) {
   const Type has = builder().type_of(operand);
   if (has == type) return operand;
-  const Operand converted =
-      temporary(fmt::format("as {}", name_of(type)), type, operand.rows(), operand.cols());
+  std::vector<program::MappedBox> mapping;
+  if (!on_host() && builder().holds(operand)) mapping = builder().mapping_of(operand);
+  const Operand converted = builder().temporary(name_beside_result(fmt::format("as {}", name_of(type))), type,
+                                                operand.rows(), operand.cols(), std::move(mapping));
   convert_type(operand, converted);
   return converted;
 }

@@ -243,7 +243,7 @@ class Lowering {
   ValueLayout placed(const ops::OperandLayout& parts);
   bool add_parts(const ops::OperandLayout& parts);
   ValueLayout placed(const ValueLayout& layout) { return layout.parts ? placed(*layout.parts) : layout; }
-  /// The operand in another type: the operand itself, or a temporary.
+  /// The operand in another type: the operand itself, or a temporary, on tiles where it lies.
   ops::Operand as_type(const ops::Operand& operand, Type type);
   /// Converts an operand's elements into another operand, unless they are the same.
   void convert_type(const ops::Operand& from, const ops::Operand& to);

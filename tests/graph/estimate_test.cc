@@ -8,6 +8,8 @@
 
 #include <algorithm>
 
+#include "graph/transforms/transforms.h"
+#include "lower/placement.h"
 #include "networks.h"
 #include "support/error_of.h"
 #include "support/number_of.h"
@@ -128,6 +130,25 @@ TEST(Estimates, OfCallsOnTilesHaveNoCopies) {
   EXPECT_EQ(few.bytes.at("parameter"), parameters);
   EXPECT_EQ(many.bytes.at("parameter"), 2 * parameters);
   EXPECT_LE(many.bytes.at("activation"), few.bytes.at("activation"));
+}
+
+/// In pieces of at least 32 elements, as a row or as a column: a tile takes a transfer for each.
+TEST(Estimates, OfBiasesOnTilesAreOfFewPieces) {
+  constexpr uint32_t kFeatures = 256;
+  const machine::Machine machine = Machine::find("bow").model();
+  Graph g;
+  const Value x = g.input("x", {32, kFeatures}, Type::f16);
+  g.output("y", linear(x, g.parameter("w", {kFeatures, kFeatures}, {}, Type::f16),
+                       g.parameter("bias", {kFeatures}, {}, Type::f16)));
+  transform(g, session_transforms(), machine);
+  const Placed placed = place_graph(g, machine, {}, 1, bound::Runs::resumed);
+  uint32_t vectors = 0;
+  for (const program::Variable& variable : placed.program->executable().program->variables()) {
+    if (variable.rows * variable.cols != kFeatures) continue;
+    ++vectors;
+    EXPECT_LE(variable.mapping.size(), kFeatures / 32) << variable.name;
+  }
+  EXPECT_GE(vectors, 1U);
 }
 
 /// What calls pass on to each other lies as one gives and the other takes it.
