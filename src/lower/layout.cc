@@ -26,10 +26,10 @@ LayoutChoice all_in(const Lowering& l, const Node& node, const ValueLayout& layo
 }
 
 /// Parts of rows on so many tiles that none has only a few elements: a tile that needs all of a short row
-/// takes code for each part.
-std::vector<program::MappedBox> in_parts(uint32_t rows, uint32_t cols, uint32_t tiles) {
-  constexpr uint32_t kLeastElements = 32;
-  const uint64_t most = uint64_t{rows} * std::max(cols / kLeastElements, 1U);
+/// takes code for each part. Of integers, as lists of rows, all tiles mostly need all.
+std::vector<program::MappedBox> in_parts(uint32_t rows, uint32_t cols, Type type, uint32_t tiles) {
+  const uint32_t least = is_integer(type) ? 128 : 32;  // elements
+  const uint64_t most = uint64_t{rows} * std::max(cols / least, 1U);
   return program::map_linearly(rows, cols, static_cast<uint32_t>(std::min<uint64_t>(tiles, most)));
 }
 
@@ -64,12 +64,13 @@ ops::OperandLayout Lowering::operand_layout(const TensorType& type, const ValueL
   const uint32_t tiles = builders_.front().machine().tiles;
   if (type.shape.size() == 1 && layout.transposed) {
     // A vector lies alike as a row and as a column, of which products take pieces as bias.
-    matrix.mapping = in_parts(1, matrix.rows, tiles);
+    matrix.mapping = in_parts(1, matrix.rows, type.type, tiles);
     for (program::MappedBox& mapped : matrix.mapping) mapped.box = program::transpose(mapped.box);
     return matrix;
   }
-  matrix.mapping = matrix.rows == 1 || is_integer(type.type) ? in_parts(matrix.rows, matrix.cols, tiles)
-                                                             : whole_rows(matrix.rows, matrix.cols, tiles);
+  matrix.mapping = matrix.rows == 1 || is_integer(type.type)
+                       ? in_parts(matrix.rows, matrix.cols, type.type, tiles)
+                       : whole_rows(matrix.rows, matrix.cols, tiles);
   return matrix;
 }
 
