@@ -42,23 +42,20 @@ Value fold(Value x, const Convolution& window, const Shape& sizes);
 Value convolution(Value x, Value weight, std::optional<Value> bias, const Convolution& of);
 
 /// The transpose of a convolution, as PyTorch's: each position adds weight · x to the elements under its
-/// window. The weight is [taps · outputs, channels], tap by tap all outputs; of several groups, one such
-/// matrix with the outputs and channels of each below the other: [groups · taps · outputs / groups, channels
-/// / groups]. A size becomes (size − 1) · stride − padding before and after + dilation · (kernel − 1) + 1 +
-/// output_padding.
+/// window. The weight is that of the convolution, dense or sparse: [channels, taps · outputs / groups], tap
+/// by tap all outputs; in several groups a sparse one is static and whole, [channels, taps · outputs]. A size
+/// becomes (size − 1) · stride − padding before and after + dilation · (kernel − 1) + 1 + output_padding.
 Value transposed_convolution(Value x, Value weight, std::optional<Value> bias, const Convolution& of,
                              const std::vector<uint32_t>& output_padding = {});
 
 /// Reorders a weight from the layout of PyTorch and ONNX, [outputs, channels / groups, kernel…], to that of
-/// convolution(). Throws UsageError for another number of values.
+/// convolution(); and that of a transposed convolution, [channels, outputs / groups, kernel…], to that of
+/// transposed_convolution(). Throws UsageError for another number of values.
 std::vector<float> convolution_weight(std::span<const float> values, const Shape& shape);
-/// Reorders a weight from [channels, outputs / groups, kernel…] to the layout of transposed_convolution().
-/// Throws UsageError for another number of values.
-std::vector<float> transposed_convolution_weight(std::span<const float> values, const Shape& shape,
-                                                 uint32_t groups = 1);
 /// The weight of a convolution in groups, [outputs, taps · channels / groups], as a sparse weight for the
-/// same convolution in a single group, [outputs, taps · channels]. Stores only blocks of block_size ×
-/// block_size with a non-zero. Block sizes 1, 4, 8, 16 and 32 run on every machine.
+/// same convolution in a single group, [outputs, taps · channels]; of a transposed one, whose weight has
+/// channels and outputs in each other's place, likewise. Stores only blocks of block_size × block_size with a
+/// non-zero. Block sizes 1, 4, 8, 16 and 32 run on every machine.
 SparseMatrix ungrouped_convolution_weight(std::span<const float> values, uint32_t outputs, uint32_t channels,
                                           uint32_t taps, uint32_t groups, uint32_t block_size);
 /// The same of a sparse weight, whose blocks and values keep their order. Throws UsageError for blocks that

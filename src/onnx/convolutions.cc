@@ -16,38 +16,35 @@ using graph::Convolution;
 using graph::Shape;
 using graph::Value;
 
-Shape convolutions_shape_of(const Constant& weight) { return {weight.dims.begin(), weight.dims.end()}; }
-
-std::vector<float> in_taps(const Constant& weight, uint32_t) {
-  return graph::convolution_weight(weight.floats(), convolutions_shape_of(weight));
-}
-
-std::vector<float> in_transposed_taps(const Constant& weight, uint32_t groups) {
-  return graph::transposed_convolution_weight(weight.floats(), convolutions_shape_of(weight), groups);
-}
-
-/// A weight of the file in another order, once.
-ConstantPointer reordered(Call& call, const ConstantPointer& weight, int64_t rows,
-                          std::vector<float> (*order)(const Constant&, uint32_t), uint32_t groups) {
-  ConstantPointer& known = call.context.reordered[{weight.get(), order == in_transposed_taps, groups}];
+/// A weight of the file in the order of products, once: [first dimension, taps · second dimension].
+ConstantPointer reordered(Call& call, const ConstantPointer& weight, uint32_t groups) {
+  ConstantPointer& known = call.context.reordered[{weight.get(), groups}];
   if (known) return known;
   call.context.held.push_back(weight);
   Constant matrix = *weight;
+  const int64_t rows = weight->dims[0];
   matrix.transposed = {};
   matrix.dims = {rows, static_cast<int64_t>(weight->size()) / rows};
-  matrix.values = std::make_shared<const std::vector<float>>(order(*weight, groups));
+  matrix.values = std::make_shared<const std::vector<float>>(
+      graph::convolution_weight(weight->floats(), Shape(weight->dims.begin(), weight->dims.end())));
   return known = std::make_shared<const Constant>(std::move(matrix));
 }
 
+/// The same of a weight that is computed.
+Value reordered(Value weight) {
+  const Value last = channels_last(weight);
+  const uint32_t rows = last.shape()[0];
+  return reshape(last, {rows, static_cast<uint32_t>(last.type().elements() / rows)});
+}
+
 /// Sparse where that pays.
-Value weight_value(Call& call, const ConstantPointer& matrix, uint64_t rows,
-                   const ConvolutionGroups& of = {}) {
+Value weight_value(Call& call, const ConstantPointer& matrix, uint64_t rows, const ConvolutionGroups& of) {
   const auto count = static_cast<uint32_t>(std::min<uint64_t>(rows, INT32_MAX));
   return call.context.weight_of(matrix, false, count, call.node.output(0) + ".weight", of);
 }
 
-Value dense_weight_value(Call& call, const ConstantPointer& matrix, std::string_view reason) {
-  call.context.leave(*matrix, call.node.output(0) + ".weight", reason);
+Value depthwise_weight_value(Call& call, const ConstantPointer& matrix) {
+  call.context.leave(*matrix, call.node.output(0) + ".weight", "depthwise convolution");
   return call.value_of(known(matrix));
 }
 
@@ -81,15 +78,13 @@ Results convolve(Call& call) {
   const Value x = channels_last(call.value(0));
   std::optional<Value> matrix;
   if (weight.constant) {
-    const ConstantPointer taps = reordered(call, weight.constant, weight.dims[0], in_taps, of.groups);
+    const ConstantPointer taps = reordered(call, weight.constant, of.groups);
     const bool is_depthwise = of.groups > 1 && weight.dims[1] == 1;
     matrix = is_depthwise
-                 ? dense_weight_value(call, taps, "depthwise convolution")
+                 ? depthwise_weight_value(call, taps)
                  : weight_value(call, taps, positions_of(window, call[0].dims), {of.groups, taps_of(window)});
   } else {
-    const Value last = channels_last(call.value(1));
-    matrix =
-        reshape(last, {last.shape()[0], static_cast<uint32_t>(last.type().elements() / last.shape()[0])});
+    matrix = reordered(call.value(1));
   }
   return {channels_first(convolution(x, *matrix, call.value_if(2), of), call[0].type)};
 }
@@ -132,21 +127,14 @@ Results convolve_transposed(Call& call) {
     refuse("{} groups of {} channels are not possible", groups, weight.dims[0]);
   std::optional<Value> matrix;
   if (weight.constant) {
-    const int64_t channels = weight.dims[0] / groups;
-    const auto rows = static_cast<int64_t>(weight.constant->size()) / channels;
-    const ConstantPointer taps = reordered(call, weight.constant, rows, in_transposed_taps, groups);
-    uint64_t positions = static_cast<uint64_t>(call[0].dims[0]);
+    const ConstantPointer taps = reordered(call, weight.constant, groups);
+    auto positions = static_cast<uint64_t>(call[0].dims[0]);
     for (size_t d = 0; d < count; ++d) positions *= static_cast<uint64_t>(call[0].dims[d + 2]);
-    matrix = groups == 1 ? weight_value(call, taps, positions)
-                         : dense_weight_value(call, taps, "transposed convolution in groups");
+    const bool is_depthwise = groups > 1 && (weight.dims[1] == 1 || weight.dims[0] == groups);
+    matrix = is_depthwise ? depthwise_weight_value(call, taps)
+                          : weight_value(call, taps, positions, {groups, taps_of(window)});
   } else {
-    if (groups != 1) refuse("a computed weight of {} groups is not possible", groups);
-    std::vector<int> order;
-    for (size_t d = 0; d < count; ++d) order.push_back(static_cast<int>(d) + 2);
-    order.insert(order.end(), {1, 0});
-    const Value taps = permute(call.value(1), order);
-    matrix = reshape(
-        taps, {static_cast<uint32_t>(taps.type().elements() / taps.type().cols()), taps.type().cols()});
+    matrix = reordered(call.value(1));
   }
   const Value y = transposed_convolution(channels_last(call.value(0)), *matrix, call.value_if(2), of, more);
   return {channels_first(y, call[0].type)};

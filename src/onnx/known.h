@@ -10,7 +10,7 @@
 #include <set>
 #include <string>
 #include <string_view>
-#include <tuple>
+#include <utility>
 #include <vector>
 
 #include "onnx/constant.h"
@@ -64,8 +64,8 @@ struct Context {
   /// By stack, and whether its matrices are transposed.
   std::map<std::pair<const Constant*, bool>, std::vector<graph::Value>> weights_of_groups = {};
   std::map<std::pair<const Constant*, Type>, graph::Value> constants = {};
-  /// Reordered weights of convolutions, by constant, whether the convolution is transposed, and groups.
-  std::map<std::tuple<const Constant*, bool, uint32_t>, ConstantPointer> reordered = {};
+  /// Reordered weights of convolutions, by constant and groups.
+  std::map<std::pair<const Constant*, uint32_t>, ConstantPointer> reordered = {};
   std::map<std::pair<const Constant*, Dims>, ConstantPointer> in_other_shapes = {};
   std::vector<ConstantPointer> held = {};  ///< kept alive, so that no other constant gets their addresses
   /// A product to which a bias may be added.

@@ -325,7 +325,7 @@ std::vector<Value> in_groups(Value x, uint32_t groups, uint32_t dimension) {
 [[noreturn]] void refuse_groups(std::string_view operation, uint32_t groups, Value x, Value weight) {
   throw UsageError(
       fmt::format("{}: {} groups of {} with the weight {}: outputs and channels must be multiples, "
-                  "and the weight dense",
+                  "and the weight a matrix",
                   operation, groups, to_string(x.type()), to_string(weight.type())));
 }
 
@@ -333,7 +333,7 @@ void require_groups(std::string_view operation, uint32_t groups, Value x, Value 
   const TensorType &image = x.type(), &w = weight.type();
   const bool divides =
       groups > 0 && w.shape.size() == 2 && image.cols() % groups == 0 && w.shape[0] % groups == 0;
-  if (!divides || (groups > 1 && w.pattern)) refuse_groups(operation, groups, x, weight);
+  if (!divides) refuse_groups(operation, groups, x, weight);
 }
 
 uint32_t last_dimension(Value x) { return static_cast<uint32_t>(x.shape().size()) - 1; }
@@ -350,19 +350,14 @@ Value grouped(Value x, Value weight, const Convolution& of) {
 }
 
 /// A sparse weight with nothing outside of its groups is that of a single group.
-Value of_whole_weight(Value x, Value weight, std::optional<Value> bias, const Convolution& of) {
-  const Attributes attributes = attributes_of("convolution", of);
-  const Window window = window_over("convolution", {.attributes = attributes}, x.shape());
+void require_whole_weight(std::string_view operation, Value x, Value weight, uint64_t cols,
+                          const ConvolutionGroups& of) {
   const TensorType& w = weight.type();
-  const uint64_t cols = uint64_t{window.taps()} * x.type().cols();
-  if (w.cols() != cols || w.capacity || !sparse::is_in_groups(*w.pattern, {of.groups, window.taps()}))
+  if (w.cols() != cols || w.capacity || !sparse::is_in_groups(*w.pattern, of))
     throw UsageError(
-        fmt::format("convolution: {} groups of {} with the sparse weight {}: it must be static, with {} "
+        fmt::format("{}: {} groups of {} with the sparse weight {}: it must be static, with {} "
                     "columns, and have blocks of each output's own group alone",
-                    of.groups, to_string(x.type()), to_string(w), cols));
-  Convolution single = of;
-  single.groups = 1;
-  return convolution(x, weight, bias, single);
+                    operation, of.groups, to_string(x.type()), to_string(w), cols));
 }
 
 bool is_one_by_one(const Attributes& window) {
@@ -371,6 +366,32 @@ bool is_one_by_one(const Attributes& window) {
     return !sizes.empty() && std::ranges::count(sizes, value) == static_cast<int64_t>(sizes.size());
   };
   return all("kernel", 1) && all("stride", 1) && all("padding", 0);
+}
+
+/// With a weight of a single group.
+Value of_one_group(Value x, Value weight, std::optional<Value> bias, Attributes window) {
+  const size_t dimensions = std::get<std::vector<int64_t>>(window.at("kernel")).size();
+  if (x.shape().size() == dimensions + 2 && is_one_by_one(window)) return linear(x, weight, bias);
+  std::vector<Value> inputs = {x, weight};
+  if (bias) inputs.push_back(*bias);
+  return x.owner().apply("convolution", inputs, std::move(window))[0];
+}
+
+/// The transpose, which is the gradient of the images of a convolution with this weight, whose sizes `image`
+/// has beside the window.
+Value transposed_of_one_group(Value x, Value weight, const Attributes& image) {
+  if (is_one_by_one(image)) return x.owner().apply("linear_input_gradient", {x, weight})[0];
+  return x.owner().apply("convolution_input_gradient", {x, weight}, image)[0];
+}
+
+/// The same of each group, one after the other.
+Value transposed_in_groups(Value x, Value weight, uint32_t groups, const Attributes& image) {
+  const std::vector<Value> parts = in_groups(x, groups, last_dimension(x));
+  const std::vector<Value> weights = in_groups(weight, groups, 0);
+  std::vector<Value> results;
+  for (uint32_t g = 0; g < groups; ++g)
+    results.push_back(transposed_of_one_group(parts[g], weights[g], image));
+  return concatenate(results, last_dimension(results[0]));
 }
 
 void require_values(const char* what, std::span<const float> values, const Shape& shape) {
@@ -382,23 +403,38 @@ void require_values(const char* what, std::span<const float> values, const Shape
                     values.size(), fmt::join(shape, ", ")));
 }
 
-uint32_t taps_of(const Node& window) {
-  const std::vector<int64_t>& kernel = window.list("kernel");
-  return static_cast<uint32_t>(
-      std::accumulate(kernel.begin(), kernel.end(), int64_t{1}, std::multiplies<>()));
-}
-
 /// What each position adds to all taps of the outputs of its own channels.
 Value spread_by_channel(Value x, Value weight, uint32_t taps) {
   const TensorType& type = x.type();
-  const uint32_t rows = type.rows(), channels = type.cols();
-  const uint32_t outputs = weight.shape()[0] / channels / taps;
-  if (outputs == 0 || weight.shape() != Shape{channels * taps * outputs, 1})
-    refuse_groups("transposed_convolution", channels, x, weight);
+  const uint32_t rows = type.rows(), channels = type.cols(), outputs = weight.type().cols() / taps;
   const Value by_tap = permute(reshape(weight, {channels, taps, outputs}), {1, 0, 2});
   Shape shape = x.shape();
   shape.back() = taps * channels * outputs;
   return reshape(reshape(x, {rows, 1, channels, 1}) * by_tap, shape);
+}
+
+/// The sizes of the image that a window over it makes x of. Throws UsageError if there is none.
+Shape transposed_sizes(Value x, const Node& window, const std::vector<uint32_t>& output_padding) {
+  constexpr const char* kName = "transposed_convolution";
+  const size_t dimensions = window.list("kernel").size();
+  if (x.shape().size() != dimensions + 2 || (!output_padding.empty() && output_padding.size() != dimensions))
+    throw UsageError(fmt::format("{}: {}, a kernel [{}] and an output padding [{}] have other dimensions",
+                                 kName, to_string(x.type()), fmt::join(window.list("kernel"), ", "),
+                                 fmt::join(output_padding, ", ")));
+  Shape sizes;
+  for (size_t d = 0; d < dimensions; ++d) {
+    const auto at = [&](const char* name, size_t i) { return window.list(name)[i]; };
+    const int64_t size = (int64_t{x.shape()[d + 1]} - 1) * at("stride", d) - at("padding", d) -
+                         at("padding", dimensions + d) + at("dilation", d) * (at("kernel", d) - 1) + 1 +
+                         (output_padding.empty() ? 0 : output_padding[d]);
+    if (!output_padding.empty() && output_padding[d] >= at("stride", d))
+      throw UsageError(fmt::format("{}: an output padding of {} with a stride of {}: it must be less", kName,
+                                   output_padding[d], at("stride", d)));
+    if (size < 1 || size > UINT32_MAX)
+      throw UsageError(fmt::format("{}: a dimension of the result would be {}", kName, size));
+    sizes.push_back(static_cast<uint32_t>(size));
+  }
+  return sizes;
 }
 
 /// [a, b, c] as [a, c, b].
@@ -418,85 +454,52 @@ uint32_t taps_of(const Shape& shape) {
 std::span<const Operation> convolution_operations() { return kConvolution; }
 
 Value convolution(Value x, Value weight, std::optional<Value> bias, const Convolution& of) {
-  if (of.groups > 1 && weight.type().pattern) return of_whole_weight(x, weight, bias, of);
   require_groups("convolution", of.groups, x, weight);
   Attributes attributes = attributes_of("convolution", of);
-  if (of.groups > 1) {
-    // Inputs are checked before they are divided.
-    const kernels::Window window = window_over("convolution", {.attributes = attributes}, x.shape());
-    if (weight.shape()[1] * uint64_t{of.groups} != uint64_t{window.taps()} * x.type().cols())
-      refuse_groups("convolution", of.groups, x, weight);
-    const Value y = of.groups == x.type().cols() ? depthwise(x, weight, attributes) : grouped(x, weight, of);
-    return bias ? y + *bias : y;
+  if (of.groups == 1) return of_one_group(x, weight, bias, std::move(attributes));
+  // Inputs are checked before they are divided.
+  const Window window = window_over("convolution", {.attributes = attributes}, x.shape());
+  const uint64_t cols = uint64_t{window.taps()} * x.type().cols();
+  if (weight.type().pattern) {
+    require_whole_weight("convolution", x, weight, cols, {of.groups, window.taps()});
+    return of_one_group(x, weight, bias, std::move(attributes));
   }
-  const size_t dimensions = of.kernel.size();
-  if (dimensions > 0 && x.shape().size() == dimensions + 2 && is_one_by_one(attributes))
-    return linear(x, weight, bias);
-  std::vector<Value> inputs = {x, weight};
-  if (bias) inputs.push_back(*bias);
-  return x.owner().apply("convolution", inputs, std::move(attributes))[0];
+  if (weight.shape()[1] * uint64_t{of.groups} != cols) refuse_groups("convolution", of.groups, x, weight);
+  const Value y = of.groups == x.type().cols() ? depthwise(x, weight, attributes) : grouped(x, weight, of);
+  return bias ? y + *bias : y;
 }
 
 Value transposed_convolution(Value x, Value weight, std::optional<Value> bias, const Convolution& of,
                              const std::vector<uint32_t>& output_padding) {
   constexpr const char* kName = "transposed_convolution";
   require_groups(kName, of.groups, x, weight);
-  const size_t dimensions = of.kernel.size();
   const Node window{.attributes = attributes_of(kName, of)};
-  if (x.shape().size() != dimensions + 2 || (!output_padding.empty() && output_padding.size() != dimensions))
-    throw UsageError(fmt::format("{}: {}, a kernel [{}] and an output padding [{}] have other dimensions",
-                                 kName, to_string(x.type()), fmt::join(of.kernel, ", "),
-                                 fmt::join(output_padding, ", ")));
-  Shape sizes;
-  for (size_t d = 0; d < dimensions; ++d) {
-    const auto at = [&](const char* name, size_t i) { return window.list(name)[i]; };
-    const int64_t size = (int64_t{x.shape()[d + 1]} - 1) * at("stride", d) - at("padding", d) -
-                         at("padding", dimensions + d) + at("dilation", d) * (at("kernel", d) - 1) + 1 +
-                         (output_padding.empty() ? 0 : output_padding[d]);
-    if (!output_padding.empty() && output_padding[d] >= at("stride", d))
-      throw UsageError(fmt::format("{}: an output padding of {} with a stride of {}: it must be less", kName,
-                                   output_padding[d], at("stride", d)));
-    if (size < 1 || size > UINT32_MAX)
-      throw UsageError(fmt::format("{}: a dimension of the result would be {}", kName, size));
-    sizes.push_back(static_cast<uint32_t>(size));
-  }
-  Convolution own = of;
-  own.groups = 1;
-  std::vector<Value> results;
-  if (of.groups == 1) {
-    results = {fold(linear(x, weight), own, sizes)};
-  } else if (of.groups == x.type().cols()) {
-    results = {fold(spread_by_channel(x, weight, taps_of(window)), own, sizes)};
-  } else {
-    const std::vector<Value> parts = in_groups(x, of.groups, last_dimension(x));
-    const std::vector<Value> weights = in_groups(weight, of.groups, 0);
-    for (uint32_t g = 0; g < of.groups; ++g)
-      results.push_back(fold(linear(parts[g], weights[g]), own, sizes));
-  }
-  const Value y = results.size() == 1 ? results[0] : concatenate(results, last_dimension(results[0]));
+  const Shape sizes = transposed_sizes(x, window, output_padding);
+  Shape image = {x.shape()[0]};
+  image.insert(image.end(), sizes.begin(), sizes.end());
+  image.push_back(1);
+  const uint32_t taps = window_over(kName, window, image).taps(), channels = x.type().cols();
+  const TensorType w = weight.type();
+  if (w.shape[0] != channels || w.cols() % taps != 0)
+    throw UsageError(
+        fmt::format("{}: {} with the weight {}: it must have a row for each channel, and columns for {} taps",
+                    kName, to_string(x.type()), to_string(w), taps));
+  if (of.groups > 1 && w.pattern) require_whole_weight(kName, x, weight, w.cols(), {of.groups, taps});
+  Attributes attributes = window.attributes;
+  attributes["size"] = as_integers(sizes);
+  Value y;
+  if (of.groups == 1 || w.pattern)
+    y = transposed_of_one_group(x, weight, attributes);
+  else if (of.groups == channels)
+    y = x.owner().apply("fold", {spread_by_channel(x, weight, taps)}, std::move(attributes))[0];
+  else
+    y = transposed_in_groups(x, weight, of.groups, attributes);
   return bias ? y + *bias : y;
 }
 
 std::vector<float> convolution_weight(std::span<const float> values, const Shape& shape) {
   require_values("convolution_weight", values, shape);
   return with_last_two_swapped(values, shape[1], taps_of(shape));
-}
-
-std::vector<float> transposed_convolution_weight(std::span<const float> values, const Shape& shape,
-                                                 uint32_t groups) {
-  require_values("transposed_convolution_weight", values, shape);
-  if (groups == 0 || shape[0] % groups != 0)
-    throw UsageError(
-        fmt::format("transposed_convolution_weight: {} groups of {} channels", groups, shape[0]));
-  // [groups, channels, outputs, taps] as [groups, taps, outputs, channels].
-  const uint64_t channels = shape[0] / groups, outputs = shape[1], taps = taps_of(shape);
-  std::vector<float> ordered(values.size());
-  for (uint64_t i = 0; i < values.size(); ++i) {
-    const uint64_t tap = i % taps, output = i / taps % outputs, channel = i / taps / outputs % channels;
-    const uint64_t group = i / (taps * outputs * channels);
-    ordered[((group * taps + tap) * outputs + output) * channels + channel] = values[i];
-  }
-  return ordered;
 }
 
 SparseMatrix ungrouped_convolution_weight(std::span<const float> values, uint32_t outputs, uint32_t channels,

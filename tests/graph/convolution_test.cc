@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "graph/operation.h"
 #include "networks.h"
 #include "sparse/blocks/packed_blocks.h"
 #include "sparse/generate.h"
@@ -121,10 +122,7 @@ Built built(const Layer& l, bool transposed) {
   const uint32_t taps = l.of.kernel[0] * l.of.kernel[1];
   const Value image = b.graph.input("x", l.image);
   const Value weight =
-      transposed ? b.graph.parameter("w", {taps * l.outputs, l.own_channels()},
-                                     Initial::from(transposed_convolution_weight(w, given, l.of.groups)))
-                 : b.graph.parameter("w", {l.outputs, taps * l.own_channels()},
-                                     Initial::from(convolution_weight(w, given)));
+      b.graph.parameter("w", {given[0], taps * given[1]}, Initial::from(convolution_weight(w, given)));
   const Value own = b.graph.parameter("bias", {l.outputs}, Initial::from(bias));
   const Value y = transposed ? transposed_convolution(image, weight, own, l.of, l.output_padding)
                              : convolution(image, weight, own, l.of);
@@ -224,14 +222,23 @@ Layer random_layer(test::Random& random) {
   return l;
 }
 
+/// The sizes of a layer's weight as a matrix.
+Shape matrix_of(const Layer& l, bool transposed) {
+  const Shape given = transposed ? l.transposed_weight_shape() : l.weight_shape();
+  return {given[0], given[1] * given[2] * given[3]};
+}
+
+Value applied(const Layer& l, bool transposed, Value x, Value w, std::optional<Value> bias) {
+  return transposed ? transposed_convolution(x, w, bias, l.of) : convolution(x, w, bias, l.of);
+}
+
 /// The results of a layer after a ReLU, and the gradients of their sum with weights.
-Graph after_relu(const Layer& l, const std::optional<Pattern>& pattern) {
+Graph after_relu(const Layer& l, bool transposed, const std::optional<Pattern>& pattern) {
   Graph g;
   const Value x = g.input("x", l.image);
-  const uint32_t cols = l.of.kernel[0] * l.of.kernel[1] * l.image[3];
   const Value w = pattern ? g.sparse_parameter("w", *pattern, Initial::normal(0.3))
-                          : g.parameter("w", {l.outputs, cols}, Initial::normal(0.3));
-  const Value y = convolution(relu(x), w, {}, l.of);
+                          : g.parameter("w", matrix_of(l, transposed), Initial::normal(0.3));
+  const Value y = applied(l, transposed, relu(x), w, {});
   g.output("y", y);
   const auto found = gradients(sum(y * g.input("dy", y.shape())), {x, w});
   g.output("dx", *found[0]);
@@ -239,20 +246,21 @@ Graph after_relu(const Layer& l, const std::optional<Pattern>& pattern) {
   return g;
 }
 
-TEST(Convolution, AgreesWithFloat64WithItsGradients) {
-  for (uint64_t seed = 0; seed < test::number_of_cases(16, 96); ++seed) {
+/// Of as many random layers.
+void expect_near_float64_with_gradients(bool transposed, uint64_t count) {
+  for (uint64_t seed = 0; seed < count; ++seed) {
     test::Random random(seed);
     const Layer l = random_layer(random);
-    const uint32_t cols = l.of.kernel[0] * l.of.kernel[1] * l.image[3];
+    const Shape matrix = matrix_of(l, transposed);
     const uint32_t block_size = random.one_of({1U, 4U, 8U});
     std::optional<Pattern> pattern;
     if (seed % 2 == 1)
-      pattern = sparse::generate_pattern({PatternKind::random, l.outputs, cols, 0.4, block_size, seed});
+      pattern = sparse::generate_pattern({PatternKind::random, matrix[0], matrix[1], 0.4, block_size, seed});
     SCOPED_TRACE(testing::Message() << "seed " << seed << ", blocks of " << (pattern ? block_size : 0)
                                     << ", image " << to_string(TensorType{Type::f32, l.image, {}, {}})
                                     << ", weight "
                                     << to_string(TensorType{Type::f32, l.weight_shape(), {}, {}}));
-    const Graph g = after_relu(l, pattern);
+    const Graph g = after_relu(l, transposed, pattern);
     const WideArrays inputs = random_inputs(g);
     WideArrays state = widened(initial_state(g));
     const WideArrays expected = evaluate(g, inputs, state);
@@ -261,13 +269,21 @@ TEST(Convolution, AgreesWithFloat64WithItsGradients) {
   }
 }
 
+TEST(Convolution, AgreesWithFloat64WithItsGradients) {
+  expect_near_float64_with_gradients(false, test::number_of_cases(16, 96));
+}
+
+TEST(Convolution, TransposedAgreesWithFloat64WithItsGradients) {
+  expect_near_float64_with_gradients(true, test::number_of_cases(8, 96));
+}
+
 /// The results of a layer, and the gradients of their sum with weights.
 template <class WeightOf>
-Graph with_gradients(const Layer& l, const WeightOf& weight_of) {
+Graph with_gradients(const Layer& l, bool transposed, const WeightOf& weight_of) {
   Graph g;
   const Value x = g.input("x", l.image), w = weight_of(g);
   const Value bias = g.parameter("bias", {l.outputs}, Initial::from(numbers({l.outputs}, 2)));
-  const Value y = convolution(x, w, bias, l.of);
+  const Value y = applied(l, transposed, x, w, bias);
   g.output("y", y);
   const auto found = gradients(sum(y * g.input("dy", y.shape())), {x, w, bias});
   g.output("dx", *found[0]);
@@ -276,15 +292,16 @@ Graph with_gradients(const Layer& l, const WeightOf& weight_of) {
   return g;
 }
 
-void expect_like_dense_groups(const Layer& l, uint32_t block_size, uint64_t seed) {
-  const uint32_t taps = l.of.kernel[0] * l.of.kernel[1], cols = taps * l.own_channels();
+void expect_like_dense_groups(const Layer& l, bool transposed, uint32_t block_size, uint64_t seed) {
+  const uint32_t taps = l.of.kernel[0] * l.of.kernel[1];
+  const Shape matrix = matrix_of(l, transposed);
   const Pattern pattern =
-      sparse::generate_pattern({PatternKind::random, l.outputs, cols, 0.5, block_size, seed});
+      sparse::generate_pattern({PatternKind::random, matrix[0], matrix[1], 0.5, block_size, seed});
   const SparseMatrix own{pattern, sparse::random_values(pattern, seed)};
-  const Graph grouped = with_gradients(l, [&](Graph& g) {
-    return g.parameter("w", {l.outputs, cols}, Initial::from(sparse::to_dense(own)));
+  const Graph grouped = with_gradients(l, transposed, [&](Graph& g) {
+    return g.parameter("w", matrix, Initial::from(sparse::to_dense(own)));
   });
-  const Graph whole = with_gradients(l, [&](Graph& g) {
+  const Graph whole = with_gradients(l, transposed, [&](Graph& g) {
     const SparseMatrix weight = ungrouped_convolution_weight(own, {l.of.groups, taps});
     EXPECT_EQ(weight.values, own.values);
     return g.sparse_parameter("w", weight.pattern, Initial::from(weight.values));
@@ -296,23 +313,36 @@ void expect_like_dense_groups(const Layer& l, uint32_t block_size, uint64_t seed
   expected["dw"] = {dw.begin(), dw.end()};
   state = widened(initial_state(whole));
   expect_near(evaluate(whole, inputs, state), expected, 1e-6, 1);
+  const uint32_t tiles = transposed ? 32 : 12;  // strides make images larger
   for (const Machine& machine :
-       {Machine::host(1), Machine::host(2), Machine::find("bow").with("tiles", 12)}) {
+       {Machine::host(1), Machine::host(2), Machine::find("bow").with("tiles", tiles)}) {
     SCOPED_TRACE(machine.name());
     expect_near(Session(whole, machine).run(narrowed(inputs)), expected, 1e-4, 1);
   }
 }
 
-TEST(Convolution, InGroupsTakesSparseWeights) {
-  for (uint64_t seed = 0; seed < 24; ++seed) {
+void expect_random_groups_like_dense_ones(bool transposed, uint64_t count) {
+  for (uint64_t seed = 0; seed < count; ++seed) {
     test::Random random(seed);
     const uint32_t block_size = random.one_of({1U, 4U, 8U});
     const Layer l = random_groups(random, block_size);
     SCOPED_TRACE(testing::Message() << "seed " << seed << ", blocks of " << block_size << ", " << l.of.groups
                                     << " groups, weight "
                                     << to_string(TensorType{Type::f32, l.weight_shape(), {}, {}}));
-    expect_like_dense_groups(l, block_size, seed);
+    expect_like_dense_groups(l, transposed, block_size, seed);
   }
+}
+
+TEST(Convolution, InGroupsTakesSparseWeights) { expect_random_groups_like_dense_ones(false, 24); }
+
+TEST(Convolution, TransposedInGroupsTakesSparseWeights) { expect_random_groups_like_dense_ones(true, 12); }
+
+TEST(Convolution, TransposedOfSinglePositionsIsAProduct) {
+  Graph g;
+  const Value x = g.input("x", {2, 3, 4, 8});
+  g.output("y", transposed_convolution(x, g.parameter("w", {8, 5}), {}, {.kernel = {1, 1}}));
+  ASSERT_EQ(g.nodes().size(), 1U);
+  EXPECT_EQ(g.nodes()[0].operation->name, "linear_input_gradient");
 }
 
 TEST(Convolution, TakesItsPanelsFromImagesOnHosts) {
@@ -342,6 +372,27 @@ TEST(Convolution, GradientsOfWeightsTakeTheirPanelsFromImagesOnHosts) {
     const auto operations = session.cost().operations;
     const auto is_copy = [](const OperationCost& cost) { return cost.operation == "patches"; };
     EXPECT_TRUE(std::ranges::none_of(operations, is_copy));
+  }
+}
+
+TEST(Convolution, TransposedStoresNothingOfWhatWindowsSeeOnHosts) {
+  for (const Layers kind : {Layers::dense, Layers::sparse}) {
+    Graph g;
+    const Value x = g.input("x", {3, 5, 4, 16});
+    const Pattern pattern = sparse::generate_pattern({PatternKind::random, 16, 72, 0.4, 8, 3});
+    const Value w = kind == Layers::dense ? g.parameter("w", {16, 72}) : g.sparse_parameter("w", pattern);
+    const Value y =
+        transposed_convolution(x, w, {}, {.kernel = {3, 3}, .stride = {2, 2}, .padding = {1, 1}}, {1, 0});
+    EXPECT_EQ(y.shape(), (Shape{3, 10, 7, 8}));
+    g.output("y", y);
+    const auto found = gradients(sum(y * y), {x, w});
+    g.output("dx", *found[0]);
+    g.output("dw", *found[1]);
+    const auto operations = Session(g, Machine::host(2)).cost().operations;
+    const auto is_stored = [](const OperationCost& cost) {
+      return cost.operation == "patches" || cost.operation == "fold";
+    };
+    EXPECT_TRUE(std::ranges::none_of(operations, is_stored));
   }
 }
 
@@ -441,8 +492,15 @@ TEST(Convolution, RefusesWhatDoesNotMatch) {
   const Pattern moving = ungrouped_convolution_weight(own, {2, 9}).pattern;
   const Value dynamic = g.sparse_parameter("dynamic", moving, {}, Type::f32, moving.blocks());
   refuses("it must be static", [&] { convolution(x, dynamic, {}, {.kernel = {3, 3}, .groups = 2}); });
-  refuses("and the weight dense", [&] {
-    transposed_convolution(x, sparse_w, {}, {.kernel = {3, 3}, .groups = 2});
+  const Value across = g.sparse_parameter("across", sparse::full_pattern(4, 36, 1));
+  refuses("transposed_convolution: 2 groups of f32[2, 5, 6, 4] with the sparse weight f32[4, 36]", [&] {
+    transposed_convolution(x, across, {}, {.kernel = {3, 3}, .groups = 2});
+  });
+  refuses("with the weight f32[8, 36]: it must have a row for each channel, and columns for 9 taps", [&] {
+    transposed_convolution(x, w, {}, {.kernel = {3, 3}});
+  });
+  refuses("and columns for 9 taps", [&] {
+    transposed_convolution(x, g.parameter("few", {4, 10}), {}, {.kernel = {3, 3}});
   });
   refuses("a weight of 8 × 18 in blocks of 4 has no 2 groups of 9 taps", [&] {
     ungrouped_convolution_weight({sparse::full_pattern(8, 18, 4), std::vector<float>(160)}, {2, 9});
@@ -452,10 +510,10 @@ TEST(Convolution, RefusesWhatDoesNotMatch) {
   refuses("a window over f32[2, 9, 9, 1] has other positions", [&] { fold(x, {.kernel = {2, 2}}, {9, 9}); });
   refuses("is not the positions and taps", [&] { fold(x, three, {9, 9}); });
   refuses("would be -", [&] {
-    transposed_convolution(x, g.parameter("t", {9 * 2, 4}), {}, {.kernel = {3, 3}, .padding = {9, 9}});
+    transposed_convolution(x, g.parameter("t", {4, 9 * 2}), {}, {.kernel = {3, 3}, .padding = {9, 9}});
   });
   refuses("an output padding of 2 with a stride of 1", [&] {
-    transposed_convolution(x, g.parameter("u", {9 * 2, 4}), {}, three, {0, 2});
+    transposed_convolution(x, g.parameter("u", {4, 9 * 2}), {}, three, {0, 2});
   });
   refuses("35 values are no [2, 2, 3, 3]", [&] { convolution_weight(std::vector<float>(35), {2, 2, 3, 3}); });
 }

@@ -184,21 +184,22 @@ TEST(OnnxImages, NormalisesByGroup) {
 }
 
 /// The weight of a convolution of 256 channels in groups, pruned.
-OnnxFile pruned_groups(int64_t groups) {
+OnnxFile pruned_groups(int64_t groups, const char* operation = "Conv") {
   OnnxFile file;
   const int64_t channels = 256 / groups;
   const std::vector<float> values = test::random_floats(256 * static_cast<uint64_t>(channels) * 9, 1, -1, 1);
   std::vector<float> weight;
   for (const float each : values) weight.push_back(std::abs(each) > 0.98F ? each : 0.0F);
   file.input("x", {1, 256, 14, 14}).output("y").floats("w", {256, channels, 3, 3}, weight);
-  file.node("Conv", {"x", "w"}, {"y"}, {{"group", groups}, {"pads", List{1, 1, 1, 1}}});
+  file.node(operation, {"x", "w"}, {"y"}, {{"group", groups}, {"pads", List{1, 1, 1, 1}}});
   return file;
 }
 
-TEST(OnnxImages, ConvolutionsInGroupsMayBeSparse) {
+void expect_sparse_groups(const char* operation) {
   const std::vector<float> x = test::random_floats(256 * 196, 2, -1, 1);
   const WideArrays inputs = {{"x", Numbers(x.begin(), x.end())}};
-  const ImportedModel sparse = import(pruned_groups(4)), dense = import(pruned_groups(4), {.sparse = false});
+  const ImportedModel sparse = import(pruned_groups(4, operation)),
+                      dense = import(pruned_groups(4, operation), {.sparse = false});
   ASSERT_EQ(sparse.layers.size(), 1U);
   const LayerChoice& layer = sparse.layers[0];
   EXPECT_TRUE(layer.is_sparse) << layer.why_dense();
@@ -209,8 +210,20 @@ TEST(OnnxImages, ConvolutionsInGroupsMayBeSparse) {
   const Numbers found = run(sparse, inputs).at("y"), expected = run(dense, inputs).at("y");
   ASSERT_EQ(found.size(), expected.size());
   for (size_t i = 0; i < found.size(); ++i) ASSERT_NEAR(found[i], expected[i], 1e-9) << i;
-  const ImportedModel by_channel = import(pruned_groups(256));
+  const ImportedModel by_channel = import(pruned_groups(256, operation));
   EXPECT_EQ(by_channel.layers.at(0).why_dense(), "depthwise convolution");
+}
+
+TEST(OnnxImages, ConvolutionsInGroupsMayBeSparse) { expect_sparse_groups("Conv"); }
+
+TEST(OnnxImages, TransposedConvolutionsInGroupsMayBeSparse) { expect_sparse_groups("ConvTranspose"); }
+
+TEST(OnnxImages, TransposedConvolutionsInGroupsMayHaveComputedWeights) {
+  OnnxFile file;
+  file.input("x", {1, 2, 2}).input("w", {2, 1, 2}).output("y");
+  file.node("ConvTranspose", {"x", "w"}, {"y"}, {{"group", int64_t{2}}, {"strides", List{2}}});
+  EXPECT_EQ(run(file, {{"x", {1, 2, 3, 4}}, {"w", {1, 10, 2, 20}}}).at("y"),
+            (Numbers{1, 10, 2, 20, 6, 60, 8, 80}));
 }
 
 /// A convolution with a batch norm and a Relu, of images of sizes that are given.

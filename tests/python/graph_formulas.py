@@ -53,9 +53,7 @@ def convolved(x, w, *bias, kernel, stride, padding, dilation, groups):
 
 
 def convolved_back(x, w, *bias, kernel, stride, padding, dilation, groups, output_padding):
-    channels = x.shape[-1] // groups
-    outputs = w.shape[0] // groups // int(np.prod(kernel))
-    weight = w.reshape(groups, *kernel, outputs, channels).movedim(-1, 1).movedim(-1, 2).flatten(0, 1)
+    weight = w.reshape(w.shape[0], *kernel, -1).movedim(-1, 1)
     call = functional.conv_transpose1d if len(kernel) == 1 else functional.conv_transpose2d
     options = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
     return call(x.movedim(-1, 1), weight, *bias, output_padding=output_padding, **options).movedim(1, -1)

@@ -590,9 +590,10 @@ def test_convolutions_in_other_groups_may_share_their_weight():
 @pytest.mark.parametrize("kernel", [1, 3])
 @pytest.mark.parametrize("block_size", [1, 16])
 @pytest.mark.parametrize("measure", [False, True])
-def test_convolutions_in_groups_may_be_sparse(kernel, block_size, measure, tmp_path):
+@pytest.mark.parametrize("kind", [torch.nn.Conv2d, torch.nn.ConvTranspose2d])
+def test_convolutions_in_groups_may_be_sparse(kind, kernel, block_size, measure, tmp_path):
     torch.manual_seed(0)
-    model = torch.nn.Conv2d(SIZE, SIZE, kernel, padding=kernel // 2, groups=4).eval()
+    model = kind(SIZE, SIZE, kernel, padding=kernel // 2, groups=4).eval()
     x = torch.randn(2, SIZE, 12, 12)
     with torch.no_grad():
         matrix = pruned(matrix_of(model.weight), block_size)
@@ -617,14 +618,26 @@ def test_convolutions_in_groups_may_be_sparse(kernel, block_size, measure, tmp_p
     assert [each.reason for each in compiled.report.layers] == ["no zeros"]
 
 
-def test_transposed_convolutions_in_groups_stay_dense():
-    model = torch.nn.ConvTranspose2d(8, 8, 2, groups=2).eval()
+@pytest.mark.parametrize("outputs", [8, 16])
+def test_transposed_convolutions_by_channel_stay_dense(outputs):
+    model = torch.nn.ConvTranspose2d(8, outputs, 2, groups=8).eval()
     with torch.no_grad():
-        model.weight[:, 0] = 0
+        model.weight[:4] = 0
     compiled = tessera.compile(model, x := torch.randn(1, 8, 4, 4))
     expect_like(model, compiled, x)
     (layer,) = compiled.report.layers
-    assert (layer.reason, layer.density) == ("transposed convolution in groups", 0.75)
+    assert (layer.reason, layer.density) == ("depthwise convolution", 0.5)
+
+
+def test_transposed_convolutions_may_be_sparse():
+    torch.manual_seed(0)
+    model = torch.nn.ConvTranspose2d(SIZE, SIZE, 2, stride=2, output_padding=1).eval()
+    with torch.no_grad():
+        model.weight.copy_(parameter_of_matrix(model, "weight", pruned(matrix_of(model.weight), 16)))
+    compiled = tessera.compile(model, x := torch.randn(2, SIZE, 12, 12))
+    expect_like(model, compiled, x)
+    (layer,) = compiled.report.layers
+    assert layer.is_sparse and layer.shape == (SIZE, 4 * SIZE)
 
 
 def test_sizes_may_have_a_weight_in_other_forms():

@@ -490,6 +490,8 @@ def test_convolutions():
     compare(nn.Conv2d(3, 4, 3), torch.randn(3, 12, 8))
     compare(nn.Conv1d(3, 4, 3, stride=2), torch.randn(2, 3, 9))
     compare(nn.ConvTranspose1d(4, 6, 2, groups=2), torch.randn(2, 4, 9))
+    compare(nn.ConvTranspose1d(4, 8, 3, stride=2, groups=4), torch.randn(2, 4, 9))
+    compare(nn.ConvTranspose2d(4, 6, 1), torch.randn(2, 4, 5, 6))
 
 
 class Filter(nn.Module):

@@ -360,13 +360,14 @@ class Generator:
             outputs = channels * int(rng.integers(1, 3))
         options = self.window(dimensions, {"groups": groups})
         taps = int(np.prod(options["kernel"]))
+        rows, cols = outputs, taps * channels
         if name == "transposed_convolution":
             options["output_padding"] = [0] * dimensions
-            w = self.leaf((taps * outputs, channels // groups), -0.2, 0.2)
-        elif groups == 1 and rng.random() < 0.5:
-            w = self.sparse(outputs, taps * channels)
+            rows, cols = channels, taps * outputs
+        if groups == 1 and rng.random() < 0.5:
+            w = self.sparse(rows, cols)
         else:
-            w = self.leaf((outputs, taps * channels // groups), -0.2, 0.2)
+            w = self.leaf((rows, cols // groups), -0.2, 0.2)
         bias = (self.leaf((outputs,)),) if rng.random() < 0.4 else ()
         return self.add(Node(name, (x, w, *bias), options))
 
@@ -388,7 +389,7 @@ class Generator:
         known = [i for i, n in enumerate(self.recipe.nodes) if n.matrix is not None and tuple(n.matrix.shape) == (m, k)]
         if known:
             return known[-1]
-        block = 4 if k % 4 == 0 and self.rng.random() < 0.5 else 1
+        block = 4 if m % 4 == 0 and k % 4 == 0 and self.rng.random() < 0.5 else 1
         matrix = tessera.generate(m, k, 0.4, block_size=block, seed=int(self.rng.integers(1000)))
         return self.add(Node("sparse", array=np.asarray(matrix.values, np.float64), matrix=matrix))
 

@@ -10,7 +10,7 @@ from tessera.graph import _values as ops
 from tessera.graph._aten import Call, Constant, handles, value_of
 from tessera.graph._aten_vision import Images, sizes_of_each
 from tessera.graph._convolution import convolution, transposed_convolution
-from tessera.graph._kernels import matrix_of, transposed_matrix_of
+from tessera.graph._kernels import matrix_of
 from tessera.graph._parameters import Groups, Parameter
 from tessera.graph._values import Value
 
@@ -21,23 +21,17 @@ def _matrix(call: Call, weight: Any, transposed: bool, groups: int, rows: int) -
         weight = weight.value()
     if isinstance(weight, (Parameter, Constant)):
         tensor = weight.tensor
-        matrix = transposed_matrix_of(tensor, groups) if transposed else matrix_of(tensor)
+        matrix = matrix_of(tensor)
         if isinstance(weight, Constant):
             return Constant(call.graph, matrix).value()
         call.folded.add(weight.name)  # its values are in another order
         if groups == 1:
             return weight.as_matrix(matrix, rows)
-        stays_dense = transposed or tensor.shape[1] == 1
+        stays_dense = tensor.shape[1] == 1 or (transposed and tensor.shape[0] == groups)  # channel by channel
         return weight.as_matrix(matrix, rows, Groups(groups, math.prod(tensor.shape[2:])), may_be_sparse=not stays_dense)
     weight = value_of(weight)
-    if not transposed:
-        count = len(weight.shape)
-        arranged = ops.permute(weight, (0, *range(2, count), 1))
-        return ops.reshape(arranged, (weight.shape[0], -1))
-    channels, outputs, *sizes = weight.shape
-    taps = math.prod(sizes)
-    parts = ops.reshape(weight, (groups, channels // groups, outputs, taps))
-    return ops.reshape(ops.permute(parts, (0, 3, 2, 1)), (groups * taps * outputs, channels // groups))
+    arranged = ops.permute(weight, (0, *range(2, len(weight.shape)), 1))
+    return ops.reshape(arranged, (weight.shape[0], -1))
 
 
 def _padding(padding: Any, kernel: Sequence[int], dilation: Sequence[int]) -> list[int]:

@@ -311,20 +311,18 @@ def _swaps_matrices(node: torch.fx.Node) -> bool:
     return str(node.target) == "aten.permute.default" and [dim % 3 for dim in args[1]] == [0, 2, 1]
 
 
-def orders_of(node: torch.fx.Node) -> set[tuple[bool, int] | None]:
+def orders_of(node: torch.fx.Node) -> set[int | None]:
     """In which orders users take a weight's elements: convolutions by their groups, products as it is."""
     return {_order_of(user) for user in node.users}
 
 
-def _order_of(user: torch.fx.Node) -> tuple[bool, int] | None:
+def _order_of(user: torch.fx.Node) -> int | None:
     name = str(user.target).rpartition(".")[0]
     if name not in _CONVOLUTIONS:
         return None
-    is_general = name == "aten.convolution"
-    is_transposed = "transpose" in name or (is_general and bool(user.args[6]))
-    at = 8 if is_general else 6
+    at = 8 if name == "aten.convolution" else 6
     groups: Any = user.args[at] if len(user.args) > at else user.kwargs.get("groups", 1)
-    return is_transposed, groups
+    return int(groups)
 
 
 def module_of(node: torch.fx.Node) -> tuple[str, str]:

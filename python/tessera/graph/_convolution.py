@@ -41,7 +41,7 @@ def convolution(
 
 
 def ungrouped_weight(weight: Matrix, *, groups: int, taps: int) -> Matrix:
-    """Return the sparse weight of a convolution in groups as `convolution` takes it.
+    """Return the sparse weight of a convolution in groups as `convolution` and `transposed_convolution` take it.
 
     From [outputs, taps · channels / groups] it becomes [outputs, taps · channels], with the groups on its diagonal; blocks
     and values keep their order. Raises ValueError for blocks that are not of one group and tap each.
@@ -64,8 +64,9 @@ def transposed_convolution(
 ) -> Value:
     """Add weight · x of each position to what its window sees, as PyTorch's transposed convolutions.
 
-    The weight is [taps · outputs, channels], which is PyTorch's `weight.flatten(2).permute(2, 1, 0).flatten(0, 1)`; of
-    several groups, one such matrix for each, one below the other.
+    The weight is that of the convolution of which this is the transpose, [channels, taps · outputs / groups]: PyTorch's
+    `weight.movedim(1, -1).flatten(1)`. It is dense or sparse; a sparse weight of several groups is what `ungrouped_weight`
+    makes of it.
     """
     graph = graph_of("transposed_convolution", x, weight, *given(bias))
     window = _window(x, kernel, stride, padding, dilation)

@@ -104,11 +104,11 @@ def _is_transposed(user: torch.fx.Node) -> bool:
 
 def _why_groups_stay_dense(user: torch.fx.Node, node: torch.fx.Node) -> str | None:
     """None: the convolution is of one group, or of several with products of their own."""
-    if _groups(user) == 1:
+    groups = _groups(user)
+    if groups == 1:
         return None
-    if _is_transposed(user):
-        return "transposed convolution in groups"
-    return "depthwise convolution" if node.meta["val"].shape[1] == 1 else None
+    rows, of_group = node.meta["val"].shape[:2]
+    return "depthwise convolution" if of_group == 1 or (_is_transposed(user) and rows == groups) else None
 
 
 def reason_of(tensor: Tensor, uses: list[Use]) -> str | None:
@@ -131,7 +131,7 @@ def reason_of(tensor: Tensor, uses: list[Use]) -> str | None:
         return "left factor of a product"
     if any(node.meta["val"].numel() != tensor.numel() for _, node in uses):
         return "sliced before its product"
-    if len({(_is_transposed(user), _groups(user)) for user, _ in kernels}) > 1:
+    if len({_groups(user) for user, _ in kernels}) > 1:
         return "convolutions in different orders"
     return "reshaped before its product"
 
