@@ -37,13 +37,14 @@ Value fold(Value x, const Convolution& window, const Shape& sizes);
 /// Convolution, in the sense of neural networks, of [samples, sizes…, channels] with a weight of [outputs,
 /// taps · channels / groups], tap by tap all channels, dense or sparse: [samples, positions…, outputs].
 /// Blocks of a sparse weight that divide the channels thus lie within a tap. In several groups a sparse
-/// weight is static and whole, [outputs, taps · channels], with blocks only of an output's own group, as
-/// ungrouped_convolution_weight() makes it: it is one product, and gradients have these blocks.
+/// weight is whole, [outputs, taps · channels], with blocks only of an output's own group, as
+/// ungrouped_convolution_weight() makes it: it is one product, and gradients have these blocks. If its
+/// pattern may change, sessions refuse patterns with other blocks.
 Value convolution(Value x, Value weight, std::optional<Value> bias, const Convolution& of);
 
 /// The transpose of a convolution, as PyTorch's: each position adds weight · x to the elements under its
 /// window. The weight is that of the convolution, dense or sparse: [channels, taps · outputs / groups], tap
-/// by tap all outputs; in several groups a sparse one is static and whole, [channels, taps · outputs]. A size
+/// by tap all outputs; in several groups a sparse one is whole, [channels, taps · outputs]. A size
 /// becomes (size − 1) · stride − padding before and after + dilation · (kernel − 1) + 1 + output_padding.
 Value transposed_convolution(Value x, Value weight, std::optional<Value> bias, const Convolution& of,
                              const std::vector<uint32_t>& output_padding = {});

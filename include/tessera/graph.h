@@ -692,7 +692,8 @@ class Session {
   /// The present pattern of a sparse parameter.
   Pattern pattern(const std::string& name) const;
   /// Sets another pattern of a parameter with a capacity. Blocks in both patterns keep their values,
-  /// gradients and optimizer's state; new ones are 0.
+  /// gradients and optimizer's state; new ones are 0. Throws UsageError for blocks that are not of the groups
+  /// of a convolution that takes it as its weight.
   void set_pattern(const std::string& name, const Pattern& pattern);
 
   /// Saves parameters and state in a .safetensors file: a tensor each, under its name and with its shape. For

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <tessera/graph.h>
+#include <tessera/sparse.h>
 
 #include <algorithm>
 #include <optional>
@@ -132,6 +133,9 @@ enum class Combines : uint8_t { otherwise, multiplies, divides, adds };
 /// Properties of an operation on which the rest of the library relies, instead of its name.
 struct Traits {
   std::optional<WeightOperand> weight = {};
+  /// Of a product with a weight whose pattern may change: the groups of a convolution that its blocks have to
+  /// keep; none: it may be any pattern. null: never any groups.
+  std::optional<ConvolutionGroups> (*weight_groups)(const Node&) = nullptr;
   /// The operand, a matrix, of which the result has rows that a list names at run time.
   std::optional<size_t> table = {};
   /// For operations other than products: the operand whose row i scales feature i of the result; a bias may

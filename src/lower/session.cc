@@ -357,6 +357,8 @@ std::vector<float> moved(const Pattern& from, std::span<const float> values, con
 
 void Session::Impl::change_patterns(const std::map<ValueId, Pattern>& patterns) {
   if (patterns.empty()) return;
+  for (const auto& [parameter, pattern] : patterns)
+    require_in_groups(groups, graph.info(parameter).name, pattern);
   std::map<ValueId, Pattern> before;
   for (const auto& [parameter, pattern] : patterns) before[parameter] = weight(parameter)->pattern();
   const auto changed_with = [&](ValueId id) {

@@ -30,6 +30,7 @@
 #include "kernels/common/numbers.h"
 #include "lower/lowering.h"
 #include "lower/parts.h"
+#include "lower/pattern_groups.h"
 #include "lower/placement.h"
 #include "lower/session_file.h"
 #include "lower/shards.h"
@@ -69,6 +70,7 @@ struct Session::Impl {
     check_inputs();
     check_host_link();
     const machine::Machine own = parts ? host_of(machine, 1) : machine;
+    groups = pattern_groups(network);
     passes = transform(graph, session_transforms(), own);
     if (of.graph != nullptr) {
       find_shared(*of.graph);
@@ -432,6 +434,7 @@ struct Session::Impl {
   std::map<ValueId, ValueId> shared;  ///< maps shared parameters to the owner's
   std::set<ValueId> in_place;         ///< shared parameters that are bound where the owner has them
   std::vector<ListInputs> lists;
+  PatternGroups groups;
   std::vector<PassRecord> passes;
   machine::Machine whole_machine;    ///< the machine, of which the executable may use a part
   std::optional<Parts> parts;        ///< the parts of the original graph, if `graph` computes some of its

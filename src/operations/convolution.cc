@@ -40,7 +40,28 @@ Types infer_of_seen(const Operation& of, const Signature& s) {
   return of.infer({s.operation, inputs, s.attributes, s.graph});
 }
 
-Types infer_convolution(const Signature& s) { return infer_of_seen(product(), s); }
+/// The groups of a whole weight whose pattern may change.
+std::optional<ConvolutionGroups> groups_of_weight(const Node& node) {
+  if (!node.attributes.contains("groups")) return {};
+  const std::vector<int64_t>& kernel = node.list("kernel");
+  const int64_t taps = std::accumulate(kernel.begin(), kernel.end(), int64_t{1}, std::multiplies<>());
+  const auto size = [](int64_t of) { return static_cast<uint32_t>(std::clamp<int64_t>(of, 0, UINT32_MAX)); };
+  return ConvolutionGroups{size(node.integer("groups")), size(taps)};
+}
+
+void require_blocks_in_groups(const Signature& s) {
+  const TensorType& w = s.inputs[1];
+  const std::optional<ConvolutionGroups> of = groups_of_weight(s.attributes);
+  if (of && !(w.pattern && sparse::is_in_groups(*w.pattern, *of)))
+    throw UsageError(fmt::format("{}: the weight {} must have blocks of each of {} groups alone", s.operation,
+                                 to_string(w), of->groups));
+}
+
+Types infer_convolution(const Signature& s) {
+  Types result = infer_of_seen(product(), s);
+  require_blocks_in_groups(s);
+  return result;
+}
 
 /// Inputs X, dY and W, whose values are not read.
 Types infer_convolution_gradient(const Signature& s) {
@@ -52,6 +73,7 @@ Types infer_convolution_input_gradient(const Signature& s) {
   const Types product(s.inputs.begin(), s.inputs.begin() + 2);
   const Types seen = product_for_input().infer({s.operation, product, s.attributes, s.graph});
   Types image = find_operation("fold").infer({s.operation, seen, s.attributes, s.graph});
+  require_blocks_in_groups(s);
   if (s.inputs.size() > 2) require_type(s, s.inputs[2], "the mask", image[0]);
   return image;
 }
@@ -287,6 +309,7 @@ constexpr Operation kConvolution[] = {
      .lower = lower_convolution,
      .cases = convolution_cases,
      .traits = {.weight = {{1, ProductKind::forward}},
+                .weight_groups = groups_of_weight,
                 .keeps_samples = convolution_keeps_samples,
                 .kind = OperationKind::convolution},
      .absorb = absorb_convolution,
@@ -301,6 +324,7 @@ constexpr Operation kConvolution[] = {
      .lower = lower_convolution_input_gradient,
      .cases = convolution_input_gradient_cases,
      .traits = {.weight = {{1, ProductKind::input_gradient}},
+                .weight_groups = groups_of_weight,
                 .keeps_samples = convolution_input_gradient_keeps_samples,
                 .kind = OperationKind::convolution},
      .absorb = absorb_convolution_input_gradient,
@@ -353,19 +377,20 @@ Value grouped(Value x, Value weight, const Convolution& of) {
 void require_whole_weight(std::string_view operation, Value x, Value weight, uint64_t cols,
                           const ConvolutionGroups& of) {
   const TensorType& w = weight.type();
-  if (w.cols() != cols || w.capacity || !sparse::is_in_groups(*w.pattern, of))
+  if (w.cols() != cols || !sparse::is_in_groups(*w.pattern, of))
     throw UsageError(
-        fmt::format("{}: {} groups of {} with the sparse weight {}: it must be static, with {} "
-                    "columns, and have blocks of each output's own group alone",
+        fmt::format("{}: {} groups of {} with the sparse weight {}: it must have {} columns, and blocks of "
+                    "each output's own group alone",
                     operation, of.groups, to_string(x.type()), to_string(w), cols));
 }
 
+/// Whether a convolution is a product of each position with a weight of any pattern.
 bool is_one_by_one(const Attributes& window) {
   const auto all = [&](const char* name, int64_t value) {
     const auto& sizes = std::get<std::vector<int64_t>>(window.at(name));
     return !sizes.empty() && std::ranges::count(sizes, value) == static_cast<int64_t>(sizes.size());
   };
-  return all("kernel", 1) && all("stride", 1) && all("padding", 0);
+  return all("kernel", 1) && all("stride", 1) && all("padding", 0) && !window.contains("groups");
 }
 
 /// With a weight of a single group.
@@ -462,6 +487,7 @@ Value convolution(Value x, Value weight, std::optional<Value> bias, const Convol
   const uint64_t cols = uint64_t{window.taps()} * x.type().cols();
   if (weight.type().pattern) {
     require_whole_weight("convolution", x, weight, cols, {of.groups, window.taps()});
+    if (weight.type().capacity) attributes["groups"] = int64_t{of.groups};
     return of_one_group(x, weight, bias, std::move(attributes));
   }
   if (weight.shape()[1] * uint64_t{of.groups} != cols) refuse_groups("convolution", of.groups, x, weight);
@@ -487,6 +513,7 @@ Value transposed_convolution(Value x, Value weight, std::optional<Value> bias, c
   if (of.groups > 1 && w.pattern) require_whole_weight(kName, x, weight, w.cols(), {of.groups, taps});
   Attributes attributes = window.attributes;
   attributes["size"] = as_integers(sizes);
+  if (of.groups > 1 && w.capacity) attributes["groups"] = int64_t{of.groups};
   Value y;
   if (of.groups == 1 || w.pattern)
     y = transposed_of_one_group(x, weight, attributes);

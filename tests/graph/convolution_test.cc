@@ -9,6 +9,7 @@
 
 #include "graph/operation.h"
 #include "networks.h"
+#include "operations/window.h"
 #include "sparse/blocks/packed_blocks.h"
 #include "sparse/generate.h"
 #include "sparse/pattern.h"
@@ -337,6 +338,61 @@ TEST(Convolution, InGroupsTakesSparseWeights) { expect_random_groups_like_dense_
 
 TEST(Convolution, TransposedInGroupsTakesSparseWeights) { expect_random_groups_like_dense_ones(true, 12); }
 
+/// The weight of a layer in groups, as a whole, with as many blocks as a seed says.
+SparseMatrix whole_weight(const Layer& l, bool transposed, uint64_t seed) {
+  const Shape matrix = matrix_of(l, transposed);
+  const Pattern own = sparse::generate_pattern({PatternKind::random, matrix[0], matrix[1], 0.4, 4, seed});
+  return ungrouped_convolution_weight({own, sparse::random_values(own, seed)},
+                                      {l.of.groups, l.of.kernel[0] * l.of.kernel[1]});
+}
+
+/// The results of a layer whose weight may have any pattern within its groups.
+Value of_dynamic_groups(Graph& g, const Layer& l, bool transposed, const SparseMatrix& weight) {
+  const Shape matrix = matrix_of(l, transposed);
+  const Value w = g.sparse_parameter("w", weight.pattern, Initial::from(weight.values), Type::f32,
+                                     uint64_t{matrix[0]} / 4 * (matrix[1] / 4));
+  return applied(l, transposed, g.input("x", l.image), w, {});
+}
+
+TEST(Convolution, PatternsMayChangeWithinGroups) {
+  for (const bool transposed : {false, true})
+    for (const uint32_t size : {1U, 3U}) {
+      SCOPED_TRACE(testing::Message() << "transposed " << transposed << ", kernel " << size);
+      const Layer l{
+          {2, 5, 6, 16}, 24, {.kernel = {size, size}, .padding = {size / 2, size / 2}, .groups = 2}};
+      const SparseMatrix first = whole_weight(l, transposed, 1), second = whole_weight(l, transposed, 2);
+      Graph g, other;
+      g.output("y", of_dynamic_groups(g, l, transposed, first));
+      other.output("y", of_dynamic_groups(other, l, transposed, second));
+      const WideArrays inputs = random_inputs(g);
+      WideArrays state = widened(initial_state(other));
+      const WideArrays expected = evaluate(other, inputs, state);
+      for (const Machine& machine : {Machine::host(2), Machine::find("bow").with("tiles", 12)}) {
+        Session session(g, machine);
+        session.set_pattern("w", second.pattern);
+        session.set("w", second.values);
+        const Pattern across = sparse::full_pattern(first.pattern.rows, first.pattern.cols, 4);
+        EXPECT_TRUE(says(error_of<UsageError>([&] { session.set_pattern("w", across); }),
+                         "w: the new pattern has a block that is not of one of the 2 groups"));
+        EXPECT_EQ(session.pattern("w"), second.pattern);
+        expect_near(session.run(narrowed(inputs)), expected, 1e-4, 1);
+      }
+    }
+}
+
+TEST(Convolution, PatternsOfMicroBatchesStayWithinGroups) {
+  const Layer l{{2, 5, 6, 16}, 24, {.kernel = {3, 3}, .padding = {1, 1}, .groups = 2}};
+  const SparseMatrix first = whole_weight(l, false, 1), second = whole_weight(l, false, 2);
+  Graph g;
+  const Value loss = mean(square(of_dynamic_groups(g, l, false, first)));
+  g.output("loss", loss);
+  add_training(loss, {.micro_batches = 2});
+  Session session(g, Machine::host(2));
+  session.set_pattern("w", second.pattern);
+  EXPECT_THROW(session.set_pattern("w", sparse::full_pattern(24, 144, 4)), UsageError);
+  EXPECT_EQ(session.pattern("w"), second.pattern);
+}
+
 TEST(Convolution, TransposedOfSinglePositionsIsAProduct) {
   Graph g;
   const Value x = g.input("x", {2, 3, 4, 8});
@@ -481,17 +537,11 @@ TEST(Convolution, RefusesWhatDoesNotMatch) {
   refuses("a window of 1 dimensions over [2, 5, 6, 4]", [&] { convolution(x, w, {}, {.kernel = {3}}); });
   refuses("does not match the weight f32[8, 36]", [&] { convolution(x, w, {}, {.kernel = {3, 2}}); });
   refuses("3 groups of f32[2, 5, 6, 4]", [&] { convolution(x, w, {}, {.kernel = {3, 3}, .groups = 3}); });
-  refuses("it must be static, with 36 columns", [&] {
-    convolution(x, sparse_w, {}, {.kernel = {3, 3}, .groups = 2});
-  });
+  refuses("it must have 36 columns", [&] { convolution(x, sparse_w, {}, {.kernel = {3, 3}, .groups = 2}); });
   const Value whole = g.sparse_parameter("whole", sparse::full_pattern(8, 36, 1));
-  refuses("and have blocks of each output's own group alone", [&] {
+  refuses("and blocks of each output's own group alone", [&] {
     convolution(x, whole, {}, {.kernel = {3, 3}, .groups = 2});
   });
-  const SparseMatrix own{sparse::full_pattern(8, 18, 1), std::vector<float>(144)};
-  const Pattern moving = ungrouped_convolution_weight(own, {2, 9}).pattern;
-  const Value dynamic = g.sparse_parameter("dynamic", moving, {}, Type::f32, moving.blocks());
-  refuses("it must be static", [&] { convolution(x, dynamic, {}, {.kernel = {3, 3}, .groups = 2}); });
   const Value across = g.sparse_parameter("across", sparse::full_pattern(4, 36, 1));
   refuses("transposed_convolution: 2 groups of f32[2, 5, 6, 4] with the sparse weight f32[4, 36]", [&] {
     transposed_convolution(x, across, {}, {.kernel = {3, 3}, .groups = 2});
@@ -506,6 +556,11 @@ TEST(Convolution, RefusesWhatDoesNotMatch) {
     ungrouped_convolution_weight({sparse::full_pattern(8, 18, 4), std::vector<float>(160)}, {2, 9});
   });
   refuses("2 groups of f32[2, 5, 6, 4]", [&] { convolution(x, w, {}, {.kernel = {3, 3}, .groups = 2}); });
+  refuses("must have blocks of each of 2 groups alone", [&] {
+    Attributes attributes = attributes_of("convolution", three);
+    attributes["groups"] = int64_t{2};
+    g.apply("convolution", {x, whole}, attributes);
+  });
   refuses("patches: 2 groups", [&] { patches(x, {.kernel = {3, 3}, .groups = 2}); });
   refuses("a window over f32[2, 9, 9, 1] has other positions", [&] { fold(x, {.kernel = {2, 2}}, {9, 9}); });
   refuses("is not the positions and taps", [&] { fold(x, three, {9, 9}); });

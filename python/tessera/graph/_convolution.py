@@ -66,7 +66,7 @@ def transposed_convolution(
 
     The weight is that of the convolution of which this is the transpose, [channels, taps · outputs / groups]: PyTorch's
     `weight.movedim(1, -1).flatten(1)`. It is dense or sparse; a sparse weight of several groups is what `ungrouped_weight`
-    makes of it.
+    makes of it, static or dynamic.
     """
     graph = graph_of("transposed_convolution", x, weight, *given(bias))
     window = _window(x, kernel, stride, padding, dilation)

@@ -182,7 +182,8 @@ class Session:
     def set_pattern(self, name: str, crow_indices: ArrayLike, col_indices: ArrayLike) -> None:
         """Change the pattern of a dynamic parameter.
 
-        Blocks in both patterns keep their values and the optimizer's state; new ones are 0.
+        Blocks in both patterns keep their values and the optimizer's state; new ones are 0. Those of a convolution in groups
+        have to stay within these.
         """
         pointers, columns = np.ascontiguousarray(crow_indices), np.ascontiguousarray(col_indices)
         with self._lock:
