@@ -418,8 +418,9 @@ TEST(OffloadedWeights, AreOnTilesOneLayerAtATime) {
 
 /// What an operation takes is fetched while the one before is computed, for which tiles need room.
 TEST(OffloadedWeights, MayBeFetchedAhead) {
-  const Machine bow = Machine::find("bow").with("tiles", 9);
-  const Machine chips = Machine::find("m2000").with("chips", 2).with("tiles", 16);
+  const Machine bow = Machine::find("bow").with("tiles", 9).with("streaming_gb_per_second", 1);
+  const Machine chips =
+      Machine::find("m2000").with("chips", 2).with("tiles", 16).with("streaming_gb_per_second", 1);
   uint32_t number = 0;
   for (const Optimizer& optimizer : optimizers()) {
     SCOPED_TRACE(fmt::format("optimizer {}", optimizer.index()));

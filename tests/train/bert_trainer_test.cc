@@ -176,6 +176,7 @@ TEST_F(BertTrainerTest, RanksTrainStagesAsOneProcess) {
   for (const uint32_t replicas : {1U, 2U}) {
     SCOPED_TRACE(replicas);
     PretrainingSettings settings = small();
+    settings.config.num_hidden_layers = 2;
     settings.phases[0].steps = 3;
     settings.numbers = replicas == 1 ? "bf16" : "fp32";
     settings.micro_batches = 2;
