@@ -5,6 +5,7 @@
 
 #include <CLI/CLI.hpp>
 #include <filesystem>
+#include <string>
 #include <vector>
 
 #include "cli/option_parsing.h"
@@ -24,6 +25,12 @@ graph::Betas parse_betas(const std::string& text) {
   return {parse_real("--betas", betas[0]), parse_real("--betas", betas[1])};
 }
 
+std::vector<double> parse_fractions(const std::string& text) {
+  std::vector<double> fractions;
+  for (const std::string& each : parse_names(text)) fractions.push_back(parse_real("--lr-decay-at", each));
+  return fractions;
+}
+
 }  // namespace
 
 void add_optimizer_options(CLI::App& command, LearningSettings& s, const std::string& by_default) {
@@ -41,11 +48,15 @@ void add_optimizer_options(CLI::App& command, LearningSettings& s, const std::st
       "Parameters without weight decay and trust ratio: names, in which * stands for any characters");
   add_real(command, "--lr", s.lr, fmt::format("Learning rate (default: {})", s.lr));
   add(command, "--lr-schedule", s.lr_schedule.kind, graph::schedule_named,
-      fmt::format("How it falls until the last step: constant, linear, polynomial or cosine (default: {})",
-                  name_of(s.lr_schedule.kind)));
+      fmt::format(
+          "How it falls until the last step: constant, linear, polynomial, cosine or step (default: {})",
+          name_of(s.lr_schedule.kind)));
   add_count(command, "--warmup", s.lr_schedule.warmup, "First steps, in which it rises linearly from 0");
   add_real(command, "--lr-power", s.lr_schedule.power, "Exponent of polynomial (default: 1)");
   add_real(command, "--lr-end", s.lr_schedule.end, "Fraction of it at the end (default: 0)");
+  add(command, "--lr-decay-at", s.lr_schedule.decay_at, parse_fractions,
+      "Of step, the fractions of all steps after which it is lower (default: 0.5,0.75)");
+  add_real(command, "--lr-decay", s.lr_schedule.decay, "Factor by which it is then (default: 0.1)");
   add_real(command, "--clip-norm", s.clip_norm, "Scale gradients to at most this norm");
   add_count(command, "--epochs", s.epochs,
             fmt::format("Passes over what is trained with (default: {})", s.epochs));
@@ -95,10 +106,12 @@ void check_optimizer_options(const LearningSettings& s, const CLI::App& command)
   refuse_unless(command, train::has_moments(s.optimizer), {"--betas", "--bias-correction"},
                 "--optimizer adam, adamw or lamb");
   refuse_unless(command, s.optimizer == OptimizerKind::lars, {"--trust-coefficient"}, "--optimizer lars");
-  refuse_unless(command, s.lr_schedule.kind != graph::ScheduleKind::constant, {"--lr-end"},
-                "--lr-schedule linear, polynomial or cosine");
-  refuse_unless(command, s.lr_schedule.kind == graph::ScheduleKind::polynomial, {"--lr-power"},
-                "--lr-schedule polynomial");
+  const graph::ScheduleKind kind = s.lr_schedule.kind;
+  refuse_unless(command, kind != graph::ScheduleKind::constant && kind != graph::ScheduleKind::step,
+                {"--lr-end"}, "--lr-schedule linear, polynomial or cosine");
+  refuse_unless(command, kind == graph::ScheduleKind::polynomial, {"--lr-power"}, "--lr-schedule polynomial");
+  refuse_unless(command, kind == graph::ScheduleKind::step, {"--lr-decay-at", "--lr-decay"},
+                "--lr-schedule step");
 }
 
 void check_run_options(const RunOptions& r, const CLI::App& command) {

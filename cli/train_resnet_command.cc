@@ -42,6 +42,7 @@ Command add_train_resnet_command(CLI::App& train) {
   command.footer(
       "\nExamples:\n"
       "  tessera train resnet --data data --epochs 30 --save resnet-20.safetensors\n"
+      "  tessera train resnet --data data --steps 64000 --lr-schedule step --lr-decay-at 0.5,0.75\n"
       "  tessera train resnet --data data --density 1/10 --block 16 --report sparse.html\n"
       "  tessera train resnet --data data --optimizer lars --lr 2 --warmup 500 --label-smoothing 0.1\n"
       "  tessera train resnet --depth 50 --dataset imagenet --batch 32 --label-smoothing 0.1\n"

@@ -7,6 +7,7 @@
 #include <optional>
 #include <string_view>
 #include <variant>
+#include <vector>
 
 namespace tessera::graph {
 
@@ -97,7 +98,7 @@ Betas betas_of_packs(Betas unpacked, double packing_factor);
 /// alternative to betas_of_packs().
 uint32_t packs_per_batch(uint32_t sequences, double packing_factor);
 
-enum class ScheduleKind : uint8_t { constant, linear, polynomial, cosine };
+enum class ScheduleKind : uint8_t { constant, linear, polynomial, cosine, step };
 std::string_view name_of(ScheduleKind kind);
 /// Throws UsageError that lists the kinds for any other name.
 ScheduleKind schedule_named(std::string_view name);
@@ -109,7 +110,11 @@ struct Schedule {
   uint64_t steps = 0;   ///< total, warm-up included; afterwards the rate stays at `end`. Unused by `constant`
   uint64_t warmup = 0;  ///< first steps, in which the rate rises linearly from 0
   double power = 1;     ///< exponent of `polynomial`
-  double end = 0;       ///< fraction to which the rate falls
+  double end = 0;       ///< fraction to which the rate falls; not of `step`
+  /// Of `step`: the fractions of all steps after which the rate is multiplied by `decay`, once for each. The
+  /// default is that of He et al. 2016.
+  std::vector<double> decay_at = {0.5, 0.75};
+  double decay = 0.1;
 
   /// The fraction after `finished` steps, as PyTorch's schedulers count them (0 before the first step).
   double factor(uint64_t finished) const;

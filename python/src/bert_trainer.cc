@@ -132,12 +132,15 @@ void bind_settings(nb::module_& m) {
           "beta1"_a, "beta2"_a)
       .def(
           "set_lr_schedule",
-          [](Settings& s, uint64_t warmup, double power, double end) {
+          [](Settings& s, uint64_t warmup, double power, double end, std::vector<double> decay_at,
+             double decay) {
             s.lr_schedule.warmup = warmup;
             s.lr_schedule.power = power;
             s.lr_schedule.end = end;
+            s.lr_schedule.decay_at = std::move(decay_at);
+            s.lr_schedule.decay = decay;
           },
-          "warmup"_a, "power"_a, "end"_a)
+          "warmup"_a, "power"_a, "end"_a, "decay_at"_a, "decay"_a)
       .def(
           "set_roundings",
           [](Settings& s, std::optional<bool> all, std::optional<bool> parameters, std::optional<bool> state,

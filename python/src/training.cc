@@ -103,11 +103,12 @@ void bind_schedules(nb::module_& m) {
       .def(
           "__init__",
           [](graph::Schedule* made, const std::string& kind, uint64_t steps, uint64_t warmup, double power,
-             double end) {
-            new (made) graph::Schedule{graph::schedule_named(kind), steps, warmup, power, end};
+             double end, std::vector<double> decay_at, double decay) {
+            new (made) graph::Schedule{graph::schedule_named(kind), steps, warmup, power, end,
+                                       std::move(decay_at),         decay};
             check(*made);
           },
-          "kind"_a, "steps"_a, "warmup"_a, "power"_a, "end"_a)
+          "kind"_a, "steps"_a, "warmup"_a, "power"_a, "end"_a, "decay_at"_a, "decay"_a)
       .def("factor", &graph::Schedule::factor, "finished"_a);
   m.def(
       "betas_of_packs",

@@ -51,15 +51,16 @@ class BertTrainer:
     "optimal", with at most `max_per_pack` sequences in a pack, or "none": one, padded. After each `evaluate_every`
     steps (0: an epoch of the first phase), and after the last, `train` evaluates the text that is held out. The
     learning rate rises in the first `warmup` steps to `lr`, and by `lr_schedule` falls until the last step to `lr_end`
-    times as much, polynomially with the exponent `lr_power`. Parameters that `exclude` names, with `*` for any
-    characters, have neither weight decay nor a trust ratio, whatever `groups` say, which take names here.
-    `groups`, `numbers`, `rounding`, `partial_dtype`, `sum_dtype`, `loss_scale`, `clip_norm`, `pipeline`, `replicas`,
-    `overlap`, `shard`, `shard_weights`, `shard_gradients`, `offload`, `offload_weights`, `offload_gradients`,
-    `offload_activations` and `prefetch` are as for `Graph.training_step`, `average` and `head_slices` as for
-    `bert_for_pretraining`; without `rounding`, `partial_dtype`, `sum_dtype` and `loss_scale` they are those of the
-    numbers. `stages` divides the layers among a machine's chips; `stage_layers` and `stage_feed_forwards` say how many layers, or
-    attention and feed-forward parts of them, each stage has, and `head_layers` and `head_feed_forwards` how many of the
-    last lie with the prediction of masked tokens. With `recompute`, backward passes keep only the inputs of layers.
+    times as much, polynomially with the exponent `lr_power`, or as "step" to `lr_decay` times as much after each of the
+    fractions `lr_decay_at` of all steps. Parameters that `exclude` names, with `*` for any characters, have neither
+    weight decay nor a trust ratio, whatever `groups` say, which take names here. `groups`, `numbers`, `rounding`,
+    `partial_dtype`, `sum_dtype`, `loss_scale`, `clip_norm`, `pipeline`, `replicas`, `overlap`, `shard`,
+    `shard_weights`, `shard_gradients`, `offload`, `offload_weights`, `offload_gradients`, `offload_activations` and
+    `prefetch` are as for `Graph.training_step`, `average` and `head_slices` as for `bert_for_pretraining`; without
+    `rounding`, `partial_dtype`, `sum_dtype` and `loss_scale` they are those of the numbers. `stages` divides the layers
+    among a machine's chips; `stage_layers` and `stage_feed_forwards` say how many layers, or attention and feed-forward
+    parts of them, each stage has, and `head_layers` and `head_feed_forwards` how many of the last lie with the
+    prediction of masked tokens. With `recompute`, backward passes keep only the inputs of layers.
 
     `machine` is a `Machine` or its name; `threads` of the host, 0 for the default, are its tiles too if it is "host".
     With the same options, text, tiles and instruction set, training gives the same bits as the tool's, on any number of
@@ -104,6 +105,8 @@ class BertTrainer:
         warmup: int = 0,
         lr_power: float = 1.0,
         lr_end: float = 0.0,
+        lr_decay_at: Sequence[float] = (0.5, 0.75),
+        lr_decay: float = 0.1,
         momentum: float = 0.9,
         betas: tuple[float, float] = (0.9, 0.999),
         bias_correction: bool = True,
@@ -180,7 +183,9 @@ class BertTrainer:
         settings.recompute, settings.overlap, settings.host_io = bool(recompute), bool(overlap), bool(host_io)
         settings.prefetch, settings.estimate_packs = bool(prefetch), bool(estimate_packs)
         settings.set_betas(*betas)
-        settings.set_lr_schedule(_tessera.whole_number("warmup", warmup), lr_power, lr_end)
+        settings.set_lr_schedule(
+            _tessera.whole_number("warmup", warmup), lr_power, lr_end, list(lr_decay_at), lr_decay
+        )
         if clip_norm is not None:
             settings.clip_norm = clip_norm
         if rounding is not None:

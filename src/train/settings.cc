@@ -175,6 +175,10 @@ void add_schedule(nlohmann::ordered_json& json, const graph::Schedule& s) {
   if (s.warmup != 0) json["warmup"] = s.warmup;
   if (s.power != 1) json["lr_power"] = s.power;
   if (s.end != 0) json["lr_end"] = s.end;
+  if (s.kind == graph::ScheduleKind::step) {
+    json["lr_decay_at"] = s.decay_at;
+    json["lr_decay"] = s.decay;
+  }
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <limits>
 #include <numbers>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "graph/initial.h"
@@ -250,14 +251,26 @@ TEST(Schedules, HaveTheirRates) {
   const Schedule constant{.warmup = 4};
   EXPECT_DOUBLE_EQ(constant.factor(1), 0.25);
   EXPECT_EQ(constant.factor(1000), 1);
-  for (const Schedule& schedule : {linear, polynomial, cosine, constant}) check(schedule);
+  const Schedule step{.kind = ScheduleKind::step, .steps = 64, .warmup = 4};
+  EXPECT_DOUBLE_EQ(step.factor(2), 0.5);
+  EXPECT_EQ(step.factor(31), 1);
+  EXPECT_DOUBLE_EQ(step.factor(32), 0.1);
+  EXPECT_DOUBLE_EQ(step.factor(47), 0.1);
+  EXPECT_DOUBLE_EQ(step.factor(48), 0.01);
+  EXPECT_DOUBLE_EQ(step.factor(1000), 0.01);
+  const Schedule halves{.kind = ScheduleKind::step, .steps = 10, .decay_at = {0.26, 0.1, 0.9}, .decay = 0.5};
+  EXPECT_EQ(halves.factor(0), 1);
+  EXPECT_EQ(halves.factor(1), 0.5);
+  EXPECT_EQ(halves.factor(3), 0.25);
+  EXPECT_EQ(halves.factor(9), 0.125);
+  for (const Schedule& schedule : {linear, polynomial, cosine, constant, step, halves}) check(schedule);
 }
 
 TEST(Schedules, AreNamed) {
-  for (const char* name : {"constant", "linear", "polynomial", "cosine"})
+  for (const char* name : {"constant", "linear", "polynomial", "cosine", "step"})
     EXPECT_EQ(name_of(schedule_named(name)), name);
-  EXPECT_TRUE(says(error_of<UsageError>([] { schedule_named("step"); }),
-                   "'step' is unknown; there are constant, linear, polynomial, cosine"));
+  EXPECT_TRUE(says(error_of<UsageError>([] { schedule_named("steep"); }),
+                   "'steep' is unknown; there are constant, linear, polynomial, cosine, step"));
 }
 
 TEST(Schedules, RefuseWhatDoesNotGoTogether) {
@@ -271,6 +284,16 @@ TEST(Schedules, RefuseWhatDoesNotGoTogether) {
   EXPECT_TRUE(
       says(error({.kind = ScheduleKind::linear, .steps = 10, .end = 2}), "ends with 2 of the learning rate"));
   EXPECT_TRUE(says(error({.end = 0.5}), "a constant schedule has no end"));
+  EXPECT_TRUE(says(error({.kind = ScheduleKind::linear, .steps = 10, .decay = 0.5}),
+                   "a linear schedule has no decay; it is for step"));
+  const auto error_of_step = [&](std::vector<double> decay_at, double decay, double end = 0) {
+    return error({ScheduleKind::step, 10, 0, 1, end, std::move(decay_at), decay});
+  };
+  EXPECT_EQ(error_of_step({0.5}, 1), "(no error)");
+  EXPECT_TRUE(says(error_of_step({}, 0.1), "names no fraction of the steps"));
+  EXPECT_TRUE(says(error_of_step({0.5, 1}, 0.1), "a schedule decays after 1 of the steps"));
+  EXPECT_TRUE(says(error_of_step({0.5}, 0), "multiplies the learning rate by 0"));
+  EXPECT_TRUE(says(error_of_step({0.5}, 0.1, 0.1), "a step schedule has no end"));
 }
 
 TEST(Packs, ChangeWhatMomentsForget) {

@@ -249,8 +249,12 @@ def test_wrong_settings_are_refused():
             training_step(optimizer=optimizer, trust_coefficient=0.001)
     with pytest.raises(ValueError, match="the trust coefficient is 0"):
         training_step(optimizer="lars", trust_coefficient=0.0)
-    with pytest.raises(ValueError, match="there are constant, linear, polynomial, cosine"):
-        tg.Schedule("step", 10)
+    with pytest.raises(ValueError, match="there are constant, linear, polynomial, cosine, step"):
+        tg.Schedule("steep", 10)
+    with pytest.raises(ValueError, match="a schedule decays after 2 of the steps"):
+        tg.Schedule("step", 10, decay_at=(0.5, 2))
+    with pytest.raises(ValueError, match="a cosine schedule has no decay"):
+        tg.Schedule("cosine", 10, decay=0.5)
     with pytest.raises(ValueError, match="leaves none to decay in"):
         tg.Schedule("linear", 10, warmup=10)
     with pytest.raises(ValueError, match="a packing factor of 0.5"):
@@ -291,6 +295,14 @@ def test_schedules_are_those_of_transformers():
     for schedule, scheduler_of in theirs.items():
         ours = [0.5 * schedule.factor(step) for step in range(51)]
         np.testing.assert_allclose(ours, rates(scheduler_of, 51), rtol=1e-12, atol=1e-12)
+
+
+def test_a_step_schedule_is_pytorchs():
+    schedule = tg.Schedule("step", 40, decay_at=[0.5, 0.74], decay=0.2)
+    assert schedule == tg.Schedule("step", 40, decay_at=(0.5, 0.74), decay=0.2)
+    ours = [0.5 * schedule.factor(step) for step in range(41)]
+    theirs = partial(torch.optim.lr_scheduler.MultiStepLR, milestones=[20, 30], gamma=0.2)
+    np.testing.assert_allclose(ours, rates(theirs, 41), rtol=1e-12)
 
 
 @pytest.mark.parametrize("optimizer", ["lamb", "adamw", "lars"])

@@ -69,6 +69,7 @@ const Setting kSettings[] = {
      .optimizer = OptimizerKind::lars,
      .lr_schedule = {.kind = graph::ScheduleKind::polynomial, .warmup = 10, .power = 2}},
     {"monarch_micro_batches", LayerKind::monarch, DropGrowKind::none, OptimizerKind::adam, 0, 5},
+    {.name = "dense_step", .lr_schedule = {.kind = graph::ScheduleKind::step, .decay_at = {0.6, 0.9}}},
 };
 
 double lr_of(OptimizerKind optimizer) {

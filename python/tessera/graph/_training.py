@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import astuple, dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
@@ -19,7 +19,7 @@ Numbers: TypeAlias = Literal["fp32", "bf16", "mlperf-v1", "mlperf-v2", "mlperf-s
 StoreRounding: TypeAlias = Rounding | Mapping[Literal["parameters", "state", "partials"], Rounding]
 #: Whether all stores round stochastically, and parameters, state and partial sums by themselves; None: as otherwise.
 Roundings: TypeAlias = tuple[bool | None, bool | None, bool | None, bool | None]
-ScheduleKind: TypeAlias = Literal["constant", "linear", "polynomial", "cosine"]
+ScheduleKind: TypeAlias = Literal["constant", "linear", "polynomial", "cosine", "step"]
 
 _OPTIMIZERS = ("sgd", "adam", "adamw", "lamb", "lars")
 
@@ -71,7 +71,8 @@ class Schedule:
     """The learning rate of each step as a factor of the one that is given, a function of the step's number alone.
 
     In the first `warmup` steps it rises linearly from 0. Until step `steps`, warm-up included, it falls to `end`:
-    "linear", "polynomial" (with an exponent, `power`) or "cosine"; or it is "constant".
+    "linear", "polynomial" (with an exponent, `power`) or "cosine"; or it is "constant". "step" multiplies it by `decay`
+    after each fraction of all steps in `decay_at`, by default as He et al. 2016.
     """
 
     kind: ScheduleKind = "constant"
@@ -79,8 +80,11 @@ class Schedule:
     warmup: int = 0
     power: float = 1.0
     end: float = 0.0
+    decay_at: Sequence[float] = (0.5, 0.75)
+    decay: float = 0.1
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "decay_at", tuple(self.decay_at))
         _tessera.whole_number("steps", self.steps)
         _tessera.whole_number("warmup", self.warmup)
         self._native()
