@@ -48,6 +48,20 @@ struct TrainingProgress {
   double loss = 0;  ///< mean of the epoch so far
   std::optional<double> accuracy = {};
   const EpochResult* finished = nullptr;  ///< after the last step of an epoch
+  double step_loss = 0;                   ///< of the last step alone
+};
+
+/// Of samples that are not trained with.
+struct SampleScore {
+  double loss = 0;
+  double accuracy = 0;
+};
+
+/// A parameter, row by row.
+struct NamedParameter {
+  std::string name;
+  graph::Shape shape;
+  std::vector<float> values;
 };
 
 struct TrainingRun {
@@ -141,10 +155,24 @@ class Trainer {
   /// Trains to the end, then tests the network of the best epoch once. Throws Error if the machine's memory
   /// does not suffice, and when the loss is not finite.
   TrainingResult train(const TrainingRun& run = {});
+  /// Epochs that train() has finished, those before a resumed checkpoint included, and the number of the one
+  /// with the best validation accuracy; 0: none yet.
+  const std::vector<EpochResult>& history() const;
+  uint32_t best_epoch() const;
+
+  /// Evaluate the present parameters on the samples for validation, and for testing. Nothing that train()
+  /// does depends on it.
+  SampleScore validate();
+  SampleScore test();
+  /// Writes a checkpoint, as train() does when it is stopped. Both throw Error after a step that failed, as
+  /// its loss is not finite, until a checkpoint is resumed.
+  void save(const std::string& checkpoint);
 
   /// Writes the parameters, with zeros of sparse ones, in a .safetensors file. Those of a residual network
   /// have the names and shapes of torchvision's. After train() has finished they are those of the best epoch.
   void save_parameters(const std::string& path);
+  /// The same in memory, in FP32.
+  std::vector<NamedParameter> named_parameters();
 
   /// The response to a recording of the test set. Throws UsageError for networks that do not spike.
   SpikingTraces traces(size_t recording);

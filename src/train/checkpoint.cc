@@ -219,6 +219,13 @@ Snapshot snapshot_of(const Session& session) {
   return snapshot;
 }
 
+Snapshot whole_of(const Session& session) {
+  Snapshot whole = snapshot_of(session);
+  for (const ValueInfo& info : session.graph().values())
+    if (info.kind == Kind::state) whole.parameters[info.name] = session.get(info.name);
+  return whole;
+}
+
 void restore(const Snapshot& snapshot, Session& session) {
   set(session, snapshot.patterns);
   session.set_state(snapshot.parameters);

@@ -14,7 +14,7 @@
 
 namespace tessera::train {
 
-/// Parameters and patterns of a network.
+/// Parameters and patterns of a network, or its whole state.
 struct Snapshot {
   graph::Arrays parameters;
   std::map<std::string, Pattern> patterns;  ///< patterns of sparse parameters
@@ -22,6 +22,8 @@ struct Snapshot {
 
 /// Takes a snapshot of a session's parameters.
 Snapshot snapshot_of(const graph::Session& session);
+/// The same with the optimizer's state.
+Snapshot whole_of(const graph::Session& session);
 /// Restores a snapshot to a session with the same parameters.
 void restore(const Snapshot& snapshot, graph::Session& session);
 

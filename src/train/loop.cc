@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 
 #include "train/trainer_impl.h"
 
@@ -72,7 +71,27 @@ double TrainerImpl::run_step(std::span<const graph::Tensor> arrays) {
 }
 
 void TrainerImpl::save(const TrainingRun& run) {
-  if (!run.checkpoint.empty()) save_checkpoint(run.checkpoint, identity, position, trained());
+  if (!run.checkpoint.empty()) save(run.checkpoint);
+}
+
+void TrainerImpl::save(const std::string& checkpoint) {
+  if (last) restore(*last, trained());
+  const auto show_best = [&] {
+    if (last) restore(position.best.value(), trained());
+  };
+  try {
+    save_checkpoint(checkpoint, identity, position, trained());
+  } catch (...) {
+    show_best();
+    throw;
+  }
+  show_best();
+}
+
+void TrainerImpl::take_best() {
+  if (last || position.best_epoch == position.epochs.size()) return;
+  last = whole_of(trained());
+  restore(position.best.value(), trained());
 }
 
 void TrainerImpl::add(const StepResult& step) {
@@ -89,7 +108,8 @@ void TrainerImpl::add(const StepResult& step) {
   }
 }
 
-void TrainerImpl::require_finite(double loss, const TrainingRun& run) const {
+void TrainerImpl::require_finite(double loss, const TrainingRun& run) {
+  has_failed |= !std::isfinite(loss);
   const bool has_checkpoint = !run.checkpoint.empty() && !position.epochs.empty();
   train::require_finite(loss, position.step, (position.step - 1) / identity.steps_per_epoch + 1,
                         what.settings.lr, has_checkpoint ? run.checkpoint : "");
@@ -110,7 +130,7 @@ TrainingProgress TrainerImpl::progress() const {
 void TrainerImpl::finish_epoch(const TrainingRun& run, double seconds) {
   const Clock::time_point start = Clock::now();
   const TrainingProgress now = progress();
-  const Score score = evaluate(false, division.validation);
+  const SampleScore score = validate();
   require_finite(score.loss, run);
   const auto better = [&](const EpochResult& best) { return score.accuracy > best.validation_accuracy; };
   if (position.best_epoch == 0 || better(position.epochs[position.best_epoch - 1])) {
@@ -141,6 +161,7 @@ TrainingResult TrainerImpl::train(const TrainingRun& run) {
     result.step_seconds += taken.seconds;
     require_finite(taken.loss, run);
     TrainingProgress now = progress();
+    now.step_loss = taken.loss;
     if (position.step % identity.steps_per_epoch == 0 || position.step == identity.steps) {
       finish_epoch(run, seconds_since(epoch_start));
       epoch_start = Clock::now();
@@ -150,10 +171,8 @@ TrainingResult TrainerImpl::train(const TrainingRun& run) {
     if (stopped && now.finished == nullptr) save(run);
   }
   if (position.step == identity.steps) {
-    restore(position.best.value(), trained());
-    std::vector<uint32_t> all(what.test_samples);
-    std::iota(all.begin(), all.end(), 0U);
-    const Score score = evaluate(true, all);
+    take_best();
+    const SampleScore score = test();
     result.finished = true;
     result.test_loss = score.loss;
     result.test_accuracy = score.accuracy;

@@ -6,12 +6,15 @@
 #include <algorithm>
 #include <cmath>
 #include <future>
+#include <numeric>
 #include <span>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "base/isa.h"
 #include "graph/transforms/transforms.h"
+#include "sparse/pattern.h"
 #include "train/trainer_impl.h"
 
 namespace tessera {
@@ -109,7 +112,7 @@ TrainerImpl::Sessions& TrainerImpl::sessions() {
   return *sessions_;
 }
 
-Score TrainerImpl::evaluate(bool of_test, std::span<const uint32_t> which) {
+SampleScore TrainerImpl::evaluate(bool of_test, std::span<const uint32_t> which) {
   double loss = 0;
   uint64_t right = 0;
   const uint32_t classes = what.classes;
@@ -122,6 +125,34 @@ Score TrainerImpl::evaluate(bool of_test, std::span<const uint32_t> which) {
   }
   const auto count = static_cast<double>(which.size());
   return {loss / count, static_cast<double>(right) / count};
+}
+
+SampleScore TrainerImpl::test() {
+  std::vector<uint32_t> all(what.test_samples);
+  std::iota(all.begin(), all.end(), 0U);
+  return evaluate(true, all);
+}
+
+void TrainerImpl::prepare_once() {
+  if (!is_prepared) prepare();
+  is_prepared = true;
+}
+
+void TrainerImpl::require_success() const {
+  if (has_failed)
+    throw Error(fmt::format("step {} has failed, and training cannot go on from there: resume a checkpoint",
+                            position.step));
+}
+
+std::vector<NamedParameter> TrainerImpl::named_parameters() {
+  std::vector<NamedParameter> all;
+  for (const graph::ValueInfo& info : trained().graph().values()) {
+    if (info.kind != graph::Kind::parameter) continue;
+    std::vector<float> values = trained().get(info.name);
+    if (info.type.pattern) values = sparse::to_dense({trained().pattern(info.name), std::move(values)});
+    all.push_back({info.name, info.type.shape, std::move(values)});
+  }
+  return all;
 }
 
 uint64_t TrainerImpl::parameters() const { return count_parameters(graph()); }
@@ -149,23 +180,49 @@ graph::RunCost Trainer::evaluation_cost() const { return impl_->evaluation_cost(
 uint32_t Trainer::evaluation_batch() const { return impl_->what.evaluation_rows; }
 const graph::Graph& Trainer::graph() const { return impl_->graph(); }
 uint64_t Trainer::step() const { return impl_->position.step; }
+const std::vector<EpochResult>& Trainer::history() const { return impl_->position.epochs; }
+uint32_t Trainer::best_epoch() const { return impl_->position.best_epoch; }
 SpikingTraces Trainer::traces(size_t recording) { return impl_->traces(recording); }
 
 void Trainer::save_parameters(const std::string& path) { impl_->save_parameters(path); }
+std::vector<NamedParameter> Trainer::named_parameters() { return impl_->named_parameters(); }
 
 void Trainer::resume(const std::string& checkpoint, bool allow_different_bits) {
   graph::Session& trained = impl_->trained();
   require_fit({step_cost()});
   impl_->position = load_checkpoint(checkpoint, impl_->identity, allow_different_bits, trained);
+  impl_->last.reset();
   impl_->is_prepared = true;
+  impl_->has_failed = false;
 }
 
 TrainingResult Trainer::train(const TrainingRun& run) {
   impl_->trained();
   require_fit({step_cost(), evaluation_cost()});
-  if (!impl_->is_prepared) impl_->prepare();
-  impl_->is_prepared = true;
+  impl_->require_success();
+  impl_->prepare_once();
   return impl_->train(run);
+}
+
+SampleScore Trainer::validate() {
+  impl_->trained();
+  require_fit({evaluation_cost()});
+  impl_->prepare_once();
+  return impl_->validate();
+}
+
+SampleScore Trainer::test() {
+  impl_->trained();
+  require_fit({evaluation_cost()});
+  impl_->prepare_once();
+  return impl_->test();
+}
+
+void Trainer::save(const std::string& checkpoint) {
+  impl_->trained();
+  impl_->require_success();
+  impl_->prepare_once();
+  impl_->save(checkpoint);
 }
 
 }  // namespace tessera

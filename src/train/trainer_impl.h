@@ -62,12 +62,6 @@ struct StepResult {
   std::vector<SpikingActivity> activity = {};
 };
 
-/// Loss and accuracy on samples that are not used for training.
-struct Score {
-  double loss = 0;
-  double accuracy = 0;
-};
-
 struct TrainerImpl {
   TrainerImpl(Trainable of, Machine place, uint32_t most_threads, bool only_estimates);
   TrainerImpl(const TrainerImpl&) = delete;
@@ -79,6 +73,7 @@ struct TrainerImpl {
   virtual uint64_t parameters() const;
   virtual SpikingTraces traces(size_t recording);
   virtual void save_parameters(const std::string& path) { trained().save_parameters(path); }
+  virtual std::vector<NamedParameter> named_parameters();
 
   /// The sessions. Throw UsageError if there are none, because the trainer only estimates.
   graph::Session& trained() { return sessions().trained; }
@@ -92,6 +87,11 @@ struct TrainerImpl {
 
   uint64_t steps() const { return identity.steps; }
   TrainingResult train(const TrainingRun& run);
+  void prepare_once();
+  void require_success() const;
+  SampleScore validate() { return evaluate(false, division.validation); }
+  SampleScore test();
+  void save(const std::string& checkpoint);
 
   Trainable what;
   Machine machine;
@@ -99,7 +99,9 @@ struct TrainerImpl {
   Division division;
   Identity identity;
   Position position;
+  std::optional<Snapshot> last;  ///< after the last step, while the parameters are those of the best epoch
   bool is_prepared = false;
+  bool has_failed = false;
 
  protected:
   /// Trains with the batch of a step, counted from 0.
@@ -131,13 +133,14 @@ struct TrainerImpl {
   };
   Sessions& sessions();
 
-  Score evaluate(bool of_test, std::span<const uint32_t> which);
+  SampleScore evaluate(bool of_test, std::span<const uint32_t> which);
   uint64_t cycles_of(double seconds) const;
   void add(const StepResult& step);
-  void require_finite(double loss, const TrainingRun& run) const;
+  void require_finite(double loss, const TrainingRun& run);
   TrainingProgress progress() const;
   void finish_epoch(const TrainingRun& run, double seconds);
   void save(const TrainingRun& run);
+  void take_best();
 
   /// Times of this training's steps.
   struct Taken {

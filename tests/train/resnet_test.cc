@@ -4,8 +4,11 @@
 #include <tessera/error.h>
 #include <tessera/training.h>
 
+#include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <string>
+#include <vector>
 
 #include "io/files.h"
 #include "support/error_of.h"
@@ -116,6 +119,37 @@ TEST_P(ResnetTrainings, ResumeBitForBit) {
 
 INSTANTIATE_TEST_SUITE_P(All, ResnetTrainings, testing::ValuesIn(kResnetCases),
                          [](const auto& of) { return std::string(of.param.name); });
+
+TEST(ResnetTrainer, SavesAndEvaluatesBetweenSteps) {
+  ResnetTrainingSettings s = small_settings();
+  s.density = 0.5;
+  s.block_size = 4;
+  s.drop_grow = {DropGrowKind::set, 0.3, 2, 0.75};
+  const std::string stopped = file_named("stopped"), saved = file_named("beside");
+  Trainer trainer(s, small_images(), Machine::host(2), 1);
+  double sum = 0;
+  trainer.train({.checkpoint = stopped, .progress = [&](const TrainingProgress& now) {
+                   sum += now.step_loss;
+                   EXPECT_NEAR(now.loss, sum / static_cast<double>(now.step), 1e-6);
+                   return now.step < 5;
+                 }});
+  EXPECT_EQ(trainer.step(), 5U);
+  EXPECT_TRUE(trainer.history().empty());
+  const SampleScore score = trainer.test();
+  EXPECT_GT(score.loss, 0);
+  EXPECT_EQ(score.accuracy * 32, std::round(score.accuracy * 32));
+  EXPECT_GT(trainer.validate().loss, 0);
+  trainer.save(saved);
+  EXPECT_TRUE(content_of(saved) == content_of(stopped));
+  const std::vector<NamedParameter> parameters = trainer.named_parameters();
+  const auto found =
+      std::ranges::find(parameters, std::string("layer2.0.conv1.weight"), &NamedParameter::name);
+  ASSERT_TRUE(found != parameters.end());
+  EXPECT_EQ(found->shape, (graph::Shape{32, 16, 3, 3}));
+  EXPECT_GE(std::ranges::count(found->values, 0.0F), 32 * 16 * 9 / 2);
+  std::filesystem::remove(stopped);
+  std::filesystem::remove(saved);
+}
 
 TEST(ResnetTrainer, SavesWhatTorchvisionReads) {
   ResnetTrainingSettings s = small_settings();

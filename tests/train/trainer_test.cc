@@ -255,6 +255,27 @@ TEST(TrainerDeathTest, ContinuesFromTheLastCheckpointWhenKilled) {
   std::filesystem::remove(killed);
 }
 
+TEST(Trainer, SavesTheLastStateBesideTheBestParameters) {
+  TrainingSettings settings = settings_of({""}, 2);
+  settings.lr = 1e-8;  // no answer changes, so that the first epoch is the best
+  const std::string whole = path_of("last"), saved = path_of("saved");
+  Trainer trainer(settings, images(), Machine::host(2), 1);
+  const TrainingResult result = trainer.train({.checkpoint = whole});
+  ASSERT_EQ(result.best_epoch, 1U);
+  EXPECT_EQ(trainer.best_epoch(), 1U);
+  EXPECT_EQ(trainer.history().size(), 2U);
+  trainer.save(saved);
+  EXPECT_TRUE(content_of(saved) == content_of(whole));
+  EXPECT_EQ(trainer.test().loss, *result.test_loss);
+  EXPECT_EQ(trainer.test().accuracy, *result.test_accuracy);
+  EXPECT_EQ(trainer.validate().loss, result.epochs[0].validation_loss);
+  trainer.resume(saved);
+  EXPECT_EQ(trainer.validate().loss, result.epochs[1].validation_loss);
+  EXPECT_EQ(trainer.train().test_loss, result.test_loss);
+  std::filesystem::remove(whole);
+  std::filesystem::remove(saved);
+}
+
 TEST(Trainer, ContinuesOnlyTheSameTraining) {
   const TrainingSettings settings = settings_of({"", LayerKind::static_sparse}, 2);
   const std::string path = path_of("identity");
@@ -314,6 +335,8 @@ TEST(Trainer, StopsWhenItDiverges) {
   settings.lr = 1e6;
   Trainer trainer(settings, images(), Machine::host(2));
   EXPECT_TRUE(says(error_of([&] { trainer.train(); }), "training diverged: the loss is NaN after step"));
+  EXPECT_TRUE(says(error_of([&] { trainer.train(); }), "has failed, and training cannot go on from there"));
+  EXPECT_TRUE(says(error_of([&] { trainer.save("never"); }), "has failed"));
 }
 
 TEST(Trainer, RefusesImagesThatDoNotFit) {

@@ -17,7 +17,6 @@
 #include "base/parallel.h"
 #include "data/image_source.h"
 #include "graph/state_file.h"
-#include "sparse/pattern.h"
 #include "train/network.h"
 #include "train/regrow.h"
 #include "train/resnet/network.h"
@@ -64,6 +63,7 @@ class ResnetTrainer final : public TrainerImpl {
 
   uint64_t parameters() const override;
   void save_parameters(const std::string& path) override;
+  std::vector<NamedParameter> named_parameters() override;
 
  private:
   StepResult step(uint64_t number) override;
@@ -153,22 +153,29 @@ uint64_t ResnetTrainer::parameters() const {
 }
 
 /// With PyTorch's layout of convolutions, [outputs, channels, height, width].
-void ResnetTrainer::save_parameters(const std::string& path) {
+std::vector<NamedParameter> ResnetTrainer::named_parameters() {
   const std::map<std::string, graph::Shape> kernels = kernels_of(settings_, images_.format);
+  std::vector<NamedParameter> all = TrainerImpl::named_parameters();
+  for (NamedParameter& each : all) {
+    const auto kernel = kernels.find(each.name);
+    if (kernel == kernels.end()) continue;
+    each.shape = kernel->second;
+    // From [outputs, taps, channels], which is that of a kernel of so many channels with as many taps.
+    each.values =
+        graph::convolution_weight(each.values, {each.shape[0], each.shape[2] * each.shape[3], each.shape[1]});
+  }
+  return all;
+}
+
+void ResnetTrainer::save_parameters(const std::string& path) {
   graph::StateFile file;
   file.metadata()["format"] = "pt";
+  const std::vector<NamedParameter> all = named_parameters();
+  auto next = all.begin();
   for (const graph::ValueInfo& info : trained().graph().values()) {
     if (info.kind != Kind::parameter) continue;
-    std::vector<float> values = trained().get(info.name);
-    if (info.type.pattern) values = sparse::to_dense({trained().pattern(info.name), std::move(values)});
-    graph::ValueInfo saved{.name = info.name, .kind = info.kind, .type = {info.type.type, info.type.shape}};
-    if (const auto kernel = kernels.find(info.name); kernel != kernels.end()) {
-      const graph::Shape& shape = kernel->second;
-      // From [outputs, taps, channels], which is that of a kernel of so many channels with as many taps.
-      values = graph::convolution_weight(values, {shape[0], shape[2] * shape[3], shape[1]});
-      saved.type.shape = shape;
-    }
-    file.add(saved, values);
+    file.add({.name = info.name, .kind = info.kind, .type = {info.type.type, next->shape}}, next->values);
+    ++next;
   }
   file.write(path);
 }
