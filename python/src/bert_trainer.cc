@@ -12,7 +12,6 @@
 #include <tessera/token_text.h>
 
 #include <cstdint>
-#include <exception>
 #include <memory>
 #include <optional>
 #include <string>
@@ -24,6 +23,7 @@
 #include "bindings.h"
 #include "machine.h"
 #include "tensors.h"
+#include "trainers.h"
 
 namespace tessera::python {
 namespace {
@@ -33,27 +33,6 @@ using Released = nb::call_guard<nb::gil_scoped_release>;
 using Evaluation = PretrainingEvaluation;
 /// Tokens and packs of a step, and steps.
 using PhaseSizes = std::tuple<uint32_t, uint32_t, uint64_t>;
-
-/// Trains by at most `steps` steps, and returns the loss of each. An interruption ends it after a step.
-std::vector<double> train_by(BertTrainer& trainer, uint64_t steps, const std::string& checkpoint) {
-  std::vector<double> losses;
-  std::exception_ptr interruption;
-  const auto goes_on = [&](const PretrainingProgress& now) {
-    losses.push_back(now.step_loss);
-    const nb::gil_scoped_acquire acquired;
-    if (PyErr_CheckSignals() != 0) interruption = std::make_exception_ptr(nb::python_error());
-    return interruption == nullptr && losses.size() < steps;
-  };
-  {
-    const nb::gil_scoped_release released;
-    trainer.train({.checkpoint = checkpoint, .progress = goes_on});
-  }
-  if (interruption) std::rethrow_exception(interruption);
-  return losses;
-}
-
-/// Name, values and shape of a parameter.
-using ParameterArray = std::tuple<std::string, Numbers<float>, graph::Shape>;
 
 std::vector<ParameterArray> arrays_of_parameters(const BertTrainer& trainer) {
   std::vector<ParameterArray> all;
@@ -72,7 +51,9 @@ std::pair<std::shared_ptr<TokenText>, std::shared_ptr<TokenText>> text_from(cons
 
 void bind_settings(nb::module_& m) {
   using Settings = PretrainingSettings;
-  nb::class_<Settings>(m, "PretrainingSettings", "How BERT is pre-trained.")
+  nb::class_<Settings> settings(m, "PretrainingSettings", "How BERT is pre-trained.");
+  bind_learning(settings);
+  settings
       .def(
           "__init__",
           [](Settings* made, const graph::BertConfig& config, const std::vector<PhaseSizes>& phases,
@@ -110,37 +91,9 @@ void bind_settings(nb::module_& m) {
       .def_rw("offload_gradients_from", &Settings::offload_gradients_from)
       .def_rw("offload_activations_from", &Settings::offload_activations_from)
       .def_rw("prefetch", &Settings::prefetch)
-      .def_rw("clip_norm", &Settings::clip_norm)
       .def_rw("evaluate_every", &Settings::evaluate_every)
       .def_rw("estimate_packs", &Settings::estimate_packs)
-      .def_rw("momentum", &Settings::momentum)
-      .def_rw("bias_correction", &Settings::bias_correction)
-      .def_rw("trust_coefficient", &Settings::trust_coefficient)
-      .def_rw("weight_decay", &Settings::weight_decay)
-      .def_rw("excluded", &Settings::excluded)
       .def_rw("groups", &Settings::groups)
-      .def_rw("lr", &Settings::lr)
-      .def_rw("epochs", &Settings::epochs)
-      .def_rw("seed", &Settings::seed)
-      .def_rw("validation", &Settings::validation)
-      .def_rw("host_io", &Settings::host_io)
-      .def(
-          "set_betas",
-          [](Settings& s, double beta1, double beta2) {
-            s.betas = {beta1, beta2};
-          },
-          "beta1"_a, "beta2"_a)
-      .def(
-          "set_lr_schedule",
-          [](Settings& s, uint64_t warmup, double power, double end, std::vector<double> decay_at,
-             double decay) {
-            s.lr_schedule.warmup = warmup;
-            s.lr_schedule.power = power;
-            s.lr_schedule.end = end;
-            s.lr_schedule.decay_at = std::move(decay_at);
-            s.lr_schedule.decay = decay;
-          },
-          "warmup"_a, "power"_a, "end"_a, "decay_at"_a, "decay"_a)
       .def(
           "set_roundings",
           [](Settings& s, std::optional<bool> all, std::optional<bool> parameters, std::optional<bool> state,
@@ -180,7 +133,8 @@ void bind_bert_trainer(nb::module_& m) {
   m.def("load_text", &text_from, "path"_a, "fraction"_a, "seed"_a, Released());
   bind_settings(m);
   bind_evaluation(m);
-  nb::class_<BertTrainer>(m, "BertTrainer", "BERT with its text, on a machine.")
+  nb::class_<BertTrainer> trainer(m, "BertTrainer", "BERT with its text, on a machine.");
+  trainer
       .def(
           "__init__",
           [](BertTrainer* made, const PretrainingSettings& settings, const std::shared_ptr<TokenText>& train,
@@ -195,23 +149,16 @@ void bind_bert_trainer(nb::module_& m) {
           },
           "settings"_a, "train"_a, "held_out"_a, "machine"_a, "threads"_a, "only_estimates"_a,
           "communicator"_a.none())
-      .def("train", &train_by, "steps"_a, "checkpoint"_a)
       .def("evaluate", &BertTrainer::evaluate, Released())
-      .def("save", &BertTrainer::save, "checkpoint"_a, Released())
-      .def("resume", &BertTrainer::resume, "checkpoint"_a, "allow_different_bits"_a, Released())
       .def("load_parameters", &BertTrainer::load_parameters, "path"_a, Released())
-      .def("save_parameters", &BertTrainer::save_parameters, "path"_a, Released())
       .def("parameters", &arrays_of_parameters)
-      .def_prop_ro("settings_json", [](const BertTrainer& t) { return t.settings_json(); })
-      .def_prop_ro("finished_steps", [](const BertTrainer& t) { return t.step(); })
-      .def_prop_ro("steps", [](const BertTrainer& t) { return t.steps(); })
-      .def_prop_ro("history", [](const BertTrainer& t) { return t.history(); })
       .def("steps_per_epoch", &BertTrainer::steps_per_epoch, "phase"_a)
       .def(
           "graph", [](const BertTrainer& t, size_t phase) { return graph::Graph(t.graph(phase)); }, "phase"_a)
       .def(
           "step_cost", [](const BertTrainer& t, size_t phase) { return graph::RunCost(t.step_cost(phase)); },
           "phase"_a);
+  bind_trainer_methods<PretrainingProgress>(trainer);
 }
 
 }  // namespace tessera::python

@@ -34,6 +34,7 @@ void bind_ranks(nanobind::module_& m);
 void bind_recordings(nanobind::module_& m);
 /// Residual networks, as a method of graphs.
 void bind_resnet(nanobind::module_& m, nanobind::class_<graph::Graph>& graph);
+void bind_resnet_trainer(nanobind::module_& m);
 void bind_session(nanobind::module_& m);
 void bind_spiking(nanobind::module_& m);
 void bind_structured(nanobind::module_& m);

@@ -30,7 +30,7 @@ from tessera._tessera import InspectedModel, Machine, Zeros
 from tessera._zeros import inspect, zeros_of
 
 if TYPE_CHECKING:
-    from tessera import nn, onnx, snn, sparse, text
+    from tessera import nn, onnx, snn, sparse, text, vision
     from tessera._backend import backend, backend_reports
     from tessera._compile import compile
     from tessera._sparsify import sparsify_
@@ -75,6 +75,7 @@ __all__ = [
     "sparsify_",
     "synthetic_images",
     "text",
+    "vision",
     "zeros_of",
 ]
 
@@ -89,7 +90,7 @@ _WITH_PYTORCH = {
 
 def __getattr__(name: str) -> Any:
     """Import what needs PyTorch, or is a program too, when it is used."""
-    if name in ("nn", "onnx", "snn", "sparse", "text"):
+    if name in ("nn", "onnx", "snn", "sparse", "text", "vision"):
         return importlib.import_module(f"tessera.{name}")
     if name in _WITH_PYTORCH:
         return getattr(importlib.import_module(f"tessera.{_WITH_PYTORCH[name]}"), name)

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal
 
-import numpy as np
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import DTypeLike
 
 from tessera import _tessera
 from tessera._config import checked_threads
-from tessera._locks import Lock
 from tessera._matrices import seed_of
 from tessera._tessera import BertConfig, Machine, PretrainingEvaluation, TokenText
+from tessera._trainer import Trainer, TrainerOptimizer, path_of, set_learning
 from tessera.graph._bert import PackedAverage, bert_config
 from tessera.graph._estimate import Estimate, machine_for
 from tessera.graph._graph import least_elements, native_scale
@@ -33,11 +31,8 @@ from tessera.graph._values import value_type
 if TYPE_CHECKING:
     from torch.distributed import ProcessGroup
 
-#: Optimizers by the names that the tool has for them.
-TrainerOptimizer: TypeAlias = Literal["sgd", "momentum", "nesterov", "adam", "adamw", "lamb", "lars"]
 
-
-class BertTrainer:
+class BertTrainer(Trainer):
     """BERT with its text on a machine: training, evaluation and checkpoints of `tessera train bert`.
 
     `config` is a name ("tiny", "mini", "small", "medium", "base", "large"), a `BertConfig`, or that of `transformers`,
@@ -47,20 +42,22 @@ class BertTrainer:
     `train.safetensors` and `test.safetensors`.
 
     A step takes `packs` packs of `length` tokens, in `micro_batches` equal parts. Several lengths are phases one after
-    the other, for which `packs` and `steps` are lists too; without `steps`, a phase takes `epochs` epochs. `pack` is
-    "optimal", with at most `max_per_pack` sequences in a pack, or "none": one, padded. After each `evaluate_every`
-    steps (0: an epoch of the first phase), and after the last, `train` evaluates the text that is held out. The
-    learning rate rises in the first `warmup` steps to `lr`, and by `lr_schedule` falls until the last step to `lr_end`
-    times as much, polynomially with the exponent `lr_power`, or as "step" to `lr_decay` times as much after each of the
-    fractions `lr_decay_at` of all steps. Parameters that `exclude` names, with `*` for any characters, have neither
-    weight decay nor a trust ratio, whatever `groups` say, which take names here. `groups`, `numbers`, `rounding`,
-    `partial_dtype`, `sum_dtype`, `loss_scale`, `clip_norm`, `pipeline`, `replicas`, `overlap`, `shard`,
-    `shard_weights`, `shard_gradients`, `offload`, `offload_weights`, `offload_gradients`, `offload_activations` and
-    `prefetch` are as for `Graph.training_step`, `average` and `head_slices` as for `bert_for_pretraining`; without
-    `rounding`, `partial_dtype`, `sum_dtype` and `loss_scale` they are those of the numbers. `stages` divides the layers
-    among a machine's chips; `stage_layers` and `stage_feed_forwards` say how many layers, or attention and feed-forward
-    parts of them, each stage has, and `head_layers` and `head_feed_forwards` how many of the last lie with the
-    prediction of masked tokens. With `recompute`, backward passes keep only the inputs of layers.
+    the other, for which `packs` and `steps` are lists too; without `steps`, a phase takes `epochs` epochs. Checkpoints
+    are also written before each phase but the first. `pack` is "optimal", with at most `max_per_pack` sequences in a
+    pack, or "none": one, padded. After each `evaluate_every` steps (0: an epoch of the first phase), and after the
+    last, `train` evaluates the text that is held out. The learning rate rises in the first `warmup` steps to `lr`, and
+    by `lr_schedule` falls until the last step to `lr_end` times as much, polynomially with the exponent `lr_power`, or
+    as "step" to `lr_decay` times as much after each of the fractions `lr_decay_at` of all steps. Parameters that
+    `exclude` names, with `*` for any characters, have neither weight decay nor a trust ratio, whatever `groups` say,
+    which take names here. `groups`, `numbers`, `rounding`, `partial_dtype`, `sum_dtype`, `loss_scale`, `clip_norm`,
+    `pipeline`, `replicas`, `overlap`, `shard`, `shard_weights`, `shard_gradients`, `offload`, `offload_weights`,
+    `offload_gradients`, `offload_activations` and `prefetch` are as for `Graph.training_step`, `average` and
+    `head_slices` as for `bert_for_pretraining`; without `rounding`, `partial_dtype`, `sum_dtype` and `loss_scale` they
+    are those of the numbers. `stages` divides the layers among a machine's chips; `stage_layers` and
+    `stage_feed_forwards` say how many layers, or attention and feed-forward parts of them, each stage has, and
+    `head_layers` and `head_feed_forwards` how many of the last lie with the prediction of masked tokens. With
+    `recompute`, backward passes keep only the inputs of layers. Parameters have the names and shapes of Hugging Face's
+    BertForPreTraining.
 
     `machine` is a `Machine` or its name; `threads` of the host, 0 for the default, are its tiles too if it is "host".
     With the same options, text, tiles and instruction set, training gives the same bits as the tool's, on any number of
@@ -81,6 +78,8 @@ class BertTrainer:
     `train` if the loss is not finite, unless a dynamic `loss_scale`, which has not come down to 1, leaves the step out;
     means of losses have it not then. Calls may come from several threads, and take turns.
     """
+
+    _native: _tessera.BertTrainer
 
     def __init__(
         self,
@@ -146,6 +145,7 @@ class BertTrainer:
         rank_timeout: float = 10,
         divide_cores: bool = True,
     ) -> None:
+        super().__init__()
         if pack not in ("optimal", "none"):
             raise ValueError(f"pack is {pack!r}: use 'optimal' or 'none'")
         if pack == "none" and max_per_pack is not None:
@@ -158,9 +158,27 @@ class BertTrainer:
         phases = _phases(length, packs, steps)
         settings = _tessera.PretrainingSettings(own, phases, average, numbers, optimizer, lr_schedule, pipeline)
         settings.packed = pack == "optimal"
-        settings.seed, settings.validation = seed, validation
+        set_learning(
+            settings,
+            epochs=epochs,
+            lr=lr,
+            warmup=warmup,
+            lr_power=lr_power,
+            lr_end=lr_end,
+            lr_decay_at=lr_decay_at,
+            lr_decay=lr_decay,
+            momentum=momentum,
+            betas=betas,
+            bias_correction=bias_correction,
+            trust_coefficient=trust_coefficient,
+            weight_decay=weight_decay,
+            exclude=exclude,
+            clip_norm=clip_norm,
+            validation=validation,
+            seed=seed,
+            host_io=host_io,
+        )
         for name, count, least in (
-            ("epochs", epochs, 1),
             ("max_per_pack", 0 if max_per_pack is None else max_per_pack, 0 if max_per_pack is None else 1),
             ("micro_batches", micro_batches, 1),
             ("head_slices", head_slices, 1),
@@ -175,19 +193,9 @@ class BertTrainer:
         settings.replicas = _tessera.whole_number("replicas", replicas, 1)
         settings.stage_layers = _whole_numbers("stage_layers", stage_layers)
         settings.stage_feed_forwards = _whole_numbers("stage_feed_forwards", stage_feed_forwards)
-        settings.lr, settings.weight_decay = lr, weight_decay
-        settings.excluded = [exclude] if isinstance(exclude, str) else list(exclude)
         settings.groups = native_groups(groups, None)
-        settings.momentum, settings.trust_coefficient = momentum, trust_coefficient
-        settings.bias_correction = bool(bias_correction)
-        settings.recompute, settings.overlap, settings.host_io = bool(recompute), bool(overlap), bool(host_io)
+        settings.recompute, settings.overlap = bool(recompute), bool(overlap)
         settings.prefetch, settings.estimate_packs = bool(prefetch), bool(estimate_packs)
-        settings.set_betas(*betas)
-        settings.set_lr_schedule(
-            _tessera.whole_number("warmup", warmup), lr_power, lr_end, list(lr_decay_at), lr_decay
-        )
-        if clip_norm is not None:
-            settings.clip_norm = clip_norm
         if rounding is not None:
             settings.set_roundings(*native_roundings("BertTrainer", rounding))
         if partial_dtype is not None:
@@ -218,35 +226,6 @@ class BertTrainer:
             settings, train, held_out, self.machine, threads, bool(only_estimates), ranks
         )
         self._lengths = [tokens for tokens, _, _ in phases]
-        self._lock = Lock()
-
-    # Training.
-
-    def train(self, steps: int | None = None, *, checkpoint: str | os.PathLike[str] | None = None) -> list[float]:
-        """Train by a number of steps, or to the end, and return the loss of each, which is that of its packs.
-
-        Evaluations that are due are made, and added to `evaluations`. A `checkpoint` is a file that is written after
-        each of them, before each phase but the first, and at the end of this call. Ctrl-C ends the call after the step
-        in progress by KeyboardInterrupt, with its checkpoint written; training can go on. Python's other threads run
-        meanwhile. No steps are left if the list is shorter than asked for. An exception, also that of Ctrl-C, takes the
-        losses before it along; to keep them all, call `step` for each.
-        """
-        asked = None if steps is None else _tessera.whole_number("steps", steps, 1)
-        with self._lock:
-            left = self.steps - self.finished_steps
-            count = left if asked is None else min(asked, left)
-            if count:
-                return self._native.train(count, _path(checkpoint))
-            if checkpoint is not None:
-                self._native.save(_path(checkpoint))
-            return []
-
-    def step(self) -> float:
-        """Train by one step, and return its loss. Raises ValueError if none is left."""
-        losses = self.train(1)
-        if not losses:
-            raise ValueError(f"all {self.steps:,} steps are done")
-        return losses[0]
 
     def validate(self) -> PretrainingEvaluation:
         """Evaluate the text that is held out. Nothing that `train` does depends on it."""
@@ -259,60 +238,14 @@ class BertTrainer:
         with self._lock:
             return tuple(self._native.history)
 
-    @property
-    def steps(self) -> int:
-        """Steps of all phases."""
-        return self._native.steps
-
-    @property
-    def finished_steps(self) -> int:
-        """Waits for another thread's call of `train`, as all methods do."""
-        with self._lock:
-            return self._native.finished_steps
-
     def steps_per_epoch(self, phase: int = 0) -> int:
         """Steps that take the packs of an epoch once; the last, incomplete one is left out."""
         return self._native.steps_per_epoch(self._phase(phase))
 
-    @property
-    def settings(self) -> dict[str, Any]:
-        """All settings by name, as checkpoints and the tool's results have them."""
-        found: dict[str, Any] = json.loads(self._native.settings_json)
-        return found
-
-    # Files.
-
-    def save(self, checkpoint: str | os.PathLike[str]) -> None:
-        """Write a checkpoint; an existing file is only replaced by a complete one."""
-        with self._lock:
-            self._native.save(_path(checkpoint))
-
-    def resume(self, checkpoint: str | os.PathLike[str], *, allow_different_bits: bool = False) -> None:
-        """Continue from a checkpoint of this class or of `tessera train bert`, of the same settings and text.
-
-        Nothing changes for a damaged file, another training, and unless different bits are allowed another machine,
-        number of tiles or instruction set: RuntimeError says what differs.
-        """
-        with self._lock:
-            self._native.resume(_path(checkpoint), bool(allow_different_bits))
-
-    def save_parameters(self, path: str | os.PathLike[str]) -> None:
-        """Save the parameters in a .safetensors file, with names and shapes of Hugging Face's BertForPreTraining."""
-        with self._lock:
-            self._native.save_parameters(_path(path))
-
     def load_parameters(self, path: str | os.PathLike[str]) -> None:
-        """Set the parameters from such a file, or a folder with a model of `transformers`."""
+        """Set the parameters from a file of `save_parameters`, or a folder with a model of `transformers`."""
         with self._lock:
-            self._native.load_parameters(_path(path))
-
-    def state_dict(self) -> dict[str, NDArray[np.float32]]:
-        """Copies of the parameters, in FP32, with names and shapes of Hugging Face's BertForPreTraining."""
-        with self._lock:
-            found = self._native.parameters()
-        return {name: values.reshape(shape) for name, values, shape in found}
-
-    # Costs.
+            self._native.load_parameters(path_of(path))
 
     def estimate(self, phase: int = 0) -> Estimate:
         """What a step of a phase takes: memory, and time by operation."""
@@ -323,13 +256,6 @@ class BertTrainer:
 
     def _phase(self, number: int) -> int:
         return _tessera.whole_number("phase", number, 0, len(self._lengths) - 1)
-
-    def __repr__(self) -> str:
-        return f"<BertTrainer on {self.machine.name}: {self.finished_steps:,} of {self.steps:,} steps>"
-
-
-def _path(path: str | os.PathLike[str] | None) -> str:
-    return "" if path is None else os.fspath(path)
 
 
 def _whole_numbers(name: str, given: int | Sequence[int], least: int = 0) -> list[int]:

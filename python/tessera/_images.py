@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,13 +45,47 @@ def load_images(folder: str | os.PathLike[str], name: str = "") -> ImageSplit:
 
 
 def synthetic_images(
-    train: int, test: int, seed: int = 0, *, height: int = 28, width: int = 28, classes: int = 10
+    train: int, test: int, seed: int = 0, *, height: int = 28, width: int = 28, classes: int = 10, channels: int = 1
 ) -> ImageSplit:
     """Make images of a few smooth templates per class, shifted, scaled and with noise."""
-    counts = {"train": train, "test": test, "height": height, "width": width, "classes": classes}
+    counts = {"train": train, "test": test, "height": height, "width": width, "classes": classes, "channels": channels}
     checked = {name: _tessera.whole_number(name, count) for name, count in counts.items()}
     seed = _tessera.whole_number("seed", seed, 0, 2**64 - 1)
     return _split(_tessera.synthetic_images(seed=seed, **checked))
+
+
+def random_crops(
+    images: NDArray[np.uint8],
+    *,
+    seed: int = 0,
+    epoch: int = 0,
+    numbers: Sequence[int] | NDArray[np.integer[Any]] | None = None,
+    padding: int = 4,
+) -> NDArray[np.uint8]:
+    """Random crops of padded images, each flipped or not, as `tessera train resnet` takes them in an epoch.
+
+    `images` are bytes [count, channels, height, width], and so is the result, in memory with the channels last, as
+    PyTorch's `channels_last`; `np.moveaxis(crops, 1, -1)` is contiguous, as graphs take images. `padding` zeros are on
+    each side. A crop is a function of `seed`, `epoch` and the image's number alone: `numbers` has that of each image in
+    its data set, by default 0, 1, ….
+
+    Raises ValueError for other shapes, TypeError for other types.
+    """
+    given = np.ascontiguousarray(images)
+    keys = np.arange(len(given)) if numbers is None else np.asarray(numbers)
+    if keys.dtype.kind not in "iu" and keys.size:
+        raise TypeError(f"numbers have elements of type {keys.dtype}; they must be integers")
+    crops: NDArray[np.uint8] = cast(
+        "NDArray[np.uint8]",
+        _tessera.random_crops(
+            given,
+            np.ascontiguousarray(keys, np.int64),
+            _tessera.whole_number("seed", seed, 0, 2**64 - 1),
+            _tessera.whole_number("epoch", epoch),
+            _tessera.whole_number("padding", padding, 0, 1024),
+        ),
+    )
+    return np.moveaxis(crops, -1, 1)
 
 
 def _split(parts: tuple[Any, ...]) -> ImageSplit:

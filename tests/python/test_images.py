@@ -58,6 +58,8 @@ def test_synthetic_images_follow_from_the_seed():
     assert a.test.images.shape == (6, 1, 8, 12)
     assert a.train.labels.max() < 4
     assert not np.array_equal(a.train.images, b.train.images)
+    colours = tessera.synthetic_images(3, 1, 1, height=8, width=12, classes=4, channels=3)
+    assert colours.train.images.shape == (3, 3, 8, 12)
     again = tessera.synthetic_images(30, 6, 1, height=8, width=12, classes=4)
     np.testing.assert_array_equal(a.test.images, again.test.images)
     with pytest.raises(ValueError, match="classes"):

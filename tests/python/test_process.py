@@ -26,9 +26,10 @@ def test_imports_numpy_alone():
 
 
 def test_modules_are_imported_when_they_are_used():
-    code = "import sys, tessera; print([each.__name__ for each in (tessera.onnx, tessera.text)], 'torch' in sys.modules)"
+    modules = "tessera.onnx, tessera.text, tessera.vision"
+    code = f"import sys, tessera; print([each.__name__ for each in ({modules})], 'torch' in sys.modules)"
     result = run(code)
-    assert result.stdout.strip() == "['tessera.onnx', 'tessera.text'] False", result.stderr
+    assert result.stdout.strip() == "['tessera.onnx', 'tessera.text', 'tessera.vision'] False", result.stderr
 
 
 def test_scripts_end_silently():

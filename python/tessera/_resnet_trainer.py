@@ -1,0 +1,218 @@
+"""Training of residual networks with images, as `tessera train resnet` does it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tessera import _tessera
+from tessera._config import checked_threads
+from tessera._images import ImageSet, ImageSplit
+from tessera._matrices import seed_of
+from tessera._tessera import EpochResult, Machine, SampleScore
+from tessera._trainer import Trainer, TrainerOptimizer, set_learning
+from tessera.graph._estimate import Estimate, machine_for
+from tessera.graph._resnet import Shortcut
+from tessera.graph._training import Numbers, ScheduleKind
+
+#: How the patterns of sparse convolutions change: not, growing at random, or where the gradient is largest.
+DropGrow: TypeAlias = Literal["none", "set", "rigl"]
+#: Images [count, channels, height, width] and their labels.
+Arrays: TypeAlias = tuple[NDArray[np.uint8], NDArray[np.integer[Any]]]
+
+
+class ResnetTrainer(Trainer):
+    """A ResNet with its images on a machine: training, evaluation and checkpoints of `tessera train resnet`.
+
+    `images` is an `ImageSplit`, such as `load_images(folder, "cifar-10")`; a pair of (images, labels) for training and
+    for testing, of bytes [count, channels, height, width] and whole numbers from 0; or the path of a folder of JPEG
+    files, CLASS/*.jpg or train/CLASS/*.jpg and val/CLASS/*.jpg, which are brought to `size` pixels in each dimension
+    (None: 224, or 32 as the depth says); arrays have a size already. The fraction `validation` of those for training is
+    only validated with.
+
+    `depth` and `shortcut` are as for `graph.resnet`, `numbers` as for `Graph.training_step`. With a `density` below 1
+    all convolutions but the first are block-sparse, with blocks of `block_size`; as `drop_grow` says, every `every`
+    steps until the fraction `until` of all steps blocks are dropped and others grown, at first the fraction `change` of
+    them. With `augment` training takes random crops of images, padded by `padding` zeros, and flips (`random_crops`),
+    of files regions of random size.
+
+    A step takes `batch` images, in `micro_batches` equal parts, each divided among `replicas` of the machine's chips
+    and normalised by its own statistics. Training takes `epochs` epochs, by default 30, or `steps` steps, and validates
+    after each epoch and after the last step; then the parameters are those of the epoch with the best accuracy. The
+    learning rate rises in the first `warmup` steps to `lr`, and by `lr_schedule` falls until the last step to `lr_end`
+    times as much, polynomially with the exponent `lr_power`, or as "step" to `lr_decay` times as much after each of the
+    fractions `lr_decay_at` of all steps. Parameters that `exclude` names, with `*` for any characters, have neither
+    weight decay nor a trust ratio; with LARS these are those of one dimension if none is named. Parameters have the
+    names and shapes of torchvision's.
+
+    `machine` is a `Machine` or its name; `threads` of the host, 0 for the default, are its tiles too if it is "host".
+    With the same options, images, tiles and instruction set, training gives the same bits as the tool's, on any number
+    of threads and wherever it is stopped and resumed, and either continues the other's checkpoints. A trainer with
+    `only_estimates` takes no memory for parameters, and cannot train.
+
+    Raises ValueError for options that are out of range or do not fit together or the images, TypeError for those of
+    another type, and RuntimeError for files that cannot be read or are damaged, if memory is short, and from `train` if
+    the loss is not finite. Calls may come from several threads, and take turns.
+    """
+
+    _native: _tessera.ResnetTrainer
+
+    def __init__(
+        self,
+        images: ImageSplit | tuple[Arrays, Arrays] | str | os.PathLike[str],
+        *,
+        depth: int = 20,
+        shortcut: Shortcut | None = None,
+        numbers: Numbers = "fp32",
+        label_smoothing: float = 0.0,
+        density: float = 1.0,
+        block_size: int = 16,
+        drop_grow: DropGrow = "rigl",
+        change: float = 0.3,
+        every: int = 100,
+        until: float = 0.75,
+        augment: bool = True,
+        padding: int = 4,
+        size: int | None = None,
+        optimizer: TrainerOptimizer = "momentum",
+        lr: float = 0.1,
+        lr_schedule: ScheduleKind = "cosine",
+        warmup: int = 0,
+        lr_power: float = 1.0,
+        lr_end: float = 0.0,
+        lr_decay_at: Sequence[float] = (0.5, 0.75),
+        lr_decay: float = 0.1,
+        momentum: float = 0.9,
+        betas: tuple[float, float] = (0.9, 0.999),
+        bias_correction: bool = True,
+        trust_coefficient: float = 0.001,
+        weight_decay: float = 1e-4,
+        exclude: Sequence[str] = (),
+        clip_norm: float | None = None,
+        batch: int = 128,
+        micro_batches: int = 1,
+        replicas: int = 1,
+        epochs: int | None = None,
+        steps: int | None = None,
+        validation: float = 0.1,
+        seed: int = 0,
+        machine: Machine | str = "host",
+        threads: int = 0,
+        host_io: bool = False,
+        only_estimates: bool = False,
+    ) -> None:
+        super().__init__()
+        if epochs is not None and steps is not None:
+            raise ValueError("steps and epochs both say how long to train: leave out one of them")
+        settings = _tessera.ResnetTrainingSettings(
+            _tessera.whole_number("depth", depth), shortcut, numbers, optimizer, lr_schedule, drop_grow
+        )
+        set_learning(
+            settings,
+            epochs=30 if epochs is None else epochs,
+            lr=lr,
+            warmup=warmup,
+            lr_power=lr_power,
+            lr_end=lr_end,
+            lr_decay_at=lr_decay_at,
+            lr_decay=lr_decay,
+            momentum=momentum,
+            betas=betas,
+            bias_correction=bias_correction,
+            trust_coefficient=trust_coefficient,
+            weight_decay=weight_decay,
+            exclude=exclude,
+            clip_norm=clip_norm,
+            validation=validation,
+            seed=seed_of(seed),
+            host_io=host_io,
+        )
+        for name, count, least in (
+            ("block_size", block_size, 1),
+            ("padding", padding, 0),
+            ("size", 0 if size is None else size, 0 if size is None else 8),
+            ("batch", batch, 1),
+            ("micro_batches", micro_batches, 1),
+            ("replicas", replicas, 1),
+            ("steps", 0 if steps is None else steps, 0 if steps is None else 1),
+        ):
+            setattr(settings, name, _tessera.whole_number(name, count, least))
+        settings.label_smoothing, settings.density, settings.augment = label_smoothing, density, bool(augment)
+        settings.set_drop_grow(change, _tessera.whole_number("every", every, 1), until)
+        threads = checked_threads(threads)
+        self.machine = machine_for(machine, threads)
+        data = _native_images(images, size)
+        self._native = _tessera.ResnetTrainer(settings, data, self.machine, threads, bool(only_estimates))
+        self._depth = depth
+
+    def validate(self) -> SampleScore:
+        """Evaluate the images for validation, with `loss` and `accuracy`. Nothing that `train` does depends on it."""
+        with self._lock:
+            return self._native.validate()
+
+    def test(self) -> SampleScore:
+        """Evaluate the images for testing likewise; after the last step with the parameters of the best epoch."""
+        with self._lock:
+            return self._native.test()
+
+    @property
+    def history(self) -> tuple[EpochResult, ...]:
+        """The epochs that `train` has finished, also before a checkpoint that was resumed."""
+        with self._lock:
+            return tuple(self._native.history)
+
+    @property
+    def best_epoch(self) -> int | None:
+        """The number, from 1, of the epoch with the best accuracy of validation so far."""
+        with self._lock:
+            return self._native.best_epoch or None
+
+    @property
+    def steps_per_epoch(self) -> int:
+        """Steps that take the images of an epoch once; the last, incomplete one is left out."""
+        return self._native.steps_per_epoch
+
+    def estimate(self) -> Estimate:
+        """What a step takes: memory, and time by operation."""
+        title = f"training step of ResNet-{self._depth}"
+        with self._lock:
+            return Estimate(self._native.step_cost(), self._native.graph(), self.machine, title)
+
+
+def _native_images(
+    images: ImageSplit | tuple[Arrays, Arrays] | str | os.PathLike[str], size: int | None
+) -> _tessera.ImageArrays | _tessera.ImageFolder:
+    if isinstance(images, (str, os.PathLike)):
+        return _tessera.ImageFolder(os.fspath(images))
+    if isinstance(images, tuple) and len(images) == 2:
+        images = _split_of(*images)
+    if not isinstance(images, ImageSplit):
+        raise TypeError(f"images must be an ImageSplit, a pair of (images, labels) or a folder's path, not {images!r}")
+    shape = images.train.images.shape
+    if size is not None and shape[2:] != (size, size):
+        raise ValueError(f"size is {size}, and the images are {shape}: leave it out")
+    classes = max(images.train.classes, images.test.classes)
+    return _tessera.ImageArrays(images.name, *_arrays_of(images.train), *_arrays_of(images.test), classes)
+
+
+def _split_of(train: Arrays, test: Arrays) -> ImageSplit:
+    sets = [ImageSet(np.asarray(images), _labels(labels), 0) for images, labels in (train, test)]
+    classes = 1 + max(int(each.labels.max(initial=0)) for each in sets)
+    return ImageSplit("arrays", *(ImageSet(each.images, each.labels, classes) for each in sets))
+
+
+def _labels(given: NDArray[np.integer[Any]]) -> NDArray[np.uint8]:
+    labels = np.asarray(given)
+    if labels.dtype.kind not in "iu":
+        raise TypeError(f"labels have elements of type {labels.dtype}; they must be integers")
+    if labels.size and not 0 <= labels.min() <= labels.max() <= 255:
+        raise ValueError(f"labels are from {labels.min()} to {labels.max()}; they must be from 0 to 255")
+    return labels.astype(np.uint8)
+
+
+def _arrays_of(images: ImageSet) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
+    return np.ascontiguousarray(images.images), np.ascontiguousarray(_labels(images.labels))

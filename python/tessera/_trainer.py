@@ -1,0 +1,161 @@
+"""What the trainers of `tessera train` have in common in Python."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from typing import Any, Literal, Protocol, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tessera import _tessera
+from tessera._locks import Lock
+from tessera._tessera import Machine
+
+#: Optimizers by the names that the tool has for them.
+TrainerOptimizer: TypeAlias = Literal["sgd", "momentum", "nesterov", "adam", "adamw", "lamb", "lars"]
+
+
+class _Native(Protocol):
+    """A trainer of the library."""
+
+    @property
+    def steps(self) -> int: ...
+    @property
+    def finished_steps(self) -> int: ...
+    @property
+    def settings_json(self) -> str: ...
+
+    def train(self, steps: int, checkpoint: str) -> list[float]: ...
+    def save(self, checkpoint: str) -> None: ...
+    def resume(self, checkpoint: str, allow_different_bits: bool) -> None: ...
+    def save_parameters(self, path: str) -> None: ...
+    def parameters(self) -> Sequence[tuple[str, NDArray[np.float32], Sequence[int]]]: ...
+
+
+class Trainer:
+    """A network with its data on a machine. Calls may come from several threads, and take turns."""
+
+    machine: Machine
+    _native: _Native
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+
+    # Training.
+
+    def train(self, steps: int | None = None, *, checkpoint: str | os.PathLike[str] | None = None) -> list[float]:
+        """Train by a number of steps, or to the end, and return the loss of each, which is that of its batch.
+
+        Evaluations that are due are made. A `checkpoint` is a file that is written after each of them, and at the end
+        of this call. Ctrl-C ends the call after the step in progress by KeyboardInterrupt, with its checkpoint written;
+        training can go on. Python's other threads run meanwhile. No steps are left if the list is shorter than asked
+        for. An exception, also that of Ctrl-C, takes the losses before it along; to keep them all, call `step` for
+        each.
+        """
+        asked = None if steps is None else _tessera.whole_number("steps", steps, 1)
+        with self._lock:
+            left = self.steps - self.finished_steps
+            count = left if asked is None else min(asked, left)
+            if count:
+                return self._native.train(count, path_of(checkpoint))
+            if checkpoint is not None:
+                self._native.save(path_of(checkpoint))
+            return []
+
+    def step(self) -> float:
+        """Train by one step, and return its loss. Raises ValueError if none is left."""
+        losses = self.train(1)
+        if not losses:
+            raise ValueError(f"all {self.steps:,} steps are done")
+        return losses[0]
+
+    @property
+    def steps(self) -> int:
+        """Steps of the whole training."""
+        return self._native.steps
+
+    @property
+    def finished_steps(self) -> int:
+        """Waits for another thread's call of `train`, as all methods do."""
+        with self._lock:
+            return self._native.finished_steps
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """All settings by name, as checkpoints and the tool's results have them."""
+        found: dict[str, Any] = json.loads(self._native.settings_json)
+        return found
+
+    # Files.
+
+    def save(self, checkpoint: str | os.PathLike[str]) -> None:
+        """Write a checkpoint; an existing file is only replaced by a complete one."""
+        with self._lock:
+            self._native.save(path_of(checkpoint))
+
+    def resume(self, checkpoint: str | os.PathLike[str], *, allow_different_bits: bool = False) -> None:
+        """Continue from a checkpoint of this class or of the tool, of the same settings and data.
+
+        Nothing changes for a damaged file, another training, and unless different bits are allowed another machine,
+        number of tiles or instruction set: RuntimeError says what differs.
+        """
+        with self._lock:
+            self._native.resume(path_of(checkpoint), bool(allow_different_bits))
+
+    def save_parameters(self, path: str | os.PathLike[str]) -> None:
+        """Save the parameters in a .safetensors file, with the names and shapes of `state_dict`."""
+        with self._lock:
+            self._native.save_parameters(path_of(path))
+
+    def state_dict(self) -> dict[str, NDArray[np.float32]]:
+        """Copies of the parameters, in FP32, with the names and shapes that other libraries have for them."""
+        with self._lock:
+            found = self._native.parameters()
+        return {name: values.reshape(shape) for name, values, shape in found}
+
+    def __repr__(self) -> str:
+        done = f"{self.finished_steps:,} of {self.steps:,} steps"
+        return f"<{type(self).__name__} on {self.machine.name}: {done}>"
+
+
+def path_of(path: str | os.PathLike[str] | None) -> str:
+    return "" if path is None else os.fspath(path)
+
+
+def set_learning(
+    settings: _tessera.PretrainingSettings | _tessera.ResnetTrainingSettings,
+    *,
+    epochs: int,
+    lr: float,
+    warmup: int,
+    lr_power: float,
+    lr_end: float,
+    lr_decay_at: Sequence[float],
+    lr_decay: float,
+    momentum: float,
+    betas: tuple[float, float],
+    bias_correction: bool,
+    trust_coefficient: float,
+    weight_decay: float,
+    exclude: Sequence[str],
+    clip_norm: float | None,
+    validation: float,
+    seed: int,
+    host_io: bool,
+) -> None:
+    """Set what all trainings have; the library checks the values."""
+    settings.epochs = _tessera.whole_number("epochs", epochs, 1)
+    settings.lr, settings.weight_decay = lr, weight_decay
+    settings.set_lr_schedule(
+        _tessera.whole_number("warmup", warmup), lr_power, lr_end, list(lr_decay_at), lr_decay
+    )
+    settings.momentum, settings.trust_coefficient = momentum, trust_coefficient
+    settings.set_betas(*betas)
+    settings.bias_correction = bool(bias_correction)
+    settings.excluded = [exclude] if isinstance(exclude, str) else list(exclude)
+    if clip_norm is not None:
+        settings.clip_norm = clip_norm
+    settings.seed, settings.validation, settings.host_io = seed, validation, bool(host_io)
