@@ -54,6 +54,11 @@ struct ResnetOptions {
   bool dynamic = false;
   /// Replicas that the graph will have (Graph::replicate): running statistics follow the mean of theirs.
   uint32_t replicas = 1;
+  /// Consecutive replicas whose batches are normalised as one, 0: all; see batch_norm_of_batch().
+  uint32_t norm_replicas = 1;
+  /// Whether backward passes keep only the inputs of blocks, and compute the rest again. Blocks are called
+  /// then, equal ones as one function, so no patterns of theirs may change.
+  bool recompute = false;
 };
 
 /// Values of a network. Its parameters have the names of torchvision's, and shapes of this library: weights

@@ -27,11 +27,14 @@ using graph::ValueId;
 /// Features, logits, and PyTorch's shapes of the weights of convolutions.
 std::tuple<ValueId, ValueId, std::map<std::string, graph::Shape>> add_resnet(
     Graph& g, ValueId images, const ResnetConfig& config, bool training, const std::string& numbers,
-    const std::map<std::string, SparseMatrix>& patterns, bool dynamic, uint32_t replicas) {
+    const std::map<std::string, SparseMatrix>& patterns, bool dynamic, uint32_t replicas,
+    uint32_t norm_replicas, bool recompute) {
   graph::ResnetOptions options{.training = training,
                                .numbers = graph::numbers_named(numbers),
                                .dynamic = dynamic,
-                               .replicas = replicas};
+                               .replicas = replicas,
+                               .norm_replicas = norm_replicas,
+                               .recompute = recompute};
   for (const auto& [name, matrix] : patterns) options.patterns[name] = matrix.pattern;
   const graph::Resnet made = graph::resnet(g, g.value(images), config, options);
   return {made.features.id, made.logits.id, made.kernels};
@@ -57,7 +60,7 @@ void bind_resnet(nb::module_& m, nb::class_<Graph>& graph) {
       .def_rw("momentum", &ResnetConfig::momentum);
   graph
       .def("resnet", &add_resnet, "images"_a, "config"_a, "training"_a, "numbers"_a, "patterns"_a,
-           "dynamic"_a, "replicas"_a)
+           "dynamic"_a, "replicas"_a, "norm_replicas"_a, "recompute"_a)
       .def(
           "normalised_pixels",
           [](Graph& g, ValueId pixels, const std::vector<double>& mean,

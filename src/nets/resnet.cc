@@ -8,8 +8,11 @@
 #include <array>
 #include <cmath>
 #include <limits>
+#include <memory>
 #include <optional>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "base/names.h"
 
@@ -30,7 +33,7 @@ constexpr PublishedResnet kPublishedResnets[] = {{18, false, {2, 2, 2, 2}},
                                                  {152, true, {3, 8, 36, 3}}};
 constexpr uint32_t kDeepestResnet = 1202;
 
-void check_resnet(const ResnetConfig& config, Value images) {
+void check_resnet(const ResnetConfig& config, const ResnetOptions& options, Value images) {
   constexpr size_t kMostStages = 8;
   constexpr uint32_t kMostChannels = 1 << 16;
   const auto require = [](bool holds, const std::string& what) {
@@ -47,7 +50,22 @@ void check_resnet(const ResnetConfig& config, Value images) {
   require(config.classes >= 1, "no classes");
   require(config.momentum >= 0 && config.momentum <= 1,
           fmt::format("a momentum of running statistics of {}; it must be from 0 to 1", config.momentum));
+  require(!options.recompute || !options.dynamic || options.patterns.empty(),
+          "blocks whose patterns may change are no functions, and cannot be computed again: leave out one");
 }
+
+/// A block that becomes a function: what its call gives to it, and the running statistics that follow its
+/// results.
+struct CalledBlock {
+  std::shared_ptr<Graph> function = std::make_shared<Graph>();
+  std::vector<Value> given = {}, followed = {};
+};
+
+struct BlockFunction {
+  uint32_t stride;
+  std::vector<TensorType> types;  ///< that it is given
+  std::shared_ptr<const Graph> graph;
+};
 
 class ResnetBuilder {
  public:
@@ -63,7 +81,9 @@ class ResnetBuilder {
                   stage > 0 && i == 0 ? 2 : 1);
     require_known_patterns();
     const Value features = reshape(adaptive_average_pool(x, {1, 1}), {x.shape()[0], x.type().cols()});
-    return {features, classified(features), std::move(kernels_)};
+    const Value logits = classified(features);
+    set_running();
+    return {features, logits, std::move(kernels_)};
   }
 
  private:
@@ -78,6 +98,40 @@ class ResnetBuilder {
   }
 
   Value block(Value x, const std::string& name, uint32_t width, uint32_t stride) {
+    if (!options_.recompute) return computed(x, name, width, stride);
+    block_.emplace();
+    block_->given.push_back(x);
+    const Value inside = block_->function->input("x", x.type());
+    block_->function->output("y", computed(inside, name, width, stride));
+    const CalledBlock made = std::move(*block_);
+    block_.reset();
+    const std::vector<Value> results =
+        graph_.call(shared(made.function, made.given, stride), made.given, {.recompute = true});
+    // Statistics come before "y", by their names.
+    for (size_t i = 0; i < made.followed.size(); ++i) follow(made.followed[i], results.at(i));
+    return results.back();
+  }
+
+  /// Blocks that take values of the same types are one function.
+  std::shared_ptr<const Graph> shared(const std::shared_ptr<const Graph>& made,
+                                      const std::vector<Value>& given, uint32_t stride) {
+    std::vector<TensorType> types;
+    types.reserve(given.size());
+    for (const Value& value : given) types.push_back(value.type());
+    for (const BlockFunction& known : functions_)
+      if (known.stride == stride && known.types == types) return known.graph;
+    functions_.push_back({stride, std::move(types), made});
+    return made;
+  }
+
+  /// A value of the graph for an operation of a block: within a function an input of it.
+  Value taken(Value value) {
+    if (!block_) return value;
+    block_->given.push_back(value);
+    return block_->function->input(fmt::format("parameter{}", block_->given.size() - 1), value.type());
+  }
+
+  Value computed(Value x, const std::string& name, uint32_t width, uint32_t stride) {
     Value y = x;
     const auto add = [&](uint32_t number, uint32_t outputs, uint32_t kernel, uint32_t step) {
       y = normalised(convolved(y, fmt::format("{}.conv{}", name, number), outputs, kernel, step),
@@ -112,7 +166,7 @@ class ResnetBuilder {
     kernels_[name + ".weight"] = {outputs, channels, kernel, kernel};
     const Convolution window{
         .kernel = {kernel, kernel}, .stride = {stride, stride}, .padding = {kernel / 2, kernel / 2}};
-    return convolution(x, weight(name + ".weight", outputs, taps * channels, taps), {}, window);
+    return convolution(x, taken(weight(name + ".weight", outputs, taps * channels, taps)), {}, window);
   }
 
   /// Normal, so that gradients keep their size (He et al. 2015), whatever the density is.
@@ -138,20 +192,34 @@ class ResnetBuilder {
   Value normalised(Value x, const std::string& name) {
     const Shape channels = {x.type().cols()};
     const Type type = options_.numbers.parameters;
-    const Value factor = graph_.parameter(name + ".weight", channels, Initial::constant(1), type);
-    const Value added = graph_.parameter(name + ".bias", channels, {}, type);
+    const Value factor = taken(graph_.parameter(name + ".weight", channels, Initial::constant(1), type));
+    const Value added = taken(graph_.parameter(name + ".bias", channels, {}, type));
     const Value mean = graph_.parameter(name + ".running_mean", channels);
     const Value variance = graph_.parameter(name + ".running_var", channels, Initial::constant(1));
-    if (!options_.training) return batch_norm(x, mean, variance, factor, added, config_.epsilon);
-    const BatchNorm of_batch = batch_norm_of_batch(x, factor, added, config_.epsilon);
+    if (!options_.training)
+      return batch_norm(x, taken(mean), taken(variance), factor, added, config_.epsilon);
+    const BatchNorm of_batch = batch_norm_of_batch(x, factor, added, config_.epsilon, options_.norm_replicas);
     follow(mean, of_batch.mean);
     follow(variance, of_batch.variance);
     return of_batch.y;
   }
 
+  /// Statistics of a function are results of its calls, as a function has no state.
   void follow(Value running, Value of_batch) {
-    if (options_.replicas > 1) of_batch = mean_over_replicas(of_batch);
-    graph_.assign(running, running * (1 - config_.momentum) + of_batch * config_.momentum);
+    if (block_) {
+      block_->function->output(fmt::format("statistic{:02}", block_->followed.size()), of_batch);
+      block_->followed.push_back(running);
+    } else {
+      followed_.emplace_back(running, of_batch);
+    }
+  }
+
+  /// All means over replicas one after another, so that they are one collective.
+  void set_running() {
+    if (options_.replicas > 1)
+      for (auto& [running, of_batch] : followed_) of_batch = mean_over_replicas(of_batch);
+    for (const auto& [running, of_batch] : followed_)
+      graph_.assign(running, running * (1 - config_.momentum) + of_batch * config_.momentum);
   }
 
   /// Uniform initial values up to ±1/√features, as those of torch.nn.Linear.
@@ -177,6 +245,9 @@ class ResnetBuilder {
   const ResnetOptions& options_;
   std::map<std::string, Shape> kernels_;
   size_t used_patterns_ = 0;
+  std::optional<CalledBlock> block_;  ///< to which operations are added at present
+  std::vector<BlockFunction> functions_;
+  std::vector<std::pair<Value, Value>> followed_;  ///< running statistics, and those of the batch
 };
 
 }  // namespace
@@ -203,7 +274,7 @@ ResnetConfig ResnetConfig::of_depth(uint32_t depth) {
 }
 
 Resnet resnet(Graph& graph, Value images, const ResnetConfig& config, const ResnetOptions& options) {
-  check_resnet(config, images);
+  check_resnet(config, options, images);
   return ResnetBuilder(graph, config, options).build(images);
 }
 

@@ -15,6 +15,8 @@
 #include "networks.h"
 #include "sparse/generate.h"
 #include "support/error_of.h"
+#include "support/number_of.h"
+#include "support/numbers.h"
 
 namespace tessera::graph {
 namespace {
@@ -81,13 +83,13 @@ TEST(Resnet, HasShortcutsOfEitherKind) {
   EXPECT_EQ(shortcut_named(name_of(Shortcut::padding)), Shortcut::padding);
 }
 
-/// Loss of a training step on images of 8 bits.
+/// Loss of a training step on images of 8 bits, `rows` in a micro-batch of a replica.
 Graph step_of(const ResnetConfig& config, const ResnetOptions& options, uint32_t micro_batches = 1,
-              uint32_t replicas = 1) {
+              uint32_t replicas = 1, uint32_t rows = 4) {
   Graph g;
-  const Value pixels = g.input("images", {4, 8, 8, 3}, Type::u8);
+  const Value pixels = g.input("images", {rows, 8, 8, 3}, Type::u8);
   const Resnet net = resnet(g, normalised_pixels(pixels, {120, 110, 100}, {60, 50, 70}), config, options);
-  const Value loss = cross_entropy(net.logits, g.input("labels", {4}, Type::u32), {.smoothing = 0.1});
+  const Value loss = cross_entropy(net.logits, g.input("labels", {rows}, Type::u32), {.smoothing = 0.1});
   g.output("loss", loss);
   add_training(loss, {.optimizer = Sgd{.momentum = 0.9, .weight_decay = 1e-4},
                       .micro_batches = micro_batches,
@@ -185,6 +187,56 @@ TEST(Resnet, FollowsTheMeanOfReplicas) {
   for (size_t i = 0; i < mean.size(); ++i) EXPECT_NEAR(running.at(i), mean[i], 1e-5);
 }
 
+/// Of a step in float64, from the initial contents of another graph.
+WideArrays state_after(const Graph& g, const Graph& initial, double& loss) {
+  WideArrays state;
+  for (const auto& [name, values] : initial_state(initial, 4)) state[name] = {values.begin(), values.end()};
+  loss = evaluate(g, inputs_of(g), state).at("loss").at(0);
+  return state;
+}
+
+/// Calls of functions, those that keep only the inputs of blocks, and groups of replicas change nothing.
+TEST(Resnet, IsTheSameWithBlocksThatAreComputedAgainAndGroupsOfReplicas) {
+  ResnetConfig config = small_config();
+  config.blocks = {2, 2};
+  config.shortcut = Shortcut::projection;
+  const Graph plain = step_of(config, {.training = true});
+  double expected_loss = 0, loss = 0;
+  const WideArrays expected = state_after(plain, plain, expected_loss);
+  const Graph again = step_of(config, {.training = true, .recompute = true}),
+              divided = step_of(
+                  config, {.training = true, .replicas = 2, .norm_replicas = 2, .recompute = true}, 1, 2, 2);
+  for (const Graph* g : {&again, &divided}) {
+    SCOPED_TRACE(g == &again ? "recomputed" : "divided");
+    const WideArrays state = state_after(*g, plain, loss);
+    EXPECT_NEAR(loss, expected_loss, 1e-10);
+    for (const auto& [name, values] : expected) test::expect_near(state.at(name), values, 1e-10, name);
+  }
+}
+
+TEST(Resnet, CallsEqualBlocksAsOneFunction) {
+  ResnetConfig config = small_config();
+  config.blocks = {3, 2};
+  Graph g;
+  resnet(g, g.input("x", {2, 8, 8, 3}), config, {.training = true, .recompute = true});
+  std::set<const Graph*> functions;
+  size_t calls = 0;
+  for (const Node& node : g.nodes())
+    if (node.body) {
+      functions.insert(node.body.get());
+      ++calls;
+    }
+  EXPECT_EQ(calls, 5U);
+  EXPECT_EQ(functions.size(), 3U);  // the first block of the second stage changes sizes
+}
+
+TEST(Resnet, TrainsWithBlocksThatAreComputedAgain) {
+  const ResnetOptions options{.training = true, .recompute = true};
+  expect_trains(step_of(small_config(), options, 2), Machine::host(2));
+  if (test::is_full())
+    expect_trains(step_of(small_config(), options), Machine::find("bow").with("tiles", 16));
+}
+
 TEST(Resnet, EvaluatesWithRunningStatistics) {
   Session trained(step_of(small_config(), {.training = true}), Machine::host(1));
   Graph g;
@@ -219,6 +271,13 @@ TEST(Resnet, RefusesWhatDoesNotFit) {
   refuses("the weight is 8 × 27", [&] {
     ResnetOptions options;
     options.patterns["conv1.weight"] = sparse::generate_pattern({PatternKind::random, 8, 8, 0.5, 1, 1});
+    Graph other;
+    resnet(other, other.input("images", {1, 8, 8, 3}), small_config(), options);
+  });
+  refuses("are no functions", [&] {
+    ResnetOptions options{.dynamic = true, .recompute = true};
+    options.patterns["layer1.0.conv1.weight"] =
+        sparse::generate_pattern({PatternKind::random, 8, 72, 0.4, 4, 1});
     Graph other;
     resnet(other, other.input("images", {1, 8, 8, 3}), small_config(), options);
   });

@@ -69,6 +69,43 @@ def test_sparse_convolutions_take_the_values_of_their_pattern(rng):
     np.testing.assert_array_equal(by_tap(net.state_dict(session)), by_tap(state) * moved)
 
 
+def test_replicas_with_common_statistics_are_one_with_all_images(rng):
+    """Blocks that are computed again, and two replicas of two images each."""
+    images, labels = rng.standard_normal((4, 8, 8, 3)).astype(np.float32), rng.integers(0, 10, 4)
+    config = tg.ResnetConfig.of_depth(8)
+    config.blocks = [1, 1]
+    kept = {}
+    for replicas in (1, 2):
+        net = tg.resnet(
+            config,
+            samples=4 // replicas,
+            size=8,
+            training=True,
+            replicas=replicas,
+            norm_replicas=replicas,
+            recompute=replicas == 2,
+        )
+        step = net.graph.training_step("cross_entropy", lr=0.05, replicas=replicas)
+        session = step.session()
+        if kept:
+            session.load_parameters(kept["initial"])
+        kept.setdefault("initial", {name: session.get(name) for name in net.state_dict(session)})
+        loss = session.run(images, labels)
+        state = net.state_dict(session)
+        if "state" not in kept:
+            kept |= {"loss": loss, "state": state}
+            continue
+        assert loss == pytest.approx(kept["loss"], rel=1e-4)
+        for name, array in kept["state"].items():
+            np.testing.assert_allclose(state[name], array, rtol=1e-3, atol=1e-4, err_msg=name)
+
+
+def test_blocks_that_change_are_not_computed_again():
+    pattern = tessera.Matrix.of(np.ones((16, 144), np.float32), 16)
+    with pytest.raises(ValueError, match="are no functions"):
+        tg.resnet(8, samples=1, patterns={"layer1.0.conv1.weight": pattern}, dynamic=True, recompute=True)
+
+
 def state_of(module):
     return {name: value for name, value in module.state_dict().items() if not name.endswith("num_batches_tracked")}
 

@@ -102,6 +102,9 @@ def resnet(
     numbers: Numbers = "fp32",
     patterns: Mapping[str, Any] | None = None,
     dynamic: bool = False,
+    replicas: int = 1,
+    norm_replicas: int | None = 1,
+    recompute: bool = False,
 ) -> Resnet:
     """A graph of a residual network, whose input is `images` [samples, height, width, channels].
 
@@ -114,6 +117,10 @@ def resnet(
     types of parameters and products, as `Graph.training_step` takes them; logits are FP32. `patterns` makes
     convolutions sparse: names of their weights, and matrices [outputs, taps · channels] that have the pattern; they may
     change in sessions if `dynamic`.
+
+    `replicas` is their number in the training step, which running statistics follow together; batches of each group of
+    `norm_replicas` consecutive ones (None: of all) are normalised as one. With `recompute` backward passes keep only
+    the inputs of blocks, and compute the rest again.
     """
     if isinstance(config, int):
         config = ResnetConfig.of_depth(_tessera.whole_number("depth", config))
@@ -133,7 +140,11 @@ def resnet(
         mean, deviation = ([float(each) for each in numbers_of] for numbers_of in pixels)
         id = graph.native.normalised_pixels(id, mean, deviation)
     sparse = {name: Matrix.of(matrix) for name, matrix in (patterns or {}).items()}
-    features, logits, kernels = graph.native.resnet(id, config, training, numbers, sparse, dynamic, 1)
+    replicas = _tessera.whole_number("replicas", replicas, 1)
+    norms = 0 if norm_replicas is None else _tessera.whole_number("norm_replicas", norm_replicas, 1)
+    features, logits, kernels = graph.native.resnet(
+        id, config, training, numbers, sparse, dynamic, replicas, norms, recompute
+    )
     output = Value(graph, logits)
     graph.output("logits", output)
     shapes = {name: tuple(shape) for name, shape in kernels.items()}
