@@ -84,9 +84,9 @@ struct PretrainingPhase {
   uint64_t steps = 0;   ///< 0: as many as LearningSettings::epochs take
 };
 
-/// How BERT is pre-trained. The batch of LearningSettings is not used; `validation` is the fraction of
-/// documents that load_text() holds out.
-struct PretrainingSettings : LearningSettings {
+/// How BERT is pre-trained. The batch of LearningSettings is not used: the packs of a step are divided into
+/// micro-batches and among replicas. `validation` is the fraction of documents that load_text() holds out.
+struct PretrainingSettings : LearningSettings, PlacementSettings {
   PretrainingSettings();
 
   graph::BertConfig config = graph::BertConfig::named("tiny");  ///< with the vocabulary of the text
@@ -103,7 +103,6 @@ struct PretrainingSettings : LearningSettings {
   /// Instead of the scale of the loss that the numbers have. With one that may change, a step whose loss and
   /// gradients are not finite is left out, also of means, unless the scale has come down to 1.
   std::optional<graph::LossScale> loss_scale = {};
-  uint32_t micro_batches = 1;  ///< into which the packs of a step are divided
   /// Slices, at most, in which the logits of the masked tokens of a micro-batch are computed one after the
   /// other: as many as divide them equally. See BertOptions::head_slices.
   uint32_t head_slices = 1;
@@ -118,29 +117,6 @@ struct PretrainingSettings : LearningSettings {
   uint32_t head_layers = 0;
   uint32_t head_feed_forwards = 0;
   graph::PipelineKind pipeline = graph::PipelineKind::sequential;  ///< if there are several stages
-  bool recompute = false;  ///< whether backward passes keep only the inputs of layers
-  uint32_t replicas = 1;   ///< equal parts of a machine's chips, among which the packs of a step are divided
-  bool overlap = true;     ///< see graph::TrainingOptions::overlap
-  /// Parameters of at least so many elements have their optimizer's state divided among the replicas; see
-  /// graph::TrainingOptions::shard_from.
-  std::optional<uint64_t> shard_from = {};
-  /// Parameters of at least so many elements are themselves divided among the replicas; see
-  /// graph::TrainingOptions::shard_weights_from.
-  std::optional<uint64_t> shard_weights_from = {};
-  /// Of the sums of their gradients over micro-batches each replica keeps its part; see
-  /// graph::TrainingOptions::shard_gradients_from.
-  std::optional<uint64_t> shard_gradients_from = {};
-  /// Parameters of at least so many elements have their optimizer's state in streaming memory; see
-  /// graph::TrainingOptions::offload_from.
-  std::optional<uint64_t> offload_from = {};
-  /// Parameters of at least so many elements are in streaming memory, and sums of their gradients over
-  /// micro-batches; see graph::TrainingOptions::offload_weights_from and offload_gradients_from.
-  std::optional<uint64_t> offload_weights_from = {};
-  std::optional<uint64_t> offload_gradients_from = {};
-  bool prefetch = false;  ///< see graph::TrainingOptions::prefetch
-  /// Parameters with settings of their own, by names alone; see graph::TrainingOptions::groups. `excluded`
-  /// counts after them.
-  std::vector<graph::ParameterGroup> groups = {};
   /// Of a pipeline with several micro-batches in flight: what stages keep of them for later passes, of at
   /// least so many elements, is in streaming memory; see graph::Pipeline::offload_from.
   std::optional<uint64_t> offload_activations_from = {};

@@ -12,9 +12,10 @@
 namespace tessera {
 
 /// A residual network and how to train it. Images are pixels of 8 bits, which the graph normalises by mean
-/// and deviation of each channel over the images for training. With LARS and nothing `excluded`, neither
-/// weight decay nor trust ratio are for parameters of one dimension: biases and batch normalisations.
-struct ResnetTrainingSettings : LearningSettings {
+/// and deviation of each channel over the images for training. Each micro-batch of a replica is normalised by
+/// its own statistics. With LARS and nothing `excluded`, neither weight decay nor trust ratio are for
+/// parameters of one dimension: biases and batch normalisations.
+struct ResnetTrainingSettings : LearningSettings, PlacementSettings {
   ResnetTrainingSettings();
 
   uint32_t depth = 20;                           ///< see graph::ResnetConfig::of_depth()
@@ -31,9 +32,9 @@ struct ResnetTrainingSettings : LearningSettings {
   uint32_t padding = 4;  ///< pixels of zeros on each side of an image of which crops are taken
   /// Pixels in each dimension to which images of files are brought; 0: 224, or 32 as the depth says.
   uint32_t size = 0;
-  uint32_t micro_batches = 1;  ///< into which a batch is divided; each is normalised by its own statistics
-  uint32_t replicas = 1;       ///< equal parts of a machine's chips, among which a batch is divided
-  uint64_t steps = 0;          ///< 0: as many as the epochs take
+  /// Consecutive replicas whose micro-batches are normalised as one, 0: all; see graph::ResnetOptions.
+  uint32_t norm_replicas = 1;
+  uint64_t steps = 0;  ///< 0: as many as the epochs take
 };
 
 }  // namespace tessera

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <tessera/drop_grow.h>
+#include <tessera/gradients.h>
 #include <tessera/graph.h>
 #include <tessera/layers.h>
 
@@ -70,6 +71,34 @@ struct LearningSettings {
 
   /// Learning rate of a step, counted from 0, in a training of `steps` steps.
   double lr_of(uint64_t step, uint64_t steps) const;
+};
+
+/// How a step is divided among the chips of a machine, and where its values lie.
+struct PlacementSettings {
+  uint32_t micro_batches = 1;  ///< into which a batch is divided
+  bool recompute = false;  ///< whether backward passes keep only the inputs of layers, or of blocks of them
+  uint32_t replicas = 1;   ///< equal parts of a machine's chips, among which a batch is divided
+  bool overlap = true;     ///< see graph::TrainingOptions::overlap
+  /// Parameters of at least so many elements have their optimizer's state divided among the replicas; see
+  /// graph::TrainingOptions::shard_from.
+  std::optional<uint64_t> shard_from = {};
+  /// Parameters of at least so many elements are themselves divided among the replicas; see
+  /// graph::TrainingOptions::shard_weights_from.
+  std::optional<uint64_t> shard_weights_from = {};
+  /// Of the sums of their gradients over micro-batches each replica keeps its part; see
+  /// graph::TrainingOptions::shard_gradients_from.
+  std::optional<uint64_t> shard_gradients_from = {};
+  /// Parameters of at least so many elements have their optimizer's state in streaming memory; see
+  /// graph::TrainingOptions::offload_from.
+  std::optional<uint64_t> offload_from = {};
+  /// Parameters of at least so many elements are in streaming memory, and sums of their gradients over
+  /// micro-batches; see graph::TrainingOptions::offload_weights_from and offload_gradients_from.
+  std::optional<uint64_t> offload_weights_from = {};
+  std::optional<uint64_t> offload_gradients_from = {};
+  bool prefetch = false;  ///< see graph::TrainingOptions::prefetch
+  /// Parameters with settings of their own, by names alone; see graph::TrainingOptions::groups.
+  /// LearningSettings::excluded counts after them.
+  std::vector<graph::ParameterGroup> groups = {};
 };
 
 /// A multilayer perceptron and how to train it.

@@ -176,6 +176,19 @@ graph::TrainingOptions training_options(const LearningSettings& s,
   return {.optimizer = optimizer_of(s), .clip_norm = s.clip_norm, .groups = std::move(groups)};
 }
 
+void set_placement(graph::TrainingOptions& options, const PlacementSettings& s) {
+  options.micro_batches = s.micro_batches;
+  options.replicas = s.replicas;
+  options.overlap = s.overlap;
+  options.shard_from = s.shard_from;
+  options.shard_weights_from = s.shard_weights_from;
+  options.shard_gradients_from = s.shard_gradients_from;
+  options.offload_from = s.offload_from;
+  options.offload_weights_from = s.offload_weights_from;
+  options.offload_gradients_from = s.offload_gradients_from;
+  options.prefetch = s.prefetch;
+}
+
 std::vector<Pattern> initial_patterns(const TrainingSettings& s) {
   std::vector<Pattern> patterns;
   if (!is_sparse(s)) return patterns;

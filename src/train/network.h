@@ -23,6 +23,9 @@ std::string gradient_name(size_t layer);
 graph::TrainingOptions training_options(const LearningSettings& settings,
                                         std::vector<graph::ParameterGroup> groups);
 
+/// Lets a step be divided and its values lie as the settings say; groups are among the options already.
+void set_placement(graph::TrainingOptions& options, const PlacementSettings& settings);
+
 /// Random initial patterns of the hidden layers; empty if they are dense.
 std::vector<Pattern> initial_patterns(const TrainingSettings& settings);
 

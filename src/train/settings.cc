@@ -2,10 +2,12 @@
 
 #include <fmt/format.h>
 #include <tessera/error.h>
+#include <tessera/gradients.h>
 
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <cstdint>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
@@ -99,6 +101,21 @@ void check_micro_batches(uint32_t micro_batches, uint32_t batch) {
                                  micro_batches));
 }
 
+void check_division(const PlacementSettings& s, uint32_t batch, std::string_view samples) {
+  check_micro_batches(s.micro_batches, batch);
+  require_setting(graph::kFromOne, "the number of replicas", s.replicas);
+  if (batch / s.micro_batches % s.replicas != 0)
+    throw UsageError(fmt::format("micro-batches of {} {} cannot be divided among {} replicas equally",
+                                 batch / s.micro_batches, samples, s.replicas));
+}
+
+void check_sharding(const PlacementSettings& s) {
+  graph::check_sharding({.state = s.shard_from.has_value(),
+                         .weights = s.shard_weights_from.has_value(),
+                         .gradients = s.shard_gradients_from.has_value()},
+                        s.groups, s.replicas);
+}
+
 void check_block_size(uint32_t size) {
   const bool possible = size == 1 || size == 4 || size == 8 || size == 16 || size == 32;
   require_setting(possible, "the block size", size, "1, 4, 8, 16 or 32");
@@ -181,6 +198,23 @@ void add_schedule(nlohmann::ordered_json& json, const graph::Schedule& s) {
   }
 }
 
+nlohmann::ordered_json group_json(const graph::ParameterGroup& group) {
+  nlohmann::ordered_json json = {{"names", group.names}};
+  const auto add = [&](const char* name, const auto& setting) {
+    if (setting) json[name] = *setting;
+  };
+  add("lr_scale", group.lr_scale);
+  add("weight_decay", group.weight_decay);
+  add("trust_ratio", group.trust_ratio);
+  add("shard", group.shard);
+  add("shard_weights", group.shard_weights);
+  add("shard_gradients", group.shard_gradients);
+  add("offload", group.offload);
+  add("offload_weights", group.offload_weights);
+  add("offload_gradients", group.offload_gradients);
+  return json;
+}
+
 }  // namespace
 
 void add_optimizer(nlohmann::ordered_json& json, const LearningSettings& s) {
@@ -198,6 +232,23 @@ void add_optimizer(nlohmann::ordered_json& json, const LearningSettings& s) {
   json["lr"] = s.lr;
   add_schedule(json, s.lr_schedule);
   json["clip_norm"] = s.clip_norm ? nlohmann::ordered_json(*s.clip_norm) : nlohmann::ordered_json(nullptr);
+}
+
+void add_placement(nlohmann::ordered_json& json, const PlacementSettings& s) {
+  if (s.recompute) json["recompute"] = true;
+  if (s.replicas > 1) json["replicas"] = s.replicas;
+  if (!s.overlap) json["overlap"] = false;
+  if (s.shard_from) json["shard_from"] = *s.shard_from;
+  if (s.shard_weights_from) json["shard_weights_from"] = *s.shard_weights_from;
+  if (s.shard_gradients_from) json["shard_gradients_from"] = *s.shard_gradients_from;
+  if (s.offload_from) json["offload_from"] = *s.offload_from;
+  if (s.offload_weights_from) json["offload_weights_from"] = *s.offload_weights_from;
+  if (s.offload_gradients_from) json["offload_gradients_from"] = *s.offload_gradients_from;
+  if (s.prefetch) json["prefetch"] = true;
+}
+
+void add_groups(nlohmann::ordered_json& json, const PlacementSettings& s) {
+  for (const graph::ParameterGroup& group : s.groups) json["groups"].push_back(group_json(group));
 }
 
 void add_drop_grow(nlohmann::ordered_json& json, const DropGrowSchedule& s) {

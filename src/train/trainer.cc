@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <future>
+#include <nlohmann/json.hpp>
 #include <numeric>
 #include <span>
 #include <string_view>
@@ -15,6 +16,7 @@
 #include "base/isa.h"
 #include "graph/transforms/transforms.h"
 #include "sparse/pattern.h"
+#include "train/settings.h"
 #include "train/trainer_impl.h"
 
 namespace tessera {
@@ -87,7 +89,7 @@ TrainerImpl::TrainerImpl(Trainable of, Machine place, uint32_t most_threads, boo
       machine(std::move(place)),
       threads(most_threads),
       division(divide(what.training_samples, what.settings.validation, what.settings.seed)),
-      identity{what.settings_json,
+      identity{without_placement(nlohmann::ordered_json::parse(what.settings_json)).dump(),
                what.data,
                {what.machine, machine.tiles(), std::string(name_of(active_isa()))},
                division.training.size() / what.settings.batch,

@@ -13,6 +13,7 @@
 #include "io/files.h"
 #include "support/error_of.h"
 #include "support/jpeg_file.h"
+#include "support/number_of.h"
 
 namespace tessera {
 namespace {
@@ -69,8 +70,10 @@ struct ResnetCase {
   OptimizerKind optimizer = OptimizerKind::momentum;
   double density = 1;
   DropGrowKind drop_grow = DropGrowKind::none;
-  uint32_t micro_batches = 1, replicas = 1;
+  uint32_t micro_batches = 1, replicas = 1, norm_replicas = 1;
+  bool recompute = false;
   uint64_t steps = 0;
+  bool is_full = false;
 };
 
 std::ostream& operator<<(std::ostream& out, const ResnetCase& each) { return out << each.name; }
@@ -80,11 +83,19 @@ const ResnetCase kResnetCases[] = {
     {.name = "lars_micro_batches", .optimizer = OptimizerKind::lars, .micro_batches = 2, .steps = 13},
     {.name = "dynamic", .density = 0.5, .drop_grow = DropGrowKind::rigl},
     {.name = "random", .density = 0.5, .drop_grow = DropGrowKind::set},
-    {.name = "replicas", .micro_batches = 2, .replicas = 2}};
+    {.name = "replicas", .micro_batches = 2, .replicas = 2, .norm_replicas = 2, .recompute = true},
+    {.name = "dynamic_replicas",
+     .density = 0.5,
+     .drop_grow = DropGrowKind::rigl,
+     .micro_batches = 2,
+     .replicas = 2,
+     .norm_replicas = 0,
+     .is_full = true}};
 
 class ResnetTrainings : public testing::TestWithParam<ResnetCase> {};
 
 TEST_P(ResnetTrainings, ResumeBitForBit) {
+  if (GetParam().is_full && !test::is_full()) GTEST_SKIP() << "of ./test --full";
   ResnetTrainingSettings s = small_settings();
   s.optimizer = GetParam().optimizer;
   s.density = GetParam().density;
@@ -92,6 +103,8 @@ TEST_P(ResnetTrainings, ResumeBitForBit) {
   s.drop_grow = {GetParam().drop_grow, 0.3, 5, 0.75};
   s.micro_batches = GetParam().micro_batches;
   s.replicas = GetParam().replicas;
+  s.norm_replicas = GetParam().norm_replicas;
+  s.recompute = GetParam().recompute;
   s.steps = GetParam().steps;
   const std::string whole = file_named(std::string("whole_") + GetParam().name),
                     broken = file_named(std::string("broken_") + GetParam().name);
@@ -151,6 +164,23 @@ TEST(ResnetTrainer, SavesAndEvaluatesBetweenSteps) {
   std::filesystem::remove(saved);
 }
 
+/// Divided among replicas or beside the chips, which a checkpoint does not tell.
+TEST(ResnetTrainer, DividesTheStateOfOptimizers) {
+  ResnetTrainingSettings s = small_settings();
+  s.replicas = 2;
+  s.steps = 3;
+  Trainer whole(s, small_images(), Machine::host(1), 1);
+  const std::string path = file_named("divided");
+  const TrainingResult expected = whole.train({.checkpoint = path});
+  s.shard_from = 1000;
+  Trainer divided(s, small_images(), Machine::host(1), 1);
+  EXPECT_NEAR(*divided.train().test_loss, *expected.test_loss, 1e-4);
+  s.shard_from.reset();
+  s.offload_from = 1000;
+  Trainer(s, small_images(), Machine::host(1), 1).resume(path);
+  std::filesystem::remove(path);
+}
+
 TEST(ResnetTrainer, SavesWhatTorchvisionReads) {
   ResnetTrainingSettings s = small_settings();
   s.steps = 1;
@@ -201,6 +231,13 @@ TEST(ResnetTrainer, RefusesSettingsOutOfRange) {
   EXPECT_TRUE(says(error([](auto& s) { s.density = 0; }), "the density is 0"));
   EXPECT_TRUE(says(error([](auto& s) { s.block_size = 3; }), "the block size is 3"));
   EXPECT_TRUE(says(error([](auto& s) { s.replicas = 5; }), "cannot be divided among 5 replicas"));
+  EXPECT_TRUE(says(error([](auto& s) { s.norm_replicas = 2; }), "statistics of 2 replicas together"));
+  EXPECT_TRUE(says(error([](auto& s) { s.shard_from = 1; }), "divided among replicas, and there is one"));
+  EXPECT_TRUE(says(error([](auto& s) {
+                     s.recompute = true;
+                     s.density = 0.5;
+                   }),
+                   "blocks whose patterns change cannot be computed again"));
   EXPECT_TRUE(says(error([](auto& s) { s.batch = 145; }), "a batch of 145 is larger than the 144 images"));
   EXPECT_TRUE(says(error([](auto& s) { s.density = 1e-4; }), "without a block of 16 × 16"));
   EXPECT_TRUE(says(error([](auto& s) { s.numbers = "fp8"; }), "fp8"));

@@ -62,18 +62,9 @@ Bert add_model(Graph& graph, const PretrainingSettings& s, const graph::BertBatc
 
 graph::TrainingOptions options_of(const PretrainingSettings& s) {
   graph::TrainingOptions options = training_options(s, s.groups);
-  options.micro_batches = s.micro_batches;
+  set_placement(options, s);
   options.pipeline.kind = s.pipeline;
   options.pipeline.offload_from = s.offload_activations_from;
-  options.replicas = s.replicas;
-  options.overlap = s.overlap;
-  options.shard_from = s.shard_from;
-  options.shard_weights_from = s.shard_weights_from;
-  options.shard_gradients_from = s.shard_gradients_from;
-  options.offload_from = s.offload_from;
-  options.offload_weights_from = s.offload_weights_from;
-  options.offload_gradients_from = s.offload_gradients_from;
-  options.prefetch = s.prefetch;
   options.seed = s.seed;
   set_numbers(options, numbers_of(s));
   return options;

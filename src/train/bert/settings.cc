@@ -35,34 +35,13 @@ void check_phase(const PretrainingSettings& s, const PretrainingPhase& phase) {
   require_setting(phase.length <= s.config.max_position_embeddings, "the length", phase.length,
                   fmt::format("at most the positions of the model, {}", s.config.max_position_embeddings));
   require_setting(graph::kFromOne, "the batch", phase.packs);
-  check_micro_batches(s.micro_batches, phase.packs);
-  require_setting(graph::kFromOne, "the number of replicas", s.replicas);
-  if (phase.packs / s.micro_batches % s.replicas != 0)
-    throw UsageError(fmt::format("micro-batches of {} packs cannot be divided among {} replicas equally",
-                                 phase.packs / s.micro_batches, s.replicas));
+  check_division(s, phase.packs, "packs");
 }
 
 /// The number of a fixed scale.
 nlohmann::ordered_json loss_scale_json(const graph::LossScale& scale) {
   if (scale.grow_after == 0) return scale.initial;
   return {{"initial", scale.initial}, {"grow_after", scale.grow_after}};
-}
-
-nlohmann::ordered_json group_json(const graph::ParameterGroup& group) {
-  nlohmann::ordered_json json = {{"names", group.names}};
-  const auto add = [&](const char* name, const auto& setting) {
-    if (setting) json[name] = *setting;
-  };
-  add("lr_scale", group.lr_scale);
-  add("weight_decay", group.weight_decay);
-  add("trust_ratio", group.trust_ratio);
-  add("shard", group.shard);
-  add("shard_weights", group.shard_weights);
-  add("shard_gradients", group.shard_gradients);
-  add("offload", group.offload);
-  add("offload_weights", group.offload_weights);
-  add("offload_gradients", group.offload_gradients);
-  return json;
 }
 
 /// `counts` of each stage, and `with_head` in that of the prediction of masked tokens.
@@ -177,10 +156,7 @@ void check(const PretrainingSettings& s) {
   for (const PretrainingPhase& phase : s.phases) check_phase(s, phase);
   require_setting(s.head_slices >= 1, "the number of slices of the head", s.head_slices, "at least 1");
   check_stages(s);
-  graph::check_sharding({.state = s.shard_from.has_value(),
-                         .weights = s.shard_weights_from.has_value(),
-                         .gradients = s.shard_gradients_from.has_value()},
-                        s.groups, s.replicas);
+  check_sharding(s);
   require_setting(s.config.type_vocab_size >= 2, "the number of token types", s.config.type_vocab_size,
                   "at least 2, one for each sentence of a pair");
   for (const double p : {s.config.hidden_dropout_prob, s.config.attention_probs_dropout_prob})
@@ -249,18 +225,9 @@ nlohmann::ordered_json json_of(const PretrainingSettings& s) {
   if (s.head_layers > 0) json["head_layers"] = s.head_layers;
   if (s.head_feed_forwards > 0) json["head_feed_forwards"] = s.head_feed_forwards;
   if (s.stages > 1) json["pipeline"] = name_of(s.pipeline);
-  if (s.recompute) json["recompute"] = true;
-  if (s.replicas > 1) json["replicas"] = s.replicas;
-  if (!s.overlap) json["overlap"] = false;
-  if (s.shard_from) json["shard_from"] = *s.shard_from;
-  if (s.shard_weights_from) json["shard_weights_from"] = *s.shard_weights_from;
-  if (s.shard_gradients_from) json["shard_gradients_from"] = *s.shard_gradients_from;
-  if (s.offload_from) json["offload_from"] = *s.offload_from;
-  if (s.offload_weights_from) json["offload_weights_from"] = *s.offload_weights_from;
-  if (s.offload_gradients_from) json["offload_gradients_from"] = *s.offload_gradients_from;
-  if (s.prefetch) json["prefetch"] = true;
+  add_placement(json, s);
   if (s.offload_activations_from) json["offload_activations_from"] = *s.offload_activations_from;
-  for (const graph::ParameterGroup& group : s.groups) json["groups"].push_back(group_json(group));
+  add_groups(json, s);
   json["evaluate_every"] = s.evaluate_every;
   json["seed"] = s.seed;
   return json;

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/random.h"
+#include "graph/transforms/updates.h"
 #include "sparse/generate.h"
 #include "train/network.h"
 #include "train/resnet/settings.h"
@@ -32,13 +33,11 @@ Value add_logits(Graph& graph, const ResnetTrainingSettings& s, const ImageForma
   return resnet(graph, x, config, options).logits;
 }
 
-graph::ResnetOptions options_of(const ResnetTrainingSettings& s, bool training, const Patterns& patterns,
-                                uint32_t replicas = 1) {
+graph::ResnetOptions options_of(const ResnetTrainingSettings& s, bool training, const Patterns& patterns) {
   return {.training = training,
           .numbers = graph::numbers_named(s.numbers),
           .patterns = patterns,
-          .dynamic = s.drop_grow.kind != DropGrowKind::none,
-          .replicas = replicas};
+          .dynamic = s.drop_grow.kind != DropGrowKind::none};
 }
 
 Value loss_of(const ResnetTrainingSettings& s, Value logits) {
@@ -57,12 +56,11 @@ std::vector<Value> vectors_of(Graph& graph) {
 }
 
 graph::TrainingOptions training_options_of(Graph& graph, const ResnetTrainingSettings& s) {
-  std::vector<graph::ParameterGroup> groups;
+  std::vector<graph::ParameterGroup> groups = s.groups;
   if (s.optimizer == OptimizerKind::lars && s.excluded.empty())
     groups.push_back({.parameters = vectors_of(graph), .weight_decay = 0, .trust_ratio = false});
   graph::TrainingOptions options = training_options(s, std::move(groups));
-  options.micro_batches = s.micro_batches;
-  options.replicas = s.replicas;
+  set_placement(options, s);
   options.seed = s.seed;
   set_numbers(options, graph::numbers_named(s.numbers));
   return options;
@@ -107,8 +105,11 @@ Patterns initial_patterns(const ResnetTrainingSettings& s, const ImageFormat& im
 Graph resnet_training_graph(const ResnetTrainingSettings& s, const ImageFormat& images,
                             const Patterns& patterns) {
   Graph graph;
-  const Value logits =
-      add_logits(graph, s, images, rows_of_part(s), options_of(s, true, patterns, s.replicas));
+  graph::ResnetOptions options = options_of(s, true, patterns);
+  options.replicas = s.replicas;
+  options.norm_replicas = s.norm_replicas;
+  options.recompute = s.recompute;
+  const Value logits = add_logits(graph, s, images, rows_of_part(s), options);
   const Value loss = loss_of(s, logits);
   graph.output(kLoss, loss);
   if (s.micro_batches == 1) graph.output(kLogits, logits);
@@ -120,6 +121,8 @@ Graph resnet_evaluation_graph(const ResnetTrainingSettings& s, const ImageFormat
                               const Patterns& patterns, uint32_t rows) {
   Graph graph;
   graph.output(kLogits, add_logits(graph, s, images, rows, options_of(s, false, patterns)));
+  place_weights(graph, settings_of_parameters(graph, training_options_of(graph, s)), false);
+  graph.set_prefetch(s.prefetch);
   return graph;
 }
 
@@ -128,14 +131,16 @@ std::string gradient_name(const std::string& weight) { return weight + ".gradien
 Graph resnet_gradient_graph(const ResnetTrainingSettings& s, const ImageFormat& images,
                             const Patterns& patterns) {
   Graph graph;
-  const Value loss = loss_of(s, add_logits(graph, s, images, rows_of_part(s), options_of(s, true, {})));
+  const uint32_t joint = replicas_of_norm(s);
+  const Value loss =
+      loss_of(s, add_logits(graph, s, images, rows_of_part(s) * joint, options_of(s, true, {})));
   std::vector<Value> weights;
   for (const auto& [name, pattern] : patterns) weights.push_back(graph.find(name));
   const std::vector<std::optional<Value>> found = gradients(loss, weights);
   size_t i = 0;
   for (const auto& [name, pattern] : patterns)
     graph.output(gradient_name(name), cast(found[i++].value(), Type::f32));
-  const uint32_t parts = s.micro_batches * s.replicas;
+  const uint32_t parts = s.micro_batches * s.replicas / joint;
   if (parts > 1) graph.repeat_for_micro_batches(parts);
   return graph;
 }

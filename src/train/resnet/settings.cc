@@ -34,11 +34,16 @@ void check(const ResnetTrainingSettings& s) {
   constexpr uint32_t kMostSize = 4096;
   graph::require_setting(s.size <= kMostSize, "the size of images", s.size,
                          fmt::format("at most {}", kMostSize));
-  check_micro_batches(s.micro_batches, s.batch);
-  graph::require_setting(graph::kFromOne, "the number of replicas", s.replicas);
-  if (s.batch / s.micro_batches % s.replicas != 0)
-    throw UsageError(fmt::format("micro-batches of {} images cannot be divided among {} replicas equally",
-                                 s.batch / s.micro_batches, s.replicas));
+  check_division(s, s.batch, "images");
+  check_sharding(s);
+  if (s.norm_replicas != 0 && s.replicas % s.norm_replicas != 0)
+    throw UsageError(
+        fmt::format("norms have the statistics of {} replicas together, and {} replicas are no such groups; "
+                    "give a divisor, or 0 for all",
+                    s.norm_replicas, s.replicas));
+  if (s.recompute && drops_and_grows(s))
+    throw UsageError(
+        "blocks whose patterns change cannot be computed again: leave out one, or let patterns stay");
 }
 
 void check_images(const ResnetTrainingSettings& s, uint64_t training, uint64_t testing) {
@@ -62,6 +67,10 @@ bool drops_and_grows(const ResnetTrainingSettings& s) {
   return is_sparse(s) && s.drop_grow.kind != DropGrowKind::none;
 }
 
+uint32_t replicas_of_norm(const ResnetTrainingSettings& s) {
+  return s.norm_replicas == 0 ? s.replicas : s.norm_replicas;
+}
+
 nlohmann::ordered_json json_of(const ResnetTrainingSettings& s) {
   nlohmann::ordered_json json = {
       {"depth", s.depth}, {"shortcut", name_of(shortcut_of(s))}, {"numbers", s.numbers}};
@@ -77,7 +86,9 @@ nlohmann::ordered_json json_of(const ResnetTrainingSettings& s) {
   add_optimizer(json, s);
   json["batch"] = s.batch;
   json["micro_batches"] = s.micro_batches;
-  if (s.replicas > 1) json["replicas"] = s.replicas;
+  add_placement(json, s);
+  add_groups(json, s);
+  if (s.norm_replicas != 1) json["norm_replicas"] = s.norm_replicas;
   if (s.steps == 0)
     json["epochs"] = s.epochs;
   else

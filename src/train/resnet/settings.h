@@ -21,6 +21,8 @@ graph::Shortcut shortcut_of(const ResnetTrainingSettings& settings);
 bool is_sparse(const ResnetTrainingSettings& settings);
 /// Whether patterns change.
 bool drops_and_grows(const ResnetTrainingSettings& settings);
+/// How many replicas have statistics of norms in common.
+uint32_t replicas_of_norm(const ResnetTrainingSettings& settings);
 
 /// All settings, by name.
 nlohmann::ordered_json json_of(const ResnetTrainingSettings& settings);

@@ -58,7 +58,7 @@ class ResnetTrainer final : public TrainerImpl {
         settings_(chosen),
         images_(std::move(images)),
         patterns_(patterns),
-        pixels_(size_t{chosen.batch} * images_.format.image_size()),
+        pixels_(only_estimates ? 0 : size_t{chosen.batch} * images_.format.image_size()),
         labels_(chosen.batch) {}
 
   uint64_t parameters() const override;
@@ -70,6 +70,11 @@ class ResnetTrainer final : public TrainerImpl {
   std::span<const uint32_t> evaluate_batch(bool of_test, std::span<const uint32_t> which) override;
   void load(const ImageSource& source, std::span<const uint32_t> which, std::optional<uint32_t> epoch);
   void drop_and_grow(uint64_t number, double fraction);
+  struct JoinedImages {
+    base::BufferVector<uint8_t> pixels;
+    std::vector<uint32_t> labels;
+  };
+  JoinedImages joined() const;
   std::vector<std::vector<float>> dense_gradients();
 
   ResnetTrainingSettings settings_;
@@ -118,6 +123,24 @@ std::span<const uint32_t> ResnetTrainer::evaluate_batch(bool of_test, std::span<
   return labels_;
 }
 
+/// The loaded batch, with images one after another that are normalised together: those of a micro-batch of
+/// several replicas.
+ResnetTrainer::JoinedImages ResnetTrainer::joined() const {
+  const size_t image = images_.format.image_size(), rows = rows_of_part(settings_),
+               joint = replicas_of_norm(settings_);
+  JoinedImages batch;
+  for (size_t group = 0; group < settings_.replicas; group += joint)
+    for (size_t part = 0; part < settings_.micro_batches; ++part)
+      for (size_t replica = group; replica < group + joint; ++replica) {
+        const size_t first = (replica * settings_.micro_batches + part) * rows;
+        const auto pixels = std::span(pixels_).subspan(first * image, rows * image);
+        const auto labels = std::span(labels_).subspan(first, rows);
+        batch.pixels.insert(batch.pixels.end(), pixels.begin(), pixels.end());
+        batch.labels.insert(batch.labels.end(), labels.begin(), labels.end());
+      }
+  return batch;
+}
+
 /// Of the batch that is loaded.
 std::vector<std::vector<float>> ResnetTrainer::dense_gradients() {
   if (gradients_ == nullptr)
@@ -127,7 +150,8 @@ std::vector<std::vector<float>> ResnetTrainer::dense_gradients() {
                                          graph::SessionOptions{.seed = settings_.seed, .threads = threads});
   copy_as_dense(trained(), *gradients_);
   std::vector<std::vector<float>> found;
-  std::vector<graph::Tensor> arrays = {{kImages, pixels_.data()}, {kLabels, labels_.data()}};
+  JoinedImages batch = joined();
+  std::vector<graph::Tensor> arrays = {{kImages, batch.pixels.data()}, {kLabels, batch.labels.data()}};
   for (const auto& [name, pattern] : patterns_) {
     std::vector<float>& of_weight = found.emplace_back(size_t{pattern.rows} * pattern.cols);
     arrays.push_back({gradient_name(name), of_weight.data()});
