@@ -38,40 +38,6 @@ StageLayers parse_layers(const std::string& option, const std::string& text) {
   return {parse_count(option, parts.front()), parse_count(option, parts.back())};
 }
 
-/// "*.weight=state+shard,*.bias=none"
-std::vector<graph::ParameterGroup> parse_places(const std::string& text) {
-  using graph::ParameterGroup;
-  const std::map<std::string, std::optional<bool> ParameterGroup::*> settings = {
-      {"gradients", &ParameterGroup::offload_gradients},
-      {"shard", &ParameterGroup::shard},
-      {"shard-gradients", &ParameterGroup::shard_gradients},
-      {"shard-weights", &ParameterGroup::shard_weights},
-      {"state", &ParameterGroup::offload},
-      {"weights", &ParameterGroup::offload_weights}};
-  std::vector<ParameterGroup> groups;
-  for (const std::string& item : parse_names(text)) {
-    const size_t end = item.rfind('=');
-    if (end == std::string::npos || end == 0)
-      throw UsageError(
-          fmt::format("--place takes names and what of them, such as *.bias=none; '{}' is no such", item));
-    ParameterGroup& group = groups.emplace_back();
-    group.names = {item.substr(0, end)};
-    for (const auto& [what, setting] : settings) group.*setting = false;
-    const std::string placed = item.substr(end + 1);
-    if (placed == "none") continue;
-    for (const std::string& what : parse_names(placed, '+')) {
-      const auto found = settings.find(what);
-      if (found == settings.end())
-        throw UsageError(
-            fmt::format("--place takes gradients, shard, shard-gradients, shard-weights, state and weights, "
-                        "with + between them, or none; '{}' is none of them",
-                        what));
-      group.*found->second = true;
-    }
-  }
-  return groups;
-}
-
 /// "stochastic", or "parameters=stochastic,state=nearest"
 void set_rounding(const std::string& text, PretrainingSettings& settings) {
   using graph::Rounding;
@@ -176,8 +142,6 @@ void add_text_options(CLI::App& command, BertRequest& r) {
             "Sequences in a pack, at most (default: any)");
   add_counts(command, "--batch", r.batches, "Packs of a step (default: 32), one for each length or for all",
              1);
-  add_count(command, "--micro-batches", r.settings.micro_batches,
-            "Parts into which a batch is divided to take less memory (default: 1)");
   add_count(
       command, "--head-slices", r.settings.head_slices,
       "Equal slices, at most, in which the logits of a micro-batch's masked tokens are computed one after "
@@ -188,8 +152,7 @@ void add_text_options(CLI::App& command, BertRequest& r) {
       {graph::PipelineKind::sequential, graph::PipelineKind::grouped, graph::PipelineKind::interleaved,
        graph::PipelineKind::one_forward_one_backward},
       "How micro-batches go through the stages: sequential (default), grouped, interleaved or 1f1b");
-  command.add_flag("--recompute", r.settings.recompute,
-                   "Keep only the inputs of layers, and compute them again for the backward pass");
+  add_placement_options(command, r.settings, "layers");
   add_count(command, "--replicas", r.settings.replicas,
             "Equal parts of the machine's chips, or on a host of the ranks of mpirun, among which a batch is "
             "divided (default: 1, with mpirun the number of ranks, on a host by that of stages)");
@@ -202,46 +165,11 @@ void add_text_options(CLI::App& command, BertRequest& r) {
       "--divide-cores,!--no-divide-cores", r.divide_cores,
       "With mpirun: let each rank have cores of its own, of those that several of a computer may "
       "use (default)");
-  command.add_flag("--overlap,!--no-overlap", r.settings.overlap,
-                   "Sum gradients over replicas while the rest of the backward pass is computed (default)");
-  static constexpr uint64_t kLarge = 8192;
   command.add_flag_callback(
-      "--shard", [&r] { r.settings.shard_from = kLarge; },
-      fmt::format("Divide the optimizer's state of parameters of at least {:L} elements among the replicas",
-                  kLarge));
-  command.add_flag_callback(
-      "--shard-weights", [&r] { r.settings.shard_weights_from = kLarge; },
-      "Divide these parameters themselves, and gather each for each operation or layer that takes it");
-  command.add_flag_callback(
-      "--shard-gradients", [&r] { r.settings.shard_gradients_from = kLarge; },
-      "Divide the sums of their gradients over micro-batches, and the optimizer's state as with --shard; "
-      "each micro-batch's gradients are summed over the replicas");
-  command.add_flag_callback(
-      "--offload", [&r] { r.settings.offload_from = kLarge; },
-      fmt::format(
-          "Keep the optimizer's state of parameters of at least {:L} elements in the streaming memory "
-          "beside a machine's chips",
-          kLarge));
-  command.add_flag_callback(
-      "--offload-weights", [&r] { r.settings.offload_weights_from = kLarge; },
-      "Keep these parameters there too, and bring them to the tiles for each operation or layer that takes "
-      "them");
-  command.add_flag_callback(
-      "--offload-gradients", [&r] { r.settings.offload_gradients_from = kLarge; },
-      "Keep the sums of their gradients over micro-batches there too");
-  command.add_flag(
-      "--prefetch", r.settings.prefetch,
-      "Bring parameters and state from there while the operations before are computed, for which "
-      "tiles need room for what two operations take");
-  add(command, "--place", r.settings.groups, parse_places,
-      "What of some parameters lies there or is divided among the replicas, whatever its size: names, in "
-      "which * stands for any characters, with state, weights, gradients, shard, shard-weights and "
-      "shard-gradients, or none, such as embeddings.*=weights+state,*.bias=none");
-  command.add_flag_callback(
-      "--offload-activations", [&r] { r.settings.offload_activations_from = kLarge; },
+      "--offload-activations", [&r] { r.settings.offload_activations_from = kLargeValue; },
       fmt::format("Keep there also what stages have computed for later passes of micro-batches in flight, "
                   "where it has at least {:L} elements",
-                  kLarge));
+                  kLargeValue));
   add_counts(command, "--steps", r.steps, "Steps, for each length or for all (default: as --epochs says)", 1);
   add_count(command, "--evaluate-every", r.settings.evaluate_every,
             "Steps from one evaluation and checkpoint to the next (default: an epoch of the first length)");
@@ -264,27 +192,6 @@ void check_distinct(const BertRequest& r) {
                                      written, file, written));
 }
 
-/// Throws UsageError for sums over micro-batches that are beside the chips or divided, if there is one
-/// micro-batch.
-void check_sums(const BertRequest& r) {
-  if (r.settings.micro_batches > 1 || r.plan) return;
-  const auto check = [&](bool is_asked_for, std::optional<bool> graph::ParameterGroup::*of_group,
-                         const char* option, const char* placed) {
-    const bool is_placed = std::ranges::any_of(r.settings.groups, [&](const graph::ParameterGroup& group) {
-      return (group.*of_group).value_or(false);
-    });
-    if (is_asked_for || is_placed)
-      throw UsageError(
-          fmt::format("{}, as {} of --place, is for --micro-batches of more than one; add that, or leave it "
-                      "out",
-                      option, placed));
-  };
-  check(r.settings.offload_gradients_from.has_value(), &graph::ParameterGroup::offload_gradients,
-        "--offload-gradients", "gradients");
-  check(r.settings.shard_gradients_from.has_value(), &graph::ParameterGroup::shard_gradients,
-        "--shard-gradients", "shard-gradients");
-}
-
 uint32_t item(const std::vector<uint32_t>& items, size_t phase) {
   return items.size() == 1 ? items[0] : items[phase];
 }
@@ -292,7 +199,7 @@ uint32_t item(const std::vector<uint32_t>& items, size_t phase) {
 }  // namespace
 
 void add_bert_options(CLI::App& command, BertRequest& r) {
-  add_config_option(command, r.configured);
+  add_config_option(command, kBertConfigs, r.configured);
   add_model_options(command, r);
   add_text_options(command, r);
   add_optimizer_options(command, r.settings, "default: lamb");
@@ -325,7 +232,7 @@ void check(const BertRequest& r, const CLI::App& command) {
   refuse_unless(command, r.settings.packed, {"--max-per-pack"}, "--pack optimal");
   refuse_unless(command, r.estimate && r.machine != "host", {"--estimate-packs"},
                 "--estimate on a modelled machine");
-  check_sums(r);
+  if (!r.plan) check_sums(r.settings);
   refuse_unless(command, r.settings.stages > 1 && r.machine != "host", {"--trace"},
                 "--stages of more than one on a machine of several chips");
   refuse_unless(command, !r.stage_layers.empty() || r.head_layers.is_none(), {"--head-layers"},

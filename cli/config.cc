@@ -6,6 +6,7 @@
 #include <toml++/toml.h>
 
 #include <algorithm>
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -14,25 +15,27 @@
 namespace tessera::cli {
 namespace {
 
-std::vector<std::string_view> names_of_configs() {
+using Configs = std::span<const base::EmbeddedFile>;
+
+std::vector<std::string_view> names_of_configs(Configs builtin) {
   std::vector<std::string_view> names;
-  for (const base::EmbeddedFile& config : kBuiltinConfigs) names.push_back(config.name);
+  for (const base::EmbeddedFile& config : builtin) names.push_back(config.name);
   return names;
 }
 
-std::string content_of(const std::string& name) {
-  const auto found = std::ranges::find(kBuiltinConfigs, name, &base::EmbeddedFile::name);
-  if (found != kBuiltinConfigs.end()) return std::string(found->content);
+std::string content_of(const std::string& name, Configs builtin) {
+  const auto found = std::ranges::find(builtin, name, &base::EmbeddedFile::name);
+  if (found != builtin.end()) return std::string(found->content);
   if (!name.ends_with(".toml"))
     throw UsageError(fmt::format("--config takes {} or a .toml file; '{}' is neither",
-                                 fmt::join(names_of_configs(), ", "), name));
+                                 fmt::join(names_of_configs(builtin), ", "), name));
   const std::vector<char> content = io::Source::open(name).read_all();
   return {content.begin(), content.end()};
 }
 
-toml::table table_of(const std::string& name) {
+toml::table table_of(const std::string& name, Configs builtin) {
   try {
-    return toml::parse(content_of(name), name);
+    return toml::parse(content_of(name, builtin), name);
   } catch (const toml::parse_error& e) {
     throw Error(fmt::format("{}:{}: {}", name, e.source().begin.line, e.description()));
   }
@@ -46,9 +49,9 @@ std::string text_of(const toml::node& node, const std::string& where) {
   throw UsageError(fmt::format("{} takes a text, a number, true or false", where));
 }
 
-void apply(const std::string& name, CLI::App& command, std::set<std::string>& configured) {
+void apply(const std::string& name, Configs builtin, CLI::App& command, std::set<std::string>& configured) {
   std::set<const CLI::Option*> seen;
-  for (const auto& [key, value] : table_of(name)) {
+  for (const auto& [key, value] : table_of(name, builtin)) {
     const std::string option = fmt::format("--{}", key.str());
     const std::string where = fmt::format("{}: '{}'", name, key.str());
     CLI::Option* found = command.get_option_no_throw(option);
@@ -68,11 +71,14 @@ void apply(const std::string& name, CLI::App& command, std::set<std::string>& co
 
 }  // namespace
 
-void add_config_option(CLI::App& command, std::set<std::string>& configured) {
+void add_config_option(CLI::App& command, Configs builtin, std::set<std::string>& configured) {
   command.add_option_function<std::string>(
-      "--config", [&](const std::string& name) { apply(name, command, configured); },
+      "--config",
+      [&command, builtin, &configured](const std::string& name) {
+        apply(name, builtin, command, configured);
+      },
       fmt::format("Options from {} or a .toml file, where they are not given here",
-                  fmt::join(names_of_configs(), ", ")));
+                  fmt::join(names_of_configs(builtin), ", ")));
 }
 
 }  // namespace tessera::cli

@@ -10,7 +10,9 @@
 #include <utility>
 #include <vector>
 
+#include "cli/config.h"
 #include "cli/option_parsing.h"
+#include "cli/parse.h"
 #include "io/atomic_file.h"
 #include "train/resnet/settings.h"
 
@@ -21,6 +23,7 @@ constexpr const char* kCifar = "cifar-10";
 constexpr const char* kSynthetic = "synthetic";
 constexpr uint32_t kMostSyntheticImages = 10'000'000;
 constexpr uint32_t kMostImageSize = 4096;
+constexpr uint32_t kMostClasses = 65536;
 
 /// What is trained with: without a name CIFAR-10, if a folder is given.
 std::string dataset_of(const ResnetRequest& r) {
@@ -56,6 +59,8 @@ void add_resnet_data_options(CLI::App& command, ResnetRequest& r) {
       command, "--images", r.images,
       [](const std::string& text) { return parse_count("--images", text, 1, kMostSyntheticImages); },
       "Synthetic images, and a quarter as many for testing (default: 8000, or 256 large ones)");
+  add_count(command, "--classes", r.classes, "Their classes, at most 256 unless --estimate (default: 10)",
+            kMostClasses, 2);
   ResnetTrainingSettings& s = r.settings;
   add_count(command, "--size", s.size,
             "Pixels in each dimension of synthetic images, and to which those of files are brought (default: "
@@ -66,11 +71,12 @@ void add_resnet_data_options(CLI::App& command, ResnetRequest& r) {
   add_count(command, "--padding", s.padding, "Pixels around images of which crops are taken (default: 4)",
             1024, 0);
   add_count(command, "--batch", s.batch, fmt::format("Images of a step (default: {})", s.batch));
-  add_count(command, "--micro-batches", s.micro_batches,
-            "Parts into which a batch is divided to take less memory, each with statistics of its own "
-            "(default: 1)");
+  add_placement_options(command, s, "blocks");
   add_count(command, "--replicas", s.replicas,
             "Equal parts of the machine's chips, among which a batch is divided (default: 1)");
+  add_count(command, "--norm-replicas", s.norm_replicas,
+            "Consecutive replicas whose images are normalised as one batch, 0: all (default: 1)", kMostCount,
+            0);
   add(
       command, "--steps", s.steps,
       [](const std::string& text) { return uint64_t{parse_count("--steps", text, 1)}; },
@@ -99,6 +105,7 @@ void check_files_of_resnet(const ResnetRequest& r) {
 }  // namespace
 
 void add_resnet_options(CLI::App& command, ResnetRequest& r) {
+  add_config_option(command, kResnetConfigs, r.configured);
   add_resnet_network_options(command, r.settings);
   add_optimizer_options(command, r.settings, "default: momentum");
   add_resnet_data_options(command, r);
@@ -119,6 +126,7 @@ void check(const ResnetRequest& r, const CLI::App& command) {
   refuse_unless(command, s.augment, {"--padding"}, "--augment");
   check_optimizer_options(s, command);
   check_run_options(r, command);
+  check_sums(s);
   if (s.steps != 0 && command.count("--epochs") != 0)
     throw UsageError("--steps and --epochs both say how long to train; leave out one of them");
   const std::string dataset = dataset_of(r);
@@ -126,7 +134,9 @@ void check(const ResnetRequest& r, const CLI::App& command) {
     throw UsageError(
         fmt::format("--dataset takes {}, {} or a folder of JPEG files by class; '{}' is none of them", kCifar,
                     kSynthetic, dataset));
-  refuse_unless(command, dataset == kSynthetic, {"--images"}, "--dataset synthetic");
+  for (const char* option : {"--images", "--classes"})
+    if (!r.configured.contains(option))
+      refuse_unless(command, dataset == kSynthetic, {option}, "--dataset synthetic");
   refuse_unless(command, dataset != kCifar, {"--size"}, "--dataset synthetic or a folder");
   refuse_unless(command, !is_folder(dataset), {"--padding"}, "--dataset cifar-10 or synthetic");
   if (is_folder(dataset) && !r.data.empty())
@@ -139,14 +149,16 @@ void check(const ResnetRequest& r, const CLI::App& command) {
   check_files_of_resnet(r);
 }
 
-std::variant<ImageSplit, ImageFolder> images_for(const ResnetRequest& r) {
+std::variant<ImageSplit, ImageFolder, ImageOutline> images_for(const ResnetRequest& r) {
   const std::string dataset = dataset_of(r);
   if (is_folder(dataset)) return find_image_folder(dataset);
   if (dataset == kSynthetic) {
-    constexpr uint32_t kColours = 3, kClasses = 10, kLargeSize = 64;
+    constexpr uint32_t kColours = 3, kLargeSize = 64;
     const uint32_t size = train::size_of_images(r.settings);
-    const uint32_t images = r.images.value_or(size > kLargeSize ? 256 : 8000);
-    return synthetic_images(images, (images + 3) / 4, r.settings.seed, {size, size, kClasses, kColours});
+    const uint32_t images = r.images.value_or(size > kLargeSize ? 256 : 8000), testing = (images + 3) / 4;
+    const ImageShape shape{size, size, r.classes, kColours};
+    if (r.estimate) return ImageOutline{"synthetic images", images, testing, shape};
+    return synthetic_images(images, testing, r.settings.seed, shape);
   }
   const std::string folder = data_folder(r.data);
   if (folder.empty())

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <set>
 #include <string>
 #include <variant>
 
@@ -24,8 +25,10 @@ struct ResnetRequest : RunOptions {
   /// "cifar-10", "synthetic", or a folder of JPEG files; "": CIFAR-10 if there is a folder.
   std::string dataset = {};
   std::optional<uint32_t> images = {};  ///< synthetic ones for training
+  uint32_t classes = 10;                ///< of these
 
-  std::string save = {};  ///< file for the trained parameters
+  std::string save = {};                  ///< file for the trained parameters
+  std::set<std::string> configured = {};  ///< options that a file has given
 };
 
 void add_resnet_options(CLI::App& command, ResnetRequest& request);
@@ -33,8 +36,8 @@ void add_resnet_options(CLI::App& command, ResnetRequest& request);
 /// Throws UsageError if options conflict, before anything is read.
 void check(const ResnetRequest& request, const CLI::App& command);
 
-/// Reads or generates images, or finds their files.
-std::variant<ImageSplit, ImageFolder> images_for(const ResnetRequest& request);
+/// Reads or generates images, or finds their files; of synthetic ones an estimate takes the outline alone.
+std::variant<ImageSplit, ImageFolder, ImageOutline> images_for(const ResnetRequest& request);
 
 /// "ResNet-20, dense"
 std::string network_of(const ResnetTrainingSettings& settings);

@@ -2,9 +2,14 @@
 
 #include <fmt/format.h>
 #include <tessera/error.h>
+#include <tessera/gradients.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstddef>
 #include <filesystem>
+#include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -29,6 +34,40 @@ std::vector<double> parse_fractions(const std::string& text) {
   std::vector<double> fractions;
   for (const std::string& each : parse_names(text)) fractions.push_back(parse_real("--lr-decay-at", each));
   return fractions;
+}
+
+/// "*.weight=state+shard,*.bias=none"
+std::vector<graph::ParameterGroup> parse_places(const std::string& text) {
+  using graph::ParameterGroup;
+  const std::map<std::string, std::optional<bool> ParameterGroup::*> settings = {
+      {"gradients", &ParameterGroup::offload_gradients},
+      {"shard", &ParameterGroup::shard},
+      {"shard-gradients", &ParameterGroup::shard_gradients},
+      {"shard-weights", &ParameterGroup::shard_weights},
+      {"state", &ParameterGroup::offload},
+      {"weights", &ParameterGroup::offload_weights}};
+  std::vector<ParameterGroup> groups;
+  for (const std::string& item : parse_names(text)) {
+    const size_t end = item.rfind('=');
+    if (end == std::string::npos || end == 0)
+      throw UsageError(
+          fmt::format("--place takes names and what of them, such as *.bias=none; '{}' is no such", item));
+    ParameterGroup& group = groups.emplace_back();
+    group.names = {item.substr(0, end)};
+    for (const auto& [what, setting] : settings) group.*setting = false;
+    const std::string placed = item.substr(end + 1);
+    if (placed == "none") continue;
+    for (const std::string& what : parse_names(placed, '+')) {
+      const auto found = settings.find(what);
+      if (found == settings.end())
+        throw UsageError(
+            fmt::format("--place takes gradients, shard, shard-gradients, shard-weights, state and weights, "
+                        "with + between them, or none; '{}' is none of them",
+                        what));
+      group.*found->second = true;
+    }
+  }
+  return groups;
 }
 
 }  // namespace
@@ -77,6 +116,66 @@ void add_drop_grow_options(CLI::App& command, DropGrowSchedule& s, const std::st
            "Fraction of the blocks that is replaced first; decays as a cosine (default: 0.3)");
   add_count(command, "--every", s.every, "Steps between replacements (default: 100)");
   add_real(command, "--until", s.until, "Fraction of all steps after which patterns stay (default: 0.75)");
+}
+
+void add_placement_options(CLI::App& command, PlacementSettings& s, const std::string& what) {
+  add_count(command, "--micro-batches", s.micro_batches,
+            "Parts into which a batch is divided to take less memory (default: 1)");
+  command.add_flag(
+      "--recompute,!--no-recompute", s.recompute,
+      fmt::format("Keep only the inputs of {}, and compute them again for the backward pass", what));
+  command.add_flag("--overlap,!--no-overlap", s.overlap,
+                   "Sum gradients over replicas while the rest of the backward pass is computed (default)");
+  command.add_flag_callback(
+      "--shard", [&s] { s.shard_from = kLargeValue; },
+      fmt::format("Divide the optimizer's state of parameters of at least {:L} elements among the replicas",
+                  kLargeValue));
+  command.add_flag_callback(
+      "--shard-weights", [&s] { s.shard_weights_from = kLargeValue; },
+      "Divide these parameters themselves, and gather each for each operation or layer that takes it");
+  command.add_flag_callback(
+      "--shard-gradients", [&s] { s.shard_gradients_from = kLargeValue; },
+      "Divide the sums of their gradients over micro-batches, and the optimizer's state as with --shard; "
+      "each micro-batch's gradients are summed over the replicas");
+  command.add_flag_callback(
+      "--offload", [&s] { s.offload_from = kLargeValue; },
+      fmt::format(
+          "Keep the optimizer's state of parameters of at least {:L} elements in the streaming memory "
+          "beside a machine's chips",
+          kLargeValue));
+  command.add_flag_callback(
+      "--offload-weights", [&s] { s.offload_weights_from = kLargeValue; },
+      "Keep these parameters there too, and bring them to the tiles for each operation or layer that takes "
+      "them");
+  command.add_flag_callback(
+      "--offload-gradients", [&s] { s.offload_gradients_from = kLargeValue; },
+      "Keep the sums of their gradients over micro-batches there too");
+  command.add_flag(
+      "--prefetch", s.prefetch,
+      "Bring parameters and state from there while the operations before are computed, for which "
+      "tiles need room for what two operations take");
+  add(command, "--place", s.groups, parse_places,
+      "What of some parameters lies there or is divided among the replicas, whatever its size: names, in "
+      "which * stands for any characters, with state, weights, gradients, shard, shard-weights and "
+      "shard-gradients, or none, such as embeddings.*=weights+state,*.bias=none");
+}
+
+void check_sums(const PlacementSettings& s) {
+  if (s.micro_batches > 1) return;
+  const auto check = [&](bool is_asked_for, std::optional<bool> graph::ParameterGroup::*of_group,
+                         const char* option, const char* placed) {
+    const bool is_placed = std::ranges::any_of(
+        s.groups, [&](const graph::ParameterGroup& group) { return (group.*of_group).value_or(false); });
+    if (is_asked_for || is_placed)
+      throw UsageError(
+          fmt::format("{}, as {} of --place, is for --micro-batches of more than one; add that, or leave it "
+                      "out",
+                      option, placed));
+  };
+  check(s.offload_gradients_from.has_value(), &graph::ParameterGroup::offload_gradients,
+        "--offload-gradients", "gradients");
+  check(s.shard_gradients_from.has_value(), &graph::ParameterGroup::shard_gradients, "--shard-gradients",
+        "shard-gradients");
 }
 
 void add_run_options(CLI::App& command, RunOptions& r, const std::string& checkpoint_help) {

@@ -33,6 +33,10 @@ void add_optimizer_options(CLI::App& command, LearningSettings& settings, const 
 double single_density(const std::string& text);
 /// How sparse layers change, which the help calls `what`.
 void add_drop_grow_options(CLI::App& command, DropGrowSchedule& schedule, const std::string& what);
+/// From so many elements on values are divided or beside the chips, as options say.
+inline constexpr uint64_t kLargeValue = 8192;
+/// Micro-batches, recomputation of what the help calls `what`, and where values lie; --replicas is apart.
+void add_placement_options(CLI::App& command, PlacementSettings& settings, const std::string& what);
 /// `checkpoint_help` is what the help says of --checkpoint.
 void add_run_options(CLI::App& command, RunOptions& options, const std::string& checkpoint_help);
 
@@ -41,6 +45,8 @@ void refuse_unless(const CLI::App& command, bool holds, std::initializer_list<co
                    const char* what);
 /// Throw UsageError if options conflict, before anything is read.
 void check_optimizer_options(const LearningSettings& settings, const CLI::App& command);
+/// Of sums over micro-batches that are beside the chips or divided, if there is one micro-batch.
+void check_sums(const PlacementSettings& settings);
 void check_run_options(const RunOptions& options, const CLI::App& command);
 /// Throws UsageError for a checkpoint that exists, but is not resumed.
 void check_checkpoint(const RunOptions& options);

@@ -2,6 +2,7 @@
 
 #include <CLI/CLI.hpp>
 #include <memory>
+#include <type_traits>
 #include <variant>
 
 #include "cli/commands.h"
@@ -12,9 +13,15 @@
 namespace tessera::cli {
 namespace {
 
+template <class Images>
+Trainer trainer_of(const ResnetRequest& r, const Images& images, const Machine& machine) {
+  if constexpr (!std::is_same_v<Images, ImageOutline>)
+    if (!r.estimate) return Trainer(r.settings, images, machine, r.threads);
+  return Trainer::for_estimates(r.settings, images, machine, r.threads);
+}
+
 int run(const ResnetRequest& r, const auto& images, const Machine& machine) {
-  Trainer trainer = r.estimate ? Trainer::for_estimates(r.settings, images, machine, r.threads)
-                               : Trainer(r.settings, images, machine, r.threads);
+  Trainer trainer = trainer_of(r, images, machine);
   report::TrainingReport report = report_of(r, network_of(r.settings), images.name, machine, trainer);
   return run_training({.options = r,
                        .command = "train resnet",
@@ -47,7 +54,8 @@ Command add_train_resnet_command(CLI::App& train) {
       "  tessera train resnet --data data --optimizer lars --lr 2 --warmup 500 --label-smoothing 0.1\n"
       "  tessera train resnet --depth 50 --dataset imagenet --batch 32 --label-smoothing 0.1\n"
       "  tessera train resnet --checkpoint run.safetensors --resume\n"
-      "  tessera train resnet --depth 50 --batch 16 --numbers mlperf-v1 --machine gc200 --estimate");
+      "  tessera train resnet --depth 50 --batch 16 --numbers mlperf-v1 --machine gc200 --estimate\n"
+      "  tessera train resnet --config mlperf-v1.0-resnet50-pod16 --estimate");
   return [request, &command] { return run(*request, command); };
 }
 

@@ -4,21 +4,41 @@
 
 #include <cstdio>
 #include <nlohmann/json.hpp>
+#include <string>
 
 #include "cli/interrupt.h"
 #include "cli/output.h"
 #include "cli/train_display.h"
 #include "cli/train_output.h"
 #include "io/atomic_file.h"
+#include "report/axis.h"
 
 namespace tessera::cli {
 namespace {
 
+/// Samples of a second of training, without evaluation.
+double rate_of(const TrainingRunRequest& run, const report::TrainingReport& report) {
+  return run.batch / report.phases[0].step.seconds;
+}
+
+std::string json_of_estimate(const TrainingRunRequest& run, const Trainer& trainer,
+                             const report::TrainingReport& report) {
+  nlohmann::ordered_json all = json_of(run.options, run.samples, trainer, report, 0);
+  all[fmt::format("{}_per_second", run.samples)] = rate_of(run, report);
+  return json({all}, {}, run.command);
+}
+
+std::string text_of_estimate(const TrainingRunRequest& run, const report::TrainingReport& report) {
+  return heading(report, run.batch) + estimate(report) +
+         fmt::format("{} {} per second of training\n", report::value_text(rate_of(run, report)),
+                     run.samples) +
+         printed(run.options, report);
+}
+
 int show_estimate(const TrainingRunRequest& run, const Trainer& trainer,
                   const report::TrainingReport& report) {
   const RunOptions& r = run.options;
-  fmt::print("{}", r.json ? json({json_of(r, run.samples, trainer, report, 0)}, {}, run.command)
-                          : heading(report, run.batch) + estimate(report) + printed(r, report));
+  fmt::print("{}", r.json ? json_of_estimate(run, trainer, report) : text_of_estimate(run, report));
   const bool written = write_or_complain([&] {
     if (!r.report.empty()) io::write_text(r.report, page_of(report));
   });

@@ -52,6 +52,14 @@ struct ImageShape {
   uint32_t channels = 1;
 };
 
+/// Numbers and shape of images, which are all that estimates take of them.
+struct ImageOutline {
+  std::string name;
+  uint64_t train = 0;  ///< images for training
+  uint64_t test = 0;
+  ImageShape shape = {};
+};
+
 /// Synthetic images: each class is a few smooth random templates, each image a template shifted, scaled and
 /// with noise, which each channel has of its own. A function of the seed and the shape alone.
 ImageSplit synthetic_images(size_t train, size_t test, uint64_t seed, const ImageShape& shape = {});

@@ -123,6 +123,8 @@ class Trainer {
                                const Machine& machine, uint32_t threads = 0);
   static Trainer for_estimates(const ResnetTrainingSettings& settings, const ImageFolder& images,
                                const Machine& machine, uint32_t threads = 0);
+  static Trainer for_estimates(const ResnetTrainingSettings& settings, const ImageOutline& images,
+                               const Machine& machine, uint32_t threads = 0);
   ~Trainer();
   Trainer(Trainer&&) noexcept;
   Trainer& operator=(Trainer&&) noexcept;

@@ -75,6 +75,9 @@ class StoredImages final : public ImageSource {
 /// testing have another size.
 ImageSources stored_images(const ImageSplit& images, uint64_t seed, std::optional<uint32_t> padding);
 
+/// Sources of which no image can be read, for estimates.
+ImageSources outlined_images(const ImageOutline& images);
+
 /// Images of files with size × size pixels: of a random region in training (random_region), otherwise of the
 /// middle. They are normalised by the statistics of ImageNet. `augments`: whether training takes random ones.
 ImageSources images_of_files(const ImageFolder& folder, uint32_t size, uint64_t seed, bool augments);

@@ -68,6 +68,28 @@ TEST_F(TrainResnetCliTest, Estimates) {
   const json r = train("--estimate --optimizer lars");
   EXPECT_TRUE(r["estimate"]);
   EXPECT_GT(r["predicted_seconds"], 0);
+  EXPECT_NEAR(r["images_per_second"].get<double>() * r["step"]["seconds"].get<double>(), 16, 1e-9);
+}
+
+/// A submission's configuration, of a smaller network on smaller chips.
+TEST_F(TrainResnetCliTest, EstimatesReplicasOfAFileOfOptions) {
+  const std::string chips =
+      file("chips.toml", "like = \"m2000\"\nchips = 2\ntiles = 16\ntile_bytes = 80000000\n");
+  const std::string small =
+      "--depth 8 --size 8 --images 64 --classes 300 --batch 8 --micro-batches 2 --replicas 2 --warmup 1";
+  const Outcome o = run(fmt::format(
+      "train resnet --config mlperf-v1.1-resnet50-pod16 {} --machine {} --shard --estimate --json", small,
+      chips));
+  const json r = results_of(o)[0], settings = r["settings"];
+  EXPECT_EQ(settings["optimizer"], "lars");
+  EXPECT_EQ(settings["label_smoothing"], 0.1);
+  EXPECT_EQ(settings["norm_replicas"], 2);
+  EXPECT_EQ(settings["recompute"], true);
+  EXPECT_EQ(settings["shard_from"], 8192);
+  EXPECT_EQ(settings["batch"], 8);
+  EXPECT_GT(r["images_per_second"], 0);
+  expect_refused(run("train resnet --config mlperf-v1.0-pod16"),
+                 "--config takes mlperf-v1.0-resnet50-pod16,");
 }
 
 TEST_F(TrainResnetCliTest, RefusesOptionsThatConflict) {
@@ -83,6 +105,9 @@ TEST_F(TrainResnetCliTest, RefusesOptionsThatConflict) {
   refuses("--dataset synthetic --data .", "leave out one of them");
   refuses("--dataset cifar-10 --images 5", "--images is for --dataset synthetic");
   refuses("--dataset cifar-10 --size 64", "--size is for --dataset synthetic or a folder");
+  refuses("--dataset cifar-10 --classes 5", "--classes is for --dataset synthetic");
+  refuses("--offload-gradients", "is for --micro-batches of more than one");
+  refuses("--norm-replicas 2", "statistics of 2 replicas together");
   refuses("--dataset . --data .", "--dataset is a folder of images already");
   refuses("--estimate --save a.safetensors", "--estimate trains no parameters");
   refuses("--save a.bin", "--save");

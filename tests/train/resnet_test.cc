@@ -65,6 +65,15 @@ TEST(ResnetTrainer, CountsWhatIsLearned) {
   EXPECT_EQ(trainer.evaluation_batch(), 16U);
 }
 
+TEST(ResnetTrainer, EstimatesImagesByTheirOutline) {
+  const ImageOutline outline{"images", 160, 32, {12, 12, 4}};
+  const Trainer known = Trainer::for_estimates(small_settings(), small_images(), Machine::host(1)),
+                outlined = Trainer::for_estimates(small_settings(), outline, Machine::host(1));
+  EXPECT_EQ(outlined.step_cost().seconds, known.step_cost().seconds);
+  EXPECT_EQ(outlined.parameters(), known.parameters());
+  EXPECT_EQ(outlined.steps(), known.steps());
+}
+
 struct ResnetCase {
   const char* name;
   OptimizerKind optimizer = OptimizerKind::momentum;

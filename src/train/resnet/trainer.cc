@@ -218,13 +218,17 @@ train::ImageSources sources_of(const ResnetTrainingSettings& settings, const Ima
   return train::images_of_files(images, train::size_of_images(settings), settings.seed, settings.augment);
 }
 
+train::ImageSources sources_of(const ResnetTrainingSettings& /*settings*/, const ImageOutline& images) {
+  return train::outlined_images(images);
+}
+
 template <class Images>
 std::unique_ptr<train::TrainerImpl> resnet_trainer(const ResnetTrainingSettings& settings,
                                                    const Images& images, const Machine& machine,
                                                    uint32_t threads, bool only_estimates) {
   train::check(settings);
-  train::check_images(settings, images.train.count(), images.test.count());
   train::ImageSources sources = sources_of(settings, images);
+  train::check_images(settings, sources.training->count(), sources.testing->count());
   std::unique_ptr<train::TrainerImpl> made;
   train::make_for(machine, [&] {
     const train::Patterns patterns = train::initial_patterns(settings, sources.format);
@@ -250,6 +254,11 @@ Trainer::Trainer(const ResnetTrainingSettings& settings, const ImageFolder& imag
     : impl_(resnet_trainer(settings, images, machine, threads, false)) {}
 
 Trainer Trainer::for_estimates(const ResnetTrainingSettings& settings, const ImageFolder& images,
+                               const Machine& machine, uint32_t threads) {
+  return Trainer(resnet_trainer(settings, images, machine, threads, true));
+}
+
+Trainer Trainer::for_estimates(const ResnetTrainingSettings& settings, const ImageOutline& images,
                                const Machine& machine, uint32_t threads) {
   return Trainer(resnet_trainer(settings, images, machine, threads, true));
 }
