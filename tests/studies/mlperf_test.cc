@@ -1,6 +1,7 @@
 // The study of the MLPerf slides: its rows, and what stands beside them.
 #include <gtest/gtest.h>
 #include <tessera/error.h>
+#include <tessera/resnet_training.h>
 
 #include <cstdint>
 #include <map>
@@ -10,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "data/image_source.h"
 #include "data/text/batch.h"
 #include "studies/mlperf/bert_steps.h"
 #include "studies/mlperf/local_batch.h"
@@ -162,8 +164,59 @@ TEST(MlperfStudy, TimesToTrainAreStepsOfAsManySequences) {
   EXPECT_NEAR(all.at("BERT open v1.1 POD16").ours.value(), 1141 * 1.4 / 60, 1e-9);
   EXPECT_NEAR(all.at("BERT closed v2.0 POD64").ours.value(), 1141 * 1.4 / 60 * 3072 / 4608, 1e-9);
   EXPECT_EQ(all.at("BERT closed v1.0 POD16").ours, all.at("BERT open v1.0 POD16").ours);
-  EXPECT_EQ(all.at("ResNet-50 v2.0 POD16").ours, std::nullopt);
-  EXPECT_EQ(all.at("ResNet-50 v2.0 POD16").remark, kNoResnet);
+}
+
+/// Of passes that take 10 ms each, and what takes 10 ms once.
+TEST(MlperfStudy, StepsOfResnetFollowFromThoseOfOtherMicroBatches) {
+  Study study = empty_study();
+  EXPECT_EQ(comparisons_by_name(kResnet, study).at("ResNet-50 v2.0 POD16").remark, "not run here");
+  Part& pod = study.parts[0];
+  for (const Cell& cell : section_named(kResnet).cells(pod.machine, study.request)) {
+    const bool has_six = cell.name.find("6 micro-batches") != std::string::npos;
+    pod.results[{std::string(kResnet), cell.name}].values = {{"seconds", has_six ? 0.07 : 0.03},
+                                                             {"tile_bytes", 600000}};
+  }
+  const auto step_of_round = [&](const char* round, uint32_t chips) {
+    return modelled_resnet_step(study, *resnet_setup_of(round, chips)).value();
+  };
+  EXPECT_TRUE(step_of_round("v1.0", 16).is_whole);
+  EXPECT_TRUE(step_of_round("v1.0", 64).is_whole);
+  EXPECT_FALSE(step_of_round("v1.1", 16).is_whole);
+  EXPECT_NEAR(step_of_round("v1.1", 16).seconds, 0.11, 1e-9);
+  EXPECT_NEAR(step_of_round("v1.1", 64).seconds, 0.04, 1e-9);
+  const double clocks = machine::find("pod64").clock_hz / machine::find("bow_pod64").clock_hz;
+  EXPECT_NEAR(step_of_round("v2.0", 64).seconds, 0.05 * clocks, 1e-9);
+  EXPECT_NEAR(step_of_round("v2.0", 16).seconds, (0.01 + 1.1 * 0.1) * clocks, 1e-9);
+  const auto all = comparisons_by_name(kResnet, study);
+  EXPECT_NEAR(all.at("ResNet-50 v1.0 POD16").ours.value(), 44 * 1281167.0 / 1920 * 0.07 / 60, 1e-6);
+  EXPECT_EQ(all.at("ResNet-50: local batch").ours, 20);
+  EXPECT_EQ(all.at("ResNet-50: chips of a replica").ours, 1);
+  // 20 * 2 * 64 images in 30 ms.
+  EXPECT_EQ(all.at("ResNet-50: hosts at most").ours, 2);
+}
+
+TEST(MlperfStudy, SetupsOfResnetAreThoseOfTheSubmissions) {
+  for (const ResnetSetup& setup : resnet_setups())
+    EXPECT_EQ(machine::find(setup.machine).chips, setup.chips) << setup.machine;
+  EXPECT_EQ(resnet_setup_of("v1.0", 16)->images(), 1920U);
+  EXPECT_EQ(resnet_setup_of("v2.0", 256)->images(), 10240U);
+  EXPECT_EQ(resnet_setup_of("v1.0", 128), nullptr);
+  const ResnetTrainingSettings settings = settings_of(*resnet_setup_of("v1.0", 64));
+  EXPECT_EQ(settings.batch, 2560U);
+  EXPECT_EQ(settings.norm_replicas, 2U);
+  EXPECT_TRUE(settings.recompute);
+}
+
+TEST(MlperfStudy, StepsOfResnetAreEstimated) {
+  if (!test::is_full()) GTEST_SKIP() << "of ./test --full";
+  const ResnetSetup setup{.machine = "m2000", .chips = 4, .local_batch = 2, .accumulation = 2};
+  ResnetTrainingSettings settings = settings_of(setup);
+  settings.depth = 8;
+  const Result result =
+      estimate_resnet_step(setup, settings, train::outlined_images({"", 100, 10, {8, 8, 10, 3}}).format);
+  EXPECT_TRUE(result.fits) << result.reason;
+  EXPECT_GT(result.value("seconds").value(), 0);
+  EXPECT_GT(result.value("tile_bytes").value(), 0);
 }
 
 TEST(MlperfStudy, StepsBesideTheLogsAreShown) {

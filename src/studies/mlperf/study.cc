@@ -51,8 +51,9 @@ const Paper& paper() {
       .has_machines = false,
       .has_verification = false,
       .full =
-          "Also estimate whole networks of BERT-large, and train longer and all layers of BERT-base, which "
-          "takes about 20 minutes",
+          "Also estimate whole networks of BERT-large and further local batches of ResNet-50, and train "
+          "longer "
+          "and all layers of BERT-base, which takes about 20 minutes",
       .examples =
           "  tessera reproduce mlperf --data data --report mlperf.html\n"
           "  tessera reproduce mlperf --only hardware,pipeline,time --json"};

@@ -25,7 +25,7 @@ Section pipeline_section();   ///< schedules and recomputation
 Section sharding_section();   ///< the optimizer's state, divided among replicas
 Section batch_section();      ///< stashed activations, and what accumulation saves
 Section numbers_section();    ///< FP16 with stochastic rounding
-Section resnet_section();     ///< ResNet-50
-Section time_section();       ///< times to train, beside the logs
+Section resnet_section();     ///< ResNet-50, with its times to train
+Section time_section();       ///< times to train BERT-large, beside the logs
 
 }  // namespace tessera::studies::mlperf

@@ -1,4 +1,4 @@
-// Times to train on pods, beside the logs of MLPerf Training.
+// Times to train BERT-large on pods, beside the logs of MLPerf Training.
 #include <fmt/format.h>
 
 #include <cstddef>
@@ -11,7 +11,6 @@
 
 #include "report/chart.h"
 #include "studies/mlperf/bert_steps.h"
-#include "studies/mlperf/resnet_steps.h"
 #include "studies/mlperf/rows.h"
 #include "studies/mlperf/study.h"
 
@@ -40,31 +39,28 @@ Ours minutes_of_bert(const Study& study, const std::string& round, uint32_t chip
                   setup->is_assumed ? "; setup assumed" : "", step->result->fits ? "" : "; does not fit"));
 }
 
-std::vector<Row> time_rows(const Study& study, const std::string& model) {
+std::vector<Row> time_rows(const Study& study) {
   std::vector<Row> rows;
   for (const PublishedRow& log : study.published.rows(kLogsTable)) {
-    if (log.text("model") != model) continue;
+    if (log.text("model") != "BERT") continue;
     const auto chips = static_cast<uint32_t>(log.number("chips"));
     rows.push_back({.name = log.text("name"),
                     .where = fmt::format("logs {}", log.text("round")),
                     .unit = "minutes",
                     .published = study.published.number(kLogsTable, log.text("name"), "minutes"),
-                    .ours = model == "BERT" ? minutes_of_bert(study, log.text("round"), chips)
-                                            : none_because(kNoResnet)});
+                    .ours = minutes_of_bert(study, log.text("round"), chips)});
   }
   return rows;
 }
 
 std::vector<Figure> time_figures(const Study& study) {
-  return {
-      figure_of(
-          "Minutes to train BERT-large",
-          "Ours: steps of the training times a modelled step. Assumed: as many sequences as the packed POD16 "
-          "of v1.1, 1,141 steps of 3,072, whatever the batch; v1.0 and v1.1 on GC200 with the configurations "
-          "of v1.0; v2.0 on Bow chips. No evaluation, start or checkpoint counts. Closed rows may be packed "
-          "too: 2,254 unpacked steps at the packed step's time would be 51 minutes, not 32.70.",
-          time_rows(study, "BERT")),
-      figure_of("Minutes to train ResNet-50", "", time_rows(study, "ResNet-50"))};
+  return {figure_of(
+      "Minutes to train BERT-large",
+      "Ours: steps of the training times a modelled step. Assumed: as many sequences as the packed POD16 "
+      "of v1.1, 1,141 steps of 3,072, whatever the batch; v1.0 and v1.1 on GC200 with the configurations "
+      "of v1.0; v2.0 on Bow chips. No evaluation, start or checkpoint counts. Closed rows may be packed "
+      "too: 2,254 unpacked steps at the packed step's time would be 51 minutes, not 32.70.",
+      time_rows(study))};
 }
 
 /// Minutes over chips: a series for each round and division, and ours for each round.
@@ -97,17 +93,14 @@ report::Html time_charts(const Study& study) {
 }
 
 std::vector<Comparison> time_comparisons(const Study& study) {
-  std::vector<Comparison> all = comparisons_of(time_rows(study, "BERT"), "time to train, BERT");
-  for (Comparison& c : comparisons_of(time_rows(study, "ResNet-50"), "time to train, ResNet-50"))
-    all.push_back(std::move(c));
-  return all;
+  return comparisons_of(time_rows(study), "time to train, BERT");
 }
 
 }  // namespace
 
 Section time_section() {
   return {.name = kTime,
-          .title = "Times to train",
+          .title = "Times to train BERT-large",
           .figures = time_figures,
           .charts = time_charts,
           .comparisons = time_comparisons,
