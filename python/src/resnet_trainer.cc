@@ -53,6 +53,10 @@ void bind_resnet_settings(nb::module_& m) {
       .def_rw("batch", &Settings::batch)
       .def_rw("micro_batches", &Settings::micro_batches)
       .def_rw("replicas", &Settings::replicas)
+      .def_rw("norm_replicas", &Settings::norm_replicas)
+      .def_rw("recompute", &Settings::recompute)
+      .def_rw("shard_from", &Settings::shard_from)
+      .def_rw("offload_from", &Settings::offload_from)
       .def_rw("steps", &Settings::steps)
       .def(
           "set_drop_grow",

@@ -16,6 +16,7 @@ from tessera._matrices import seed_of
 from tessera._tessera import EpochResult, Machine, SampleScore
 from tessera._trainer import Trainer, TrainerOptimizer, set_learning
 from tessera.graph._estimate import Estimate, machine_for
+from tessera.graph._graph import least_elements
 from tessera.graph._resnet import Shortcut
 from tessera.graph._training import Numbers, ScheduleKind
 
@@ -41,7 +42,9 @@ class ResnetTrainer(Trainer):
     of files regions of random size.
 
     A step takes `batch` images, in `micro_batches` equal parts, each divided among `replicas` of the machine's chips
-    and normalised by its own statistics. Training takes `epochs` epochs, by default 30, or `steps` steps, and validates
+    and normalised by its own statistics, or by those of `norm_replicas` consecutive replicas (None: of all) as one
+    batch. With `recompute`, backward passes keep only the inputs of blocks. `shard` and `offload` are as for
+    `Graph.training_step`. Training takes `epochs` epochs, by default 30, or `steps` steps, and validates
     after each epoch and after the last step; then the parameters are those of the epoch with the best accuracy. The
     learning rate rises in the first `warmup` steps to `lr`, and by `lr_schedule` falls until the last step to `lr_end`
     times as much, polynomially with the exponent `lr_power`, or as "step" to `lr_decay` times as much after each of the
@@ -96,6 +99,10 @@ class ResnetTrainer(Trainer):
         batch: int = 128,
         micro_batches: int = 1,
         replicas: int = 1,
+        norm_replicas: int | None = 1,
+        recompute: bool = False,
+        shard: bool | int = False,
+        offload: bool | int = False,
         epochs: int | None = None,
         steps: int | None = None,
         validation: float = 0.1,
@@ -138,10 +145,15 @@ class ResnetTrainer(Trainer):
             ("batch", batch, 1),
             ("micro_batches", micro_batches, 1),
             ("replicas", replicas, 1),
+            ("norm_replicas", 0 if norm_replicas is None else norm_replicas, 0 if norm_replicas is None else 1),
             ("steps", 0 if steps is None else steps, 0 if steps is None else 1),
         ):
             setattr(settings, name, _tessera.whole_number(name, count, least))
         settings.label_smoothing, settings.density, settings.augment = label_smoothing, density, bool(augment)
+        settings.recompute = bool(recompute)
+        for option, given in (("shard", shard), ("offload", offload)):
+            if (least_of := least_elements(option, given)) is not None:
+                setattr(settings, f"{option}_from", least_of)
         settings.set_drop_grow(change, _tessera.whole_number("every", every, 1), until)
         threads = checked_threads(threads)
         self.machine = machine_for(machine, threads)

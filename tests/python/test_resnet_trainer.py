@@ -45,6 +45,17 @@ def test_steps_have_losses_and_epochs_follow() -> None:
         trainer.step()
 
 
+def test_replicas_share_statistics_and_blocks_are_computed_again() -> None:
+    halves = trainer_of(
+        micro_batches=2, augment=False, replicas=2, norm_replicas=None, recompute=True, shard=True, offload=True
+    )
+    assert np.isfinite(halves.train(1)).all()
+    with pytest.raises(ValueError, match="statistics of 3 replicas together"):
+        trainer_of(replicas=2, norm_replicas=3)
+    with pytest.raises(ValueError, match="blocks whose patterns change cannot be computed again"):
+        trainer_of(recompute=True, **SPARSE)
+
+
 @pytest.mark.parametrize("options", [{"lr_schedule": "step", "lr_decay_at": [0.5]}, SPARSE])
 def test_it_resumes_bit_by_bit(options: dict[str, Any], tmp_path: Path) -> None:
     whole, stopped = tmp_path / "whole.safetensors", tmp_path / "stopped.safetensors"
