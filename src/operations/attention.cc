@@ -472,18 +472,23 @@ class SequenceOperands {
   uint32_t next_ = 0;  ///< tile
 };
 
+/// Where an operation would best compute the last of its operands, so many of them.
+template <class Problem>
+std::vector<std::vector<program::MappedBox>> best_mappings(Lowering& l, const Problem& problem, size_t last) {
+  std::vector<std::vector<program::MappedBox>> mappings(last);
+  if (l.on_host()) return mappings;
+  const ops::MapOperation operation = operation_of(problem);
+  const ops::MapPlan plan = ops::plan(problem, l.builder().machine());
+  const size_t first = operation.operands.size() - last;
+  for (size_t i = 0; i < last; ++i) mappings[i] = map_operand(operation.operands[first + i], plan.partition);
+  return mappings;
+}
+
 /// Adds an operation with these outputs, which on tiles lie where it would best compute them.
 template <class Problem>
 void add_with_outputs(Lowering& l, const Problem& problem, std::vector<ops::Operand> operands,
                       std::initializer_list<size_t> outputs) {
-  std::vector<std::vector<program::MappedBox>> mappings(outputs.size());
-  if (!l.on_host()) {
-    const ops::MapOperation operation = operation_of(problem);
-    const ops::MapPlan plan = ops::plan(problem, l.builder().machine());
-    const size_t first = operation.operands.size() - mappings.size();
-    for (size_t i = 0; i < mappings.size(); ++i)
-      mappings[i] = map_operand(operation.operands[first + i], plan.partition);
-  }
+  std::vector<std::vector<program::MappedBox>> mappings = best_mappings(l, problem, outputs.size());
   auto mapping = mappings.begin();
   for (const size_t i : outputs) operands.push_back(l.output(i, std::move(*mapping++)));
   l.add(problem, operands);
@@ -502,27 +507,40 @@ void lower_attention(Lowering& l, const Node& node) {
   add_with_outputs(l, p, std::move(inputs), {1, 0});
 }
 
+/// Adds the gradient of queries, and returns the means that it computes.
+ops::Operand add_query_gradient(Lowering& l, const ops::AttentionProblem& p,
+                                std::vector<ops::Operand> inputs) {
+  const ops::AttentionGradientProblem problem{p, kernels::AttentionRowsOf::queries};
+  std::vector<std::vector<program::MappedBox>> mappings = best_mappings(l, problem, 2);
+  const ops::Operand means = l.builder().temporary(l.name_beside_result("means"), Type::f32,
+                                                   p.sequences * p.queries, p.heads, std::move(mappings[0]));
+  inputs.push_back(means);
+  inputs.push_back(l.output(0, std::move(mappings[1])));
+  l.add(problem, inputs);
+  return means;
+}
+
 /// On tiles, gradients of keys are computed apart from those of queries, whose tiles would otherwise have to
-/// add up theirs.
+/// add up theirs. They take means instead of results, of which they would need all of a sequence.
 void lower_attention_gradient(Lowering& l, const Node& node) {
   using kernels::AttentionRowsOf;
   const ops::AttentionProblem p = attention_problem_of(l, node);
   std::vector<ops::Operand> inputs = input_operands(l, node);
-  const auto add = [&](AttentionRowsOf rows, const std::vector<ops::Operand>& of,
-                       std::initializer_list<size_t> outputs) {
-    add_with_outputs(l, ops::AttentionGradientProblem{p, rows}, of, outputs);
+  const auto add = [&](AttentionRowsOf rows, std::initializer_list<size_t> outputs) {
+    add_with_outputs(l, ops::AttentionGradientProblem{p, rows}, inputs, outputs);
   };
-  if (l.on_host()) return add(AttentionRowsOf::sequences, inputs, {1, 2, 0});
+  if (l.on_host()) return add(AttentionRowsOf::sequences, {1, 2, 0});
   SequenceOperands of_sequences(l, p.sequences);
   for (size_t i = 3; p.has_ids && i < 5; ++i) of_sequences.gather_ids(inputs[i]);
   std::vector<ops::Operand> by_query = inputs;
   for (const size_t i : {1, 2}) of_sequences.gather(by_query[i], p.kv_heads);
-  add(AttentionRowsOf::queries, by_query, {0});
-  // Queries, results, logarithms and the gradients of results.
+  const size_t results = inputs.size() - 3;
+  inputs[results] = add_query_gradient(l, p, std::move(by_query));
+  // Queries, means, logarithms and the gradients of results.
   SequenceOperands of_queries(l, p.sequences);
   of_queries.gather(inputs[0], p.heads);
-  for (size_t i = inputs.size() - 3; i < inputs.size(); ++i) of_queries.gather(inputs[i], p.heads);
-  add(AttentionRowsOf::keys, inputs, {1, 2});
+  for (size_t i = results; i < inputs.size(); ++i) of_queries.gather(inputs[i], p.heads);
+  add(AttentionRowsOf::keys, {1, 2});
 }
 
 /// Whether half of a tile can hold what a vertex of the gradient takes of a head of a sequence, and the bias.

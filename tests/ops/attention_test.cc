@@ -4,6 +4,8 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <string_view>
 #include <vector>
 
 #include "kernels/product/attention/codelet.h"
@@ -107,6 +109,24 @@ TEST(Attention, HasNoTileWithRowsOfTwoSequences) {
   expect_apart(plan(p, machine).partition);
   for (const AttentionRowsOf rows : {AttentionRowsOf::queries, AttentionRowsOf::keys})
     expect_apart(plan(AttentionGradientProblem{p, rows}, machine).partition);
+}
+
+/// Whether an operation takes, or gives, an operand.
+bool has_operand(const MapOperation& operation, std::string_view name) {
+  return std::ranges::any_of(operation.operands,
+                             [&](const MapOperand& operand) { return operand.name == name; });
+}
+
+/// A tile would need results of all queries of a sequence.
+TEST(Attention, GradientsOfKeysTakeMeansInsteadOfResults) {
+  using kernels::AttentionRowsOf;
+  const AttentionProblem p{.queries = 8, .keys = 8, .size = 4, .value_size = 4};
+  for (const AttentionRowsOf rows :
+       {AttentionRowsOf::queries, AttentionRowsOf::sequences, AttentionRowsOf::keys}) {
+    const MapOperation operation = operation_of(AttentionGradientProblem{p, rows});
+    EXPECT_EQ(has_operand(operation, "y"), rows != AttentionRowsOf::keys);
+    EXPECT_EQ(has_operand(operation, "means"), rows != AttentionRowsOf::sequences);
+  }
 }
 
 }  // namespace

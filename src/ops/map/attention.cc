@@ -157,10 +157,15 @@ MapOperation operation_of(const AttentionGradientProblem& problem) {
   MapOperation operation = operation_for(p, gradient_codelet(problem.rows));
   AttentionOperands operands(p, operation, problem.rows);
   operands.add_inputs();
-  operands.add_of_queries("y", p.type, Role::input, p.value_size);
+  if (problem.rows == AttentionRowsOf::keys)
+    operands.add_of_queries("means", Type::f32, Role::input, 1);
+  else
+    operands.add_of_queries("y", p.type, Role::input, p.value_size);
   operands.add_of_queries("lse", Type::f32, Role::input, 1);
   operands.add_of_queries("dy", p.type, Role::input, p.value_size);
-  if (problem.rows != AttentionRowsOf::queries) {
+  if (problem.rows == AttentionRowsOf::queries) {
+    operands.add_of_queries("means", Type::f32, Role::output, 1);
+  } else {
     operands.add_of_keys("dk", Role::output, p.size);
     operands.add_of_keys("dv", Role::output, p.value_size);
   }

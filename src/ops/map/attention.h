@@ -57,7 +57,8 @@ struct AttentionGradientProblem {
 };
 
 /// Operands: the inputs of the forward operation, not transposed, then "y", "lse", "dy", and of the gradients
-/// "dk", "dv", "dq" those that are computed.
+/// "dk", "dv", "dq" those that are computed. That of queries has "means" before "dq", sequences · queries ×
+/// heads, which that of keys takes instead of "y".
 MapOperation operation_of(const AttentionGradientProblem& problem);
 
 /// Plans are those of any random stream: calls differ in theirs.

@@ -123,10 +123,16 @@ Sample gradient(uint32_t scale, uint64_t seed) {
            : is_by_key ? attention_key_gradient_codelet
                        : attention_gradient_codelet);
   add_inputs(s, type, z, mask, rows, keys, seed);
-  s.random(type, rows, z.heads * z.value_size, seed + 4);
+  if (is_by_key)
+    s.random(Type::f32, rows, z.heads, seed + 4);  // means
+  else
+    s.random(type, rows, z.heads * z.value_size, seed + 4);
   s.values(Type::f32, rows, z.heads, [&](uint64_t i) { return 1 + std::log(z.keys) + double(i % 7) / 7; });
   s.random(type, rows, z.heads * z.value_size, seed + 5);
-  if (!is_by_query) s.unset(type, keys, kv_heads * z.size).unset(type, keys, kv_heads * z.value_size);
+  if (is_by_query)
+    s.unset(Type::f32, rows, z.heads);
+  else
+    s.unset(type, keys, kv_heads * z.size).unset(type, keys, kv_heads * z.value_size);
   if (!is_by_key) s.unset(type, rows, z.heads * z.size);
   add_params(s, z, mask, is_by_query ? 2 * z.queries + first : is_by_key ? 2 * z.keys + first : 2);
   return s.tolerance(tolerance_of(type, 40.0 + z.queries))

@@ -21,14 +21,17 @@ namespace tessera::kernels::HWY_NAMESPACE {
 void run_attention(const program::Vertex& v) { AttentionForward(v).run(); }
 void run_attention_gradient(const program::Vertex& v) {
   using namespace attention_gradient_field;
-  AttentionGradient(v, AttentionRowsOf::sequences, {&v.fields[dq], &v.fields[dk], &v.fields[dv]}).run();
+  AttentionGradient(v, AttentionRowsOf::sequences,
+                    {.dq = &v.fields[dq], .dk = &v.fields[dk], .dv = &v.fields[dv]})
+      .run();
 }
 void run_attention_query_gradient(const program::Vertex& v) {
-  AttentionGradient(v, AttentionRowsOf::queries, {&v.fields[attention_query_gradient_field::dq]}).run();
+  using namespace attention_query_gradient_field;
+  AttentionGradient(v, AttentionRowsOf::queries, {.dq = &v.fields[dq], .means = &v.fields[means]}).run();
 }
 void run_attention_key_gradient(const program::Vertex& v) {
   using namespace attention_key_gradient_field;
-  AttentionGradient(v, AttentionRowsOf::keys, {nullptr, &v.fields[dk], &v.fields[dv]}).run();
+  AttentionGradient(v, AttentionRowsOf::keys, {.dk = &v.fields[dk], .dv = &v.fields[dv]}).run();
 }
 #else
 TESSERA_ATTENTION_CODELETS(TESSERA_RUN_REFERENCE)

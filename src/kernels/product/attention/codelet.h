@@ -54,17 +54,19 @@ namespace tessera::kernels {
 /// sequences, of which "row" is the first. The others are for machines of many tiles, none of which adds to
 /// what another computes: attention_query_gradient has the rows of queries that attention has, and
 /// attention_key_gradient some rows of k and v, of which "row" is the first, with all queries of their
-/// sequences.
+/// sequences. Of y these need "means" only, f32 as lse, which the former computes: Σ dy · y of each query and
+/// head is the mean gradient of its probabilities.
 #define TESSERA_ATTENTION_GRADIENT_INPUTS(X) TESSERA_ATTENTION_INPUTS(X) X(y) X(lse) X(dy)
 #define TESSERA_ATTENTION_GRADIENT_FIELDS(X) \
   TESSERA_ATTENTION_GRADIENT_INPUTS(X)       \
   X(dk, .access = program::Access::out)      \
   X(dv, .access = program::Access::out) X(dq, .access = program::Access::out)
 #define TESSERA_ATTENTION_QUERY_GRADIENT_FIELDS(X) \
-  TESSERA_ATTENTION_GRADIENT_INPUTS(X) X(dq, .access = program::Access::out)
+  TESSERA_ATTENTION_GRADIENT_INPUTS(X)             \
+  X(means, .access = program::Access::out) X(dq, .access = program::Access::out)
 #define TESSERA_ATTENTION_KEY_GRADIENT_FIELDS(X) \
-  TESSERA_ATTENTION_GRADIENT_INPUTS(X)           \
-  X(dk, .access = program::Access::out) X(dv, .access = program::Access::out)
+  TESSERA_ATTENTION_INPUTS(X)                    \
+  X(means) X(lse) X(dy) X(dk, .access = program::Access::out) X(dv, .access = program::Access::out)
 
 /// Code on a tile with the scores of 16 queries and 16 keys for each of six workers; the gradients have those
 /// of scores beside them.
@@ -97,5 +99,9 @@ constexpr int64_t transposed_bit(size_t field) { return int64_t{1} << field; }
 
 TESSERA_DECLARE_FAMILY(attention, TESSERA_ATTENTION_CODELETS)
 TESSERA_ATTENTION_CODELETS(TESSERA_DECLARE_FUNCTIONS)
+
+// All gradients have these at the same positions.
+static_assert(size_t{attention_key_gradient_field::lse} == size_t{attention_gradient_input::lse} &&
+              size_t{attention_key_gradient_field::dy} == size_t{attention_gradient_input::dy});
 
 }  // namespace tessera::kernels

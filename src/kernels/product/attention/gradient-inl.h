@@ -17,15 +17,15 @@ HWY_BEFORE_NAMESPACE();
 namespace tessera::kernels::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Where gradients go, as far as they are wanted.
+// Where gradients go, and Σ dy · y, as far as they are wanted.
 struct GradientTargets {
-  const FieldView *dq = nullptr, *dk = nullptr, *dv = nullptr;
+  const FieldView *dq = nullptr, *dk = nullptr, *dv = nullptr, *means = nullptr;
 };
 
 class AttentionGradient {
  public:
   AttentionGradient(const program::Vertex& v, AttentionRowsOf rows, const GradientTargets& to)
-      : v_(v), to_(to), p_(v, rows), scores_(v, p_) {}
+      : v_(v), to_(to), p_(v, rows), scores_(v, p_), has_means_(rows == AttentionRowsOf::keys) {}
 
   void run() const {
     const uint32_t kv_heads = p_.heads / p_.shared;
@@ -89,8 +89,12 @@ class AttentionGradient {
     copy_panels(row_lines(v_.fields[dy], queries.row, queries.rows, y_col, p_.value_size), of.dy);
     copy_panels(col_lines(v_.fields[q], queries.row, queries.rows, q_col, p_.size), of.q_columns);
     copy_panels(col_lines(v_.fields[dy], queries.row, queries.rows, y_col, p_.value_size), of.dy_columns);
-    HWY_ALIGN float lse_of[kQueryBlock] = {}, delta[kQueryBlock] = {};
-    note_statistics(queries, lse_of, delta);
+    HWY_ALIGN float lse_of[kQueryBlock] = {}, means[kQueryBlock] = {};
+    note_logarithms(queries, lse_of);
+    if (has_means_)
+      note_means(queries, means);
+    else
+      compute_means(queries, means);
     std::fill(of.dq, of.dq + size_t{p_.size} * kQueryBlock, 0.0F);
     scores_.each(
         queries, blocks, {of.q, of_keys.k_blocks, of.scores, of.more},
@@ -98,7 +102,7 @@ class AttentionGradient {
           ScoreBlocks::multiply(queries, of.dy, p_.value_size,
                                 of_keys.v_blocks + blocks.offset(keys.begin, p_.value_size), keys, of.ds);
           ScoreBlocks::drop(queries, keys, factors, of.ds);
-          differentiate_softmax(queries, keys, lse_of, delta, of.scores, of.ds);
+          differentiate_softmax(queries, keys, lse_of, means, of.scores, of.ds);
           ScoreBlocks::drop(queries, keys, factors, of.scores);
           if (to_.dk != nullptr) {
             add_to_keys(of.dy_columns, p_.value_size, of.scores, queries, keys, blocks.range, of_keys.v_sums);
@@ -122,15 +126,29 @@ class AttentionGradient {
         queries.panels(), p_.size, [](uint32_t, uint32_t) {});
   }
 
-  // Stores the logarithm of the sums, in units of log 2, and Σ dy · y of each query.
-  void note_statistics(const QueryBlock& queries, float* lse_of, float* delta) const {
+  // The number of a query of the block in a field with a column for each head.
+  static float* of_query(const FieldView& field, const QueryBlock& queries, uint32_t i) {
+    return row_of<float>(field, queries.row + i) + queries.head * field.col_stride;
+  }
+
+  // Stores the logarithms of the sums, in units of log 2.
+  void note_logarithms(const QueryBlock& queries, float* lse_of) const {
+    const FieldView& logarithms = v_.fields[attention_gradient_input::lse];
+    for (uint32_t i = 0; i < queries.rows; ++i) lse_of[i] = kLog2E * *of_query(logarithms, queries, i);
+  }
+
+  // Stores Σ dy · y of each query as it is given.
+  void note_means(const QueryBlock& queries, float* means) const {
+    const FieldView& given = v_.fields[attention_key_gradient_field::means];
+    for (uint32_t i = 0; i < queries.rows; ++i) means[i] = *of_query(given, queries, i);
+  }
+
+  // Computes Σ dy · y of each query.
+  void compute_means(const QueryBlock& queries, float* means) const {
     using namespace attention_gradient_input;
     const PanelFloats d;
-    const FieldView &statistics = v_.fields[lse], &results = v_.fields[y], &gradients = v_.fields[dy];
+    const FieldView &results = v_.fields[y], &gradients = v_.fields[dy];
     const uint32_t col = queries.head * p_.value_size;
-    for (uint32_t i = 0; i < queries.rows; ++i)
-      lse_of[i] =
-          kLog2E * row_of<const float>(statistics, queries.row + i)[queries.head * statistics.col_stride];
     with_float_type(results.type, [&]<class T>(T) HWY_ATTR {
       for (uint32_t i = 0; i < queries.rows; ++i) {
         const T* result = row_of<const T>(results, queries.row + i) + col;
@@ -139,19 +157,21 @@ class AttentionGradient {
         each_vector(p_.value_size, [&](size_t j, size_t count) HWY_ATTR {
           sum = hn::MulAdd(load_some(result + j, count), load_some(gradient + j, count), sum);
         });
-        delta[i] = hn::GetLane(hn::SumOfLanes(d, sum));
+        means[i] = hn::GetLane(hn::SumOfLanes(d, sum));
       }
     });
+    for (uint32_t i = 0; to_.means != nullptr && i < queries.rows; ++i)
+      *of_query(*to_.means, queries, i) = means[i];
   }
 
   // Replaces scores by probabilities, and ds by the gradient of the scores, without the scale.
   static void differentiate_softmax(const QueryBlock& queries, KeyRange keys, const float* lse_of,
-                                    const float* delta, float* scores, float* ds) {
+                                    const float* means, float* scores, float* ds) {
     const PanelFloats d;
     for (uint32_t p = 0; p < queries.panels(); ++p)
       for (size_t lane = 0; lane < kPanelRows; lane += kPanelLanes) {
         const PanelVector base = hn::LoadU(d, lse_of + p * kPanelRows + lane);
-        const PanelVector mean = hn::LoadU(d, delta + p * kPanelRows + lane);
+        const PanelVector mean = hn::LoadU(d, means + p * kPanelRows + lane);
         for (uint32_t j = 0; j < keys.size(); ++j) {
           const size_t at = p * kBlockPanel + j * kPanelRows + lane;
           const PanelVector power = power_of_two(d, hn::Sub(hn::LoadU(d, scores + at), base));
@@ -194,6 +214,7 @@ class AttentionGradient {
   GradientTargets to_;
   AttentionProblem p_;
   ScoreBlocks scores_;
+  bool has_means_;
 };
 
 }  // namespace tessera::kernels::HWY_NAMESPACE

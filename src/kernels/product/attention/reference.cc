@@ -58,9 +58,9 @@ std::vector<double> kept(const AttentionProblem& p, const Query& query) {
   return kept;
 }
 
-/// Gradients of queries into dq, and of keys and values into dk and dv, as far as these are given.
+/// Gradients of queries into dq, of keys and values into dk and dv, and Σ dy · y, as far as these are given.
 struct GradientFields {
-  const FieldView *dq = nullptr, *dk = nullptr, *dv = nullptr;
+  const FieldView *dq = nullptr, *dk = nullptr, *dv = nullptr, *means = nullptr;
 };
 
 void differentiate(const program::Vertex& vertex, AttentionRowsOf rows, const GradientFields& to) {
@@ -71,11 +71,15 @@ void differentiate(const program::Vertex& vertex, AttentionRowsOf rows, const Gr
   std::vector<float> of_k(to.dk != nullptr ? to.dk->elements() : 0),
       of_v(to.dv != nullptr ? to.dv->elements() : 0);
   if (to.dq != nullptr) clear(*to.dq);
+  if (to.means != nullptr) clear(*to.means);
   each_query(p, [&](const Query& query) {
     const std::vector<double> score = scores(vertex, p, query), factors = kept(p, query);
     const uint32_t kv_head = query.head / p.shared, col = query.head * p.value_size;
     const double lse_of = number_at(f[lse], query.row, query.head);
-    const double delta = product(f[dy], query.row, col, f[y], query.row, col, p.value_size);
+    const double mean = rows == AttentionRowsOf::keys
+                            ? number_at(f[attention_key_gradient_field::means], query.row, query.head)
+                            : product(f[dy], query.row, col, f[y], query.row, col, p.value_size);
+    if (to.means != nullptr) set_number(*to.means, query.row, query.head, mean);
     std::vector<double> query_gradient(p.size);
     const KeyRange own = p.keys_of(query.sequence);
     for (uint32_t j = own.begin; j < own.end; ++j) {
@@ -83,7 +87,7 @@ void differentiate(const program::Vertex& vertex, AttentionRowsOf rows, const Gr
       const uint32_t key = query.first_key + j;
       const double probability = std::exp(score[j] - lse_of);
       const double dp = product(f[dy], query.row, col, f[v], key, kv_head * p.value_size, p.value_size);
-      const double ds = probability * (factors[j] * dp - delta) * double{p.scale};
+      const double ds = probability * (factors[j] * dp - mean) * double{p.scale};
       for (uint32_t i = 0; i < p.size; ++i) {
         query_gradient[i] += ds * number_at(f[k], key, kv_head * p.size + i);
         if (to.dk != nullptr)
@@ -138,20 +142,21 @@ void attention_gradient_reference(const program::Vertex& given) {
   using namespace attention_gradient_field;
   const AttentionRows of_tokens(given);
   const auto& f = of_tokens.vertex().fields;
-  differentiate(of_tokens.vertex(), AttentionRowsOf::sequences, {&f[dq], &f[dk], &f[dv]});
+  differentiate(of_tokens.vertex(), AttentionRowsOf::sequences, {.dq = &f[dq], .dk = &f[dk], .dv = &f[dv]});
 }
 
 void attention_query_gradient_reference(const program::Vertex& given) {
+  using namespace attention_query_gradient_field;
   const AttentionRows of_tokens(given);
   const auto& f = of_tokens.vertex().fields;
-  differentiate(of_tokens.vertex(), AttentionRowsOf::queries, {&f[attention_query_gradient_field::dq]});
+  differentiate(of_tokens.vertex(), AttentionRowsOf::queries, {.dq = &f[dq], .means = &f[means]});
 }
 
 void attention_key_gradient_reference(const program::Vertex& given) {
   using namespace attention_key_gradient_field;
   const AttentionRows of_tokens(given);
   const auto& f = of_tokens.vertex().fields;
-  differentiate(of_tokens.vertex(), AttentionRowsOf::keys, {nullptr, &f[dk], &f[dv]});
+  differentiate(of_tokens.vertex(), AttentionRowsOf::keys, {.dk = &f[dk], .dv = &f[dv]});
 }
 
 }  // namespace tessera::kernels
