@@ -182,17 +182,17 @@ class PretrainingPlanner {
       });
   }
 
-  /// Considers all layers and orders. Returns whether one fits.
+  /// Considers all layers and orders. Returns whether larger micro-batches may be worth a look.
   bool consider(PretrainingSettings s, bool saves) {
-    bool fits = false;
+    bool is_worth_more = false;
     for (const std::vector<uint32_t>& of_stages : divisions_of_layers(layers(), s.stages))
       for (const PipelineKind pipeline : {PipelineKind::sequential, PipelineKind::one_forward_one_backward}) {
         if (pipeline != PipelineKind::sequential && s.stages == 1) continue;
         s.stage_layers = of_stages;
         s.pipeline = pipeline;
-        fits |= saves ? consider_savings(s) : consider_places_of_state(s);
+        is_worth_more |= saves ? consider_savings(s) : consider_places_of_state(s);
       }
-    return fits;
+    return is_worth_more;
   }
 
   bool consider_places_of_state(const PretrainingSettings& s) {
@@ -203,7 +203,8 @@ class PretrainingPlanner {
     return fits;
   }
 
-  /// Considers more savings, but no more than fit.
+  /// Considers more savings, but no more than fit. Returns whether larger micro-batches may fit, or be faster
+  /// than those whose savings need not be considered.
   bool consider_savings(const PretrainingSettings& s) {
     const Savings possible = possible_savings(s);
     std::vector<Savings> fitting;
@@ -214,7 +215,7 @@ class PretrainingPlanner {
       if (is_new && is_needless) continue;
       const bool fits = is_new ? consider_with(s, savings) : fits_with(s, savings);
       if (fits) fitting.push_back(savings);
-      if (savings == 0 && !may_be_fastest(s)) break;
+      if (savings == 0 && !may_be_fastest(s)) return extrapolation_->cost_of(s).has_value();
     }
     return !fitting.empty();
   }
