@@ -47,7 +47,8 @@ double seen_cycles(const FieldView& images, const Window& window, uint32_t posit
 double seen_rows_cycles(const FieldView& images, const Window& window, uint32_t rows, uint32_t cols,
                         const HostFigures& f) {
   constexpr double kPerRow = 40, kPerRowOfTaps = 20;  // to find its place, and those of its taps
-  const double parts = std::ceil(double{1} * cols / kDenseColumns);
+  const uint32_t part = lanes_of(f) >= 16 ? kDenseColumns : kDenseColumns / 2;  // as kPartColumns
+  const double parts = std::ceil(double{1} * cols / part);
   const double finding = rows * (parts * kPerRow + window.kernel_height * kPerRowOfTaps);
   return finding + 4 * std::ceil(cols / lanes_of(f)) * rows + stream_cycles(images, f);
 }
