@@ -216,6 +216,9 @@ std::vector<Array> gradient_reference(const Evaluation& e) {
   return {dw};
 }
 
+/// Of the values that are added: those of tables in parts stay as they are.
+Type type_of_added(const ops::OperandLayout& layout, Type has) { return layout.parts ? has : Type::f32; }
+
 /// Operands ids, values and sums. On tiles rows are summed where columns are whole, and the sums added where
 /// the addend lies, unless that is in parts: otherwise all of it were exchanged twice.
 program::StepId add_rows(const ops::Builder& builder, const Node& node, const TensorType& type,
@@ -223,7 +226,10 @@ program::StepId add_rows(const ops::Builder& builder, const Node& node, const Te
   const bool adds = node.inputs.size() > kAddend, apart = adds && !builder.is_host();
   const Operand &ids = operands[0], &sums = operands[2];
   if (layout.parts)
-    return ops::add(builder, ops::TableAddProblem{*layout.parts, ids.rows(), padding_of(node)}, operands);
+    return ops::add(
+        builder,
+        ops::TableAddProblem{*layout.parts, ids.rows(), padding_of(node), builder.type_of(operands[1])},
+        operands);
   const Operand rows = apart ? builder.temporary("rows", Type::f32, sums.rows(), sums.cols()) : sums;
   const program::StepId summed = ops::add(builder,
                                           ops::ScatterAddProblem{.out_rows = type.rows(),
@@ -252,9 +258,10 @@ std::vector<LayoutChoice> embedding_gradient_layouts(Lowering& l, const Node& no
     choice.seconds = seconds_alone(l.builder().machine(), [&](const ops::Builder& builder) {
       using program::Role;
       const ops::OperandLayout layout = l.operand_layout(type, choice.outputs[0]);
+      const Type added = type_of_added(layout, l.graph().type(node.inputs[0]).type);
       return add_rows(builder, node, type, layout,
                       {builder.add("ids", Role::input, Type::u32, list_layout(builder, rows)),
-                       builder.add("dy", Role::input, Type::f32, ops::matrix_layout(rows, type.cols(), {})),
+                       builder.add("dy", Role::input, added, ops::matrix_layout(rows, type.cols(), {})),
                        builder.add("dw", Role::state, Type::f32, layout)});
     });
   return choices;
@@ -263,16 +270,18 @@ std::vector<LayoutChoice> embedding_gradient_layouts(Lowering& l, const Node& no
 /// Sums in FP32.
 void lower_embedding_gradient(Lowering& l, const Node& node) {
   const bool adds = node.inputs.size() > kAddend;
-  const Operand ids = list_of(l, 1), dy = l.as_type(l.input(0), Type::f32);
-  if (adds) l.begin_output_with(0, kAddend);
   const TensorType& type = l.graph().type(node.outputs[0]);
+  const ops::OperandLayout layout = l.operand_layout(type, l.output_layout(0));
+  const Operand ids = list_of(l, 1), given = l.input(0),
+                dy = l.as_type(given, type_of_added(layout, l.builder().type_of(given)));
+  if (adds) l.begin_output_with(0, kAddend);
   const Operand dw = l.output(0, mapping_of_rows(l, type));
   const bool is_sum = type.type == Type::f32;
   const Operand sums =
       is_sum ? dw
              : l.builder().temporary("sums", Type::f32, dw.rows(), dw.cols(), l.builder().mapping_of(dw));
   if (adds) l.convert_type(dw, sums);
-  l.run(add_rows(l.builder(), node, type, l.operand_layout(type, l.output_layout(0)), {ids, dy, sums}));
+  l.run(add_rows(l.builder(), node, type, layout, {ids, dy, sums}));
   l.convert_type(sums, dw);
 }
 

@@ -119,6 +119,35 @@ TEST(TableTest, AddsToRowsInOrder) {
   });
 }
 
+/// More entries than a tile takes at a time.
+std::vector<uint32_t> many_rows() {
+  std::vector<uint32_t> rows;
+  for (uint32_t i = 0; i < 2000; ++i) rows.push_back(i * 7 % kRows);
+  return rows;
+}
+
+/// Of 16 bits, slice by slice.
+TEST(TableTest, AddsToManyRowsInOrder) {
+  const std::vector<uint32_t> chosen = many_rows();
+  for (const uint32_t row_parts : {1U, 6U, 12U}) {
+    const PartedMatrix grid = grid_of(row_parts, 1);
+    Table table(grid, Type::f32);
+    std::vector<float> expected = table.matrix;
+    Array rows = list(chosen), values = Array::random(Type::f16, rows.rows(), kCols, false, 5);
+    for (uint32_t i = 0; i < chosen.size(); ++i)
+      for (uint32_t c = 0; c < kCols; ++c)
+        expected[chosen[i] * kCols + c] += static_cast<float>(values.at(i, c));
+    run(TableAddProblem{grid, rows.rows(), {}, Type::f16}, layout_of(grid, true), 2,
+        {&rows, &values, &table.stored});
+    const std::vector<float> in_parts = grid.store(expected);
+    for (uint32_t i = 0; i < in_parts.size(); ++i) {
+      const double found = table.stored.at(0, i);
+      EXPECT_TRUE(found == in_parts[i] || (std::isnan(found) && std::isnan(in_parts[i])))
+          << i << ": " << found << ", not " << in_parts[i];
+    }
+  }
+}
+
 TEST(TableTest, RefusesRowsThatTheTableLacks) {
   const PartedMatrix grid = grid_of(6, 3);
   Table table(grid, Type::f32);

@@ -99,8 +99,8 @@ double TiledWeight::seconds_of_rows(const TileProductPlan& forward, const Weight
                  {ids, builder.add("weight", program::Role::state, type_, layout),
                   add("taken", type_, pattern_.cols)})};
     if (use.has_gradients)
-      steps.push_back(ops::add(builder, ops::TableAddProblem{*layout.parts, use.rows_taken},
-                               {ids, add("added", Type::f32, pattern_.cols),
+      steps.push_back(ops::add(builder, ops::TableAddProblem{*layout.parts, use.rows_taken, {}, type_},
+                               {ids, add("added", type_, pattern_.cols),
                                 builder.add("gradient", program::Role::state, Type::f32, layout)}));
     return builder.sequence(std::move(steps));
   });

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/ceil_divide.h"
 #include "kernels/map/gather/codelet.h"
 #include "ops/blocks.h"
 #include "ops/owners.h"
@@ -18,6 +19,16 @@ using program::TileId;
 
 /// Of a column of parts.
 uint32_t first_column(const PartedMatrix& parts, uint32_t j) { return parts.begin(0, j) / parts.rows_of(0); }
+
+/// The first of each slice of chosen rows, and their number: a tile takes all columns of its part of one
+/// slice at a time.
+std::vector<uint32_t> slices_of_rows(uint32_t rows, const PartedMatrix& table, Type type) {
+  constexpr uint64_t kMostBytes = 32768;  // a twentieth of a tile
+  uint64_t cols = 0;
+  for (uint32_t j = 0; j < table.col_parts(); ++j) cols = std::max<uint64_t>(cols, table.cols_of(j));
+  const uint64_t slices = base::ceil_divide(rows * cols * size_of(type), kMostBytes);
+  return split_evenly(rows, static_cast<uint32_t>(std::min<uint64_t>(slices, rows)));
+}
 
 /// The parts of a table and their tiles.
 class TableParts {
@@ -57,8 +68,9 @@ class TableParts {
   OwnerField field_of_parts() const {
     return field(table_, [&](uint32_t i, uint32_t j) { return parts_.part(0, i, j); });
   }
-  OwnerField whole_field(const Operand& operand) const {
-    return field(operand, [&](uint32_t, uint32_t) { return Box{0, operand.rows(), 0, operand.cols()}; });
+  /// For all parts, some rows.
+  OwnerField field_of_rows(const Operand& operand, uint32_t first, uint32_t count) const {
+    return field(operand, [&](uint32_t, uint32_t) { return Box{first, count, 0, operand.cols()}; });
   }
   program::Param columns() const {
     return param_of([&](uint32_t, uint32_t j) { return parts_.cols_of(j); });
@@ -124,7 +136,7 @@ class TableLookup {
 
   StepId take(OwnerField to) const {
     return parts_.execute(kernels::rows_of_part_codelet,
-                          {parts_.whole_field(list_), parts_.field_of_parts(), std::move(to)},
+                          {parts_.field_of_rows(list_, 0, p_.rows), parts_.field_of_parts(), std::move(to)},
                           {parts_.columns(), parts_.first_rows(), int64_t{p_.table.rows()}});
   }
 
@@ -171,20 +183,29 @@ StepId add(const Builder& builder, const TableLookupProblem& problem, const std:
 StepId add(const Builder& builder, const TableAddProblem& problem, const std::vector<Operand>& operands) {
   const PartedMatrix& table = problem.table;
   builder.require(operands[0], "rows", Type::u32, problem.rows, 1);
-  builder.require(operands[1], "values", Type::f32, problem.rows, table.cols());
+  builder.require(operands[1], "values", problem.values, problem.rows, table.cols());
   builder.require(operands[2], "table", Type::f32, 1, table.slice_elements());
   const TableParts parts(builder, table, operands[2]);
-  const std::vector<MappedBox> columns = parts.boxes([&](uint32_t, uint32_t j) {
-    return Box{0, problem.rows, first_column(table, j), table.cols_of(j)};
-  });
+  const auto columns = [&](uint32_t first, uint32_t count) {
+    return parts.boxes([&](uint32_t, uint32_t j) {
+      return Box{first, count, first_column(table, j), table.cols_of(j)};
+    });
+  };
   program::CopySet to_blocks{"to blocks", {}};
-  const Operand values = read_by_blocks(builder, operands[1], operands[1], columns, to_blocks);
+  const Operand values =
+      read_by_blocks(builder, operands[1], operands[1], columns(0, problem.rows), to_blocks);
   std::vector<StepId> steps;
   builder.copy(std::move(to_blocks), steps);
-  steps.push_back(parts.execute(
-      kernels::add_rows_to_part_codelet,
-      {parts.whole_field(operands[0]), {values, boxes_of(columns)}, parts.field_of_parts()},
-      {problem.skipped ? int64_t{*problem.skipped} : -1, parts.first_rows(), int64_t{table.rows()}}));
+  const std::vector<uint32_t> slices = slices_of_rows(problem.rows, table, problem.values);
+  for (size_t s = 0; s + 1 < slices.size(); ++s) {
+    const uint32_t first = slices[s], count = slices[s + 1] - first;
+    steps.push_back(parts.execute(
+        kernels::add_rows_to_part_codelet,
+        {parts.field_of_rows(operands[0], first, count),
+         {values, boxes_of(columns(first, count))},
+         parts.field_of_parts()},
+        {problem.skipped ? int64_t{*problem.skipped} : -1, parts.first_rows(), int64_t{table.rows()}}));
+  }
   return builder.in_order(std::move(steps));
 }
 

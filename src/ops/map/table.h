@@ -2,6 +2,9 @@
 // rows added to, where they are.
 #pragma once
 
+#include <tessera/types.h>
+
+#include <cstdint>
 #include <optional>
 #include <vector>
 
@@ -18,11 +21,13 @@ struct TableLookupProblem {
   uint32_t rows = 0;
 };
 
-/// table[rows[i]] += values[i] for all i in order, of f32; the row `skipped` is left out.
+/// table[rows[i]] += values[i] for all i in order, of f32, with values of a floating-point type; the row
+/// `skipped` is left out.
 struct TableAddProblem {
   PartedMatrix table;
   uint32_t rows = 0;
   std::optional<uint32_t> skipped = {};
+  Type values = Type::f32;
 };
 
 /// Operands "rows", "table", "out"; and "rows", "values", "table". Only on tiles. A part is read and written

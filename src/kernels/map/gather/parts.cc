@@ -116,10 +116,10 @@ program::PhaseTimes join_rows_cost(const Vertex& v, const machine::Machine& m) {
                   m.workers_per_tile * (kJoinWorkerCycles + vectors * (kJoinVectorCycles + parts.rows)));
 }
 
-/// Each worker has some of the columns.
+/// Each worker has some of the columns. Values of 16 bits are converted while sums are loaded.
 program::PhaseTimes add_rows_to_part_cost(const Vertex& v, const machine::Machine& m) {
   const FieldView& values = v.fields[add_rows_to_part_field::values];
-  const double vectors = std::ceil(worker_slice(m, values.cols) / tile_vector_width(values.type));
+  const double vectors = std::ceil(worker_slice(m, values.cols) / tile_vector_width(Type::f32));
   return in_phase(
       Phase::rearrange,
       m.workers_per_tile * (kWorkerCycles + values.rows * (kRowCycles + kAddVectorCycles * vectors)));
