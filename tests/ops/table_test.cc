@@ -126,6 +126,27 @@ std::vector<uint32_t> many_rows() {
   return rows;
 }
 
+/// In slices, which groups of parts join first; or, of few parts, at once.
+TEST(TableTest, TakesManyRows) {
+  const std::vector<uint32_t> chosen = many_rows();
+  for (const auto& [row_parts, col_parts] : {std::pair{1U, 2U}, {3U, 1U}, {6U, 1U}, {12U, 1U}, {12U, 2U}})
+    for (const bool by_parts : {true, false}) {
+      SCOPED_TRACE(fmt::format("{} × {} parts, on a tile each: {}", row_parts, col_parts, by_parts));
+      const PartedMatrix grid = grid_of(row_parts, col_parts);
+      Table table(grid, Type::f32);
+      Array rows = list(chosen), out(Type::f32, rows.rows(), kCols, false);
+      run(TableLookupProblem{Type::f32, grid, rows.rows()}, layout_of(grid, by_parts), 1,
+          {&rows, &table.stored, &out});
+      uint32_t wrong = 0;
+      for (uint32_t i = 0; i < chosen.size(); ++i)
+        for (uint32_t c = 0; c < kCols; ++c) {
+          const double found = out.at(i, c), expected = table.matrix[chosen[i] * kCols + c];
+          if (found != expected && !(std::isnan(found) && std::isnan(expected))) ++wrong;
+        }
+      EXPECT_EQ(wrong, 0U);
+    }
+}
+
 /// Of 16 bits, slice by slice.
 TEST(TableTest, AddsToManyRowsInOrder) {
   const std::vector<uint32_t> chosen = many_rows();

@@ -1,6 +1,7 @@
 #include "ops/map/table.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "base/ceil_divide.h"
@@ -21,13 +22,13 @@ using program::TileId;
 uint32_t first_column(const PartedMatrix& parts, uint32_t j) { return parts.begin(0, j) / parts.rows_of(0); }
 
 /// The first of each slice of chosen rows, and their number: a tile takes all columns of its part of one
-/// slice at a time.
-std::vector<uint32_t> slices_of_rows(uint32_t rows, const PartedMatrix& table, Type type) {
+/// slice at a time. At most so many slices.
+std::vector<uint32_t> slices_of_rows(uint32_t rows, const PartedMatrix& table, Type type, uint32_t most) {
   constexpr uint64_t kMostBytes = 32768;  // a twentieth of a tile
   uint64_t cols = 0;
   for (uint32_t j = 0; j < table.col_parts(); ++j) cols = std::max<uint64_t>(cols, table.cols_of(j));
   const uint64_t slices = base::ceil_divide(rows * cols * size_of(type), kMostBytes);
-  return split_evenly(rows, static_cast<uint32_t>(std::min<uint64_t>(slices, rows)));
+  return split_evenly(rows, static_cast<uint32_t>(std::min<uint64_t>(slices, most)));
 }
 
 /// The parts of a table and their tiles.
@@ -101,7 +102,10 @@ class TableParts {
   std::vector<std::pair<uint32_t, uint32_t>> by_tile_;  ///< parts
 };
 
-/// What each part has of the chosen rows, then what all have, spread over the tiles of the same columns.
+/// What each part has of the chosen rows, then what all have, spread over the tiles of the same columns. Of
+/// many rows each part gives a slice at a time. As many groups of parts as slices join what their own have of
+/// each slice, and each group then joins what all have of one, so that a tile has no more transfers than if
+/// it joined its share of all rows at once.
 class TableLookup {
  public:
   TableLookup(const Builder& builder, const TableLookupProblem& problem, const std::vector<Operand>& operands)
@@ -112,57 +116,145 @@ class TableLookup {
         parts_(builder, problem.table, operands[1]) {}
 
   StepId build() const {
-    if (p_.table.row_parts() == 1)
-      return take(parts_.field(out_, [&](uint32_t, uint32_t j) {
-        return Box{0, p_.rows, first_column(p_.table, j), p_.table.cols_of(j)};
-      }));
-    std::vector<MappedBox> mapping;
-    for (uint32_t i = 0; i < p_.table.row_parts(); ++i)
-      for (uint32_t j = 0; j < p_.table.col_parts(); ++j)
-        mapping.push_back({chosen_of(i, 1, j, 0, p_.rows), parts_.tile_of(i, j)});
-    const Operand chosen = builder_.temporary("chosen", p_.type, p_.table.row_parts(),
-                                              p_.rows * p_.table.cols(), std::move(mapping));
-    const StepId taken =
-        take(parts_.field(chosen, [&](uint32_t i, uint32_t j) { return chosen_of(i, 1, j, 0, p_.rows); }));
-    return builder_.sequence({taken, join(chosen)});
+    const uint32_t row_parts = p_.table.row_parts();
+    std::vector<StepId> steps;
+    if (row_parts == 1) {
+      steps.push_back(take({0, p_.rows}, parts_.field(out_, [&](uint32_t, uint32_t j) {
+        return of_matrix({0, p_.rows}, j);
+      })));
+      return builder_.in_order(std::move(steps));
+    }
+    // With more groups, the last join would have more on a tile than those before it.
+    const auto most = static_cast<uint32_t>(std::sqrt(double{1} * row_parts));
+    const std::vector<uint32_t> slices = slices_of_rows(p_.rows, p_.table, p_.type, most);
+    if (slices.size() == 2)
+      join_at_once(steps);
+    else
+      join_in_groups(slices, steps);
+    return builder_.sequence(std::move(steps));
   }
 
  private:
-  /// Of the rows that parts in some rows of the grid have, some.
-  Box chosen_of(uint32_t first_part, uint32_t parts, uint32_t j, uint32_t first, uint32_t count) const {
+  struct Rows {
+    uint32_t first = 0, count = 0;
+  };
+  /// What a vertex joins, and where that goes.
+  struct Join {
+    MappedBox to;
+    Box from;
+  };
+
+  /// Rows [begin[i], begin[i + 1]).
+  static Rows rows_at(const std::vector<uint32_t>& begin, size_t i) {
+    return {begin[i], begin[i + 1] - begin[i]};
+  }
+  Box of_matrix(Rows rows, uint32_t j) const {
+    return {rows.first, rows.count, first_column(p_.table, j), p_.table.cols_of(j)};
+  }
+  /// Where a variable with `all` chosen rows of each of several parts has some of them, of column j of parts.
+  Box of_parts(uint32_t all, Rows parts, Rows rows, uint32_t j) const {
     const uint32_t cols = p_.table.cols_of(j);
-    return {first_part, parts, p_.rows * first_column(p_.table, j) + first * cols, count * cols};
+    return {parts.first, parts.count, all * first_column(p_.table, j) + rows.first * cols, rows.count * cols};
   }
 
-  StepId take(OwnerField to) const {
-    return parts_.execute(kernels::rows_of_part_codelet,
-                          {parts_.field_of_rows(list_, 0, p_.rows), parts_.field_of_parts(), std::move(to)},
-                          {parts_.columns(), parts_.first_rows(), int64_t{p_.table.rows()}});
+  StepId take(Rows rows, OwnerField to) const {
+    return parts_.execute(
+        kernels::rows_of_part_codelet,
+        {parts_.field_of_rows(list_, rows.first, rows.count), parts_.field_of_parts(), std::move(to)},
+        {parts_.columns(), parts_.first_rows(), int64_t{p_.table.rows()}});
   }
 
-  StepId join(const Operand& chosen) const {
-    struct Own {
-      MappedBox out;
-      Box chosen;
+  /// What each part has of some rows.
+  Operand chosen(Rows rows, std::vector<StepId>& steps) const {
+    const auto box_of = [&](uint32_t i, uint32_t j) {
+      return of_parts(rows.count, {i, 1}, {0, rows.count}, j);
     };
-    std::vector<Own> all;
-    const uint32_t row_parts = p_.table.row_parts();
-    const std::vector<uint32_t> first = split_evenly(p_.rows, std::min(p_.rows, row_parts));
-    for (uint32_t j = 0; j < p_.table.col_parts(); ++j)
-      for (size_t h = 0; h + 1 < first.size(); ++h) {
-        const uint32_t count = first[h + 1] - first[h];
-        const auto i = static_cast<uint32_t>(h * row_parts / (first.size() - 1));
-        all.push_back(
-            {{{first[h], count, first_column(p_.table, j), p_.table.cols_of(j)}, parts_.tile_of(i, j)},
-             chosen_of(0, row_parts, j, first[h], count)});
-      }
-    std::ranges::stable_sort(all, {}, [](const Own& own) { return own.out.tile; });
+    std::vector<MappedBox> mapping;
+    for (uint32_t i = 0; i < p_.table.row_parts(); ++i)
+      for (uint32_t j = 0; j < p_.table.col_parts(); ++j)
+        mapping.push_back({box_of(i, j), parts_.tile_of(i, j)});
+    const Operand to = builder_.temporary("chosen", p_.type, p_.table.row_parts(),
+                                          rows.count * p_.table.cols(), std::move(mapping));
+    steps.push_back(take(rows, parts_.field(to, box_of)));
+    return to;
+  }
+
+  StepId join(const Operand& from, const Operand& to, std::vector<Join> all) const {
+    std::ranges::stable_sort(all, {}, [](const Join& one) { return one.to.tile; });
     std::vector<MappedBox> owners;
-    OwnerField from{chosen, {}};
-    for (const Own& own : all) owners.push_back(own.out), from.boxes.push_back(own.chosen);
+    OwnerField joined{from, {}};
+    for (const Join& one : all) owners.push_back(one.to), joined.boxes.push_back(one.from);
     return builder_.execute(
         {"join_rows", program::Phase::rearrange,
-         groups_of_owners(owners, kernels::join_rows_codelet, {from, {out_, boxes_of(owners)}}, {})});
+         groups_of_owners(owners, kernels::join_rows_codelet, {joined, {to, boxes_of(owners)}}, {})});
+  }
+
+  void join_at_once(std::vector<StepId>& steps) const {
+    const uint32_t row_parts = p_.table.row_parts();
+    const std::vector<uint32_t> first = split_evenly(p_.rows, std::min(p_.rows, row_parts));
+    std::vector<Join> all;
+    for (uint32_t j = 0; j < p_.table.col_parts(); ++j)
+      for (size_t h = 0; h + 1 < first.size(); ++h) {
+        const auto i = static_cast<uint32_t>(h * row_parts / (first.size() - 1));
+        const Rows rows = rows_at(first, h);
+        all.push_back(
+            {{of_matrix(rows, j), parts_.tile_of(i, j)}, of_parts(p_.rows, {0, row_parts}, rows, j)});
+      }
+    const Operand from = chosen({0, p_.rows}, steps);
+    steps.push_back(join(from, out_, std::move(all)));
+  }
+
+  /// The joins of a group for a slice, each on a tile of the group: of what that has of a slice's rows.
+  std::vector<Join> joins_of_group(Rows slice, uint32_t group, Rows parts, uint32_t tiles) const {
+    std::vector<Join> joins;
+    const std::vector<uint32_t> piece = split_evenly(slice.count, tiles);
+    for (uint32_t j = 0; j < p_.table.col_parts(); ++j)
+      for (uint32_t h = 0; h + 1 < piece.size(); ++h) {
+        const Rows rows = rows_at(piece, h);
+        joins.push_back({{of_parts(p_.rows, {group, 1}, {slice.first + rows.first, rows.count}, j),
+                          parts_.tile_of(parts.first + h, j)},
+                         of_parts(slice.count, parts, rows, j)});
+      }
+    return joins;
+  }
+
+  /// The joins of what all groups have of a slice, each where a group has joined its own rows.
+  std::vector<Join> joins_of_slice(Rows slice, Rows parts, uint32_t groups, uint32_t tiles) const {
+    std::vector<Join> joins;
+    const std::vector<uint32_t> piece = split_evenly(slice.count, tiles);
+    for (uint32_t j = 0; j < p_.table.col_parts(); ++j)
+      for (uint32_t h = 0; h + 1 < piece.size(); ++h) {
+        const Rows rows{slice.first + piece[h], piece[h + 1] - piece[h]};
+        joins.push_back({{of_matrix(rows, j), parts_.tile_of(parts.first + h, j)},
+                         of_parts(p_.rows, {0, groups}, rows, j)});
+      }
+    return joins;
+  }
+
+  /// `slices` are the first row of each, and the end.
+  void join_in_groups(const std::vector<uint32_t>& slices, std::vector<StepId>& steps) const {
+    const auto count = static_cast<uint32_t>(slices.size() - 1);
+    const std::vector<uint32_t> groups = split_evenly(p_.table.row_parts(), count);
+    const uint32_t tiles = p_.table.row_parts() / count;  // of each group, for a column of parts
+    std::vector<std::vector<Join>> in_groups(count);      // by slice
+    std::vector<MappedBox> mapping;
+    std::vector<Join> last;
+    for (uint32_t s = 0; s < count; ++s) {
+      for (uint32_t g = 0; g < count; ++g)
+        for (const Join& own : joins_of_group(rows_at(slices, s), g, rows_at(groups, g), tiles)) {
+          in_groups[s].push_back(own);
+          mapping.push_back(own.to);
+        }
+      for (const Join& own : joins_of_slice(rows_at(slices, s), rows_at(groups, s), count, tiles))
+        last.push_back(own);
+    }
+    const Operand joined =
+        builder_.temporary("joined", p_.type, count, p_.rows * p_.table.cols(), std::move(mapping));
+    for (uint32_t s = 0; s < count; ++s) {
+      const Operand from = chosen(rows_at(slices, s), steps);
+      steps.push_back(join(from, joined, std::move(in_groups[s])));
+    }
+    steps.push_back(join(joined, out_, std::move(last)));
   }
 
   const Builder& builder_;
@@ -196,7 +288,7 @@ StepId add(const Builder& builder, const TableAddProblem& problem, const std::ve
       read_by_blocks(builder, operands[1], operands[1], columns(0, problem.rows), to_blocks);
   std::vector<StepId> steps;
   builder.copy(std::move(to_blocks), steps);
-  const std::vector<uint32_t> slices = slices_of_rows(problem.rows, table, problem.values);
+  const std::vector<uint32_t> slices = slices_of_rows(problem.rows, table, problem.values, problem.rows);
   for (size_t s = 0; s + 1 < slices.size(); ++s) {
     const uint32_t first = slices[s], count = slices[s + 1] - first;
     steps.push_back(parts.execute(
