@@ -170,17 +170,22 @@ void ChipClocks::start_streaming(const ExchangeCost& cost, double times) {
   streams_.push_back(std::move(stream));
 }
 
-void ChipClocks::finish_streaming(double times) {
+PhaseTimes ChipClocks::finish_streaming(double times) {
   const Stream stream = std::move(streams_.back());
   streams_.pop_back();
+  PhaseTimes most;
   each_streaming(*stream.cost, [&](size_t number, const PhaseTimes& cycles) {
     PhaseTimes& chip = chips_[number];
     PhaseTimes own = cycles.scaled(times);
     own[Phase::exchange] -= streaming_alone(*stream.cost, cycles) * times;
     // Waiting for data is exchange, as where nothing runs beside it.
-    chip[Phase::exchange] += std::max(0.0, stream.ends[number] - chip.total());
+    const double waited = std::max(0.0, stream.ends[number] - chip.total());
+    chip[Phase::exchange] += waited;
     chip += own;
+    own[Phase::exchange] += waited;
+    if (own.total() > most.total()) most = own;
   });
+  return most;
 }
 
 /// Whether copies of chips did not wait for streaming memory, and so will not when they are repeated: each is

@@ -56,8 +56,9 @@ class ChipClocks {
   /// On each chip the copy gets under way as soon as the chip is ready and its streaming memory is free; the
   /// chips go on.
   void start_streaming(const ExchangeCost& cost, double times = 1);
-  /// Lets the chips wait for the copy that started last, and do their own part.
-  void finish_streaming(double times = 1);
+  /// Lets the chips wait for the copy that started last, and do their own part. Returns what of the copy no
+  /// other steps hide, on the chip where that is most.
+  program::PhaseTimes finish_streaming(double times = 1);
 
   /// Times by phase of the chip that ends last; waiting for other chips counts as sync.
   const program::PhaseTimes& slowest() const;

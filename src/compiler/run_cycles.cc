@@ -58,9 +58,12 @@ class RunCycles {
   }
   void add(const PhaseTimes& cycles, double times) { clocks_.add(cycles.scaled(times)); }
   void note(Kind kind, uint32_t id, const PhaseTimes& cycles, double times) {
+    note_all(kind, id, cycles.scaled(times), times);
+  }
+  void note_all(Kind kind, uint32_t id, const PhaseTimes& cycles, double times) {
     StepAccount& step = steps_[kind][id];
     step.times += static_cast<uint64_t>(times);
-    step.cycles += cycles.scaled(times);
+    step.cycles += cycles;
   }
   void repeat_steps_since(const Steps& before, uint32_t count) {
     for (size_t kind = 0; kind < kKinds; ++kind)
@@ -121,12 +124,12 @@ class RunCycles {
   void walk_inside(const program::Copy& copy, double times) {
     const ExchangeCost& cost = e_.copies[copy.set].cost;
     links_.add(cost.links, times);
-    note(kCopies, copy.set, cost.cycles, times);
     if (streams_apart(program_, copy, clocks_)) {
       clocks_.start_streaming(cost, times);
       walk(copy.beside, times);
-      return clocks_.finish_streaming(times);
+      return note_all(kCopies, copy.set, clocks_.finish_streaming(times), times);
     }
+    note(kCopies, copy.set, cost.cycles, times);
     clocks_.is_one_chip() ? add(cost.cycles, times) : clocks_.run(cost);
   }
   void walk_inside(const program::Collect& collect, double times) {

@@ -217,7 +217,7 @@ class Run {
       each_replica([&](uint32_t replica) {
         transfer(exchange, &step, parts);
         if (is_apart)
-          clocks_[replica].finish_streaming();
+          cycles = clocks_[replica].finish_streaming();
         else
           has_one_chip() ? clocks_[replica].add(cycles) : clocks_[replica].run(exchange.cost);
         add_links(exchange.cost.links, replica);

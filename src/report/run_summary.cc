@@ -143,6 +143,9 @@ class Summary {
     if (out_.measured) {
       append(event.seconds, run.phases);
       run.threads = event.threads;
+    } else if (event.kind == engine::StepKind::copy) {
+      run.phases.clear();  // others hide what it would take alone, or some of it
+      append(event.cycles.scaled(seconds_a_cycle_), run.phases);
     }
     for (uint32_t chip = 0; chip < event.chips.size() && !out_.measured; ++chip)
       if (event.chips[chip].end > event.chips[chip].begin)

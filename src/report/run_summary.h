@@ -21,10 +21,11 @@ struct StepSummary {
   std::string name;
   bool is_copy = false;
   uint64_t times = 0;             ///< number of executions
-  program::PhaseTimes seconds;    ///< total over all executions
+  program::PhaseTimes seconds;    ///< total over all executions, without what steps beside it hide
   compiler::Balance tiles;        ///< busy seconds of tiles (of threads, if measured) in one execution
   uint64_t exchanged_bytes = 0;   ///< bytes between tiles, in one execution
-  std::vector<PhaseSpan> phases;  ///< phases of one execution, in order, if times are predicted
+  std::vector<PhaseSpan> phases;  ///< phases of one execution with no step beside it, in order, if times are
+                                  ///< predicted
   std::vector<double> sampled;    ///< compute seconds of each of RunSummary::samples, in one execution
 };
 

@@ -86,6 +86,10 @@ TEST(StreamingMemory, IsReadWhileTilesCompute) {
       const std::vector<compiler::Exchange>& copies = engine.executable().copies;
       const compiler::ExchangeCost& fetch = copies.at(1).cost;
       fixed = copies.at(0).cost.cycles.total() + runs.back().sets.at(0).cycles.total() + fetch.cycles.total();
+      double of_steps = 0;
+      for (const auto* profiles : {&runs.back().sets, &runs.back().copies})
+        for (const StepProfile& step : *profiles) of_steps += step.cycles.total();
+      EXPECT_NEAR(of_steps, runs.back().cycles.total(), 1e-9 * of_steps);
       hidden = fetch.cycles[Phase::exchange] - machine.exchange_cycles - fetch.tiles.most;
     }
     EXPECT_EQ(results[0], results[1]);

@@ -15,7 +15,6 @@
 namespace tessera::testing {
 
 struct Run {
-  bool has_hidden_copies = false;  ///< its steps one after another take longer than it does
   std::shared_ptr<const compiler::Executable> executable;
   engine::Profile profile;
   std::vector<engine::TraceEvent> trace;
@@ -27,7 +26,6 @@ inline Run random_run(uint64_t seed, const machine::Machine& machine) {
   const FlatVariables zeros = flat_variables(program);
   BoundArrays arrays(program, zeros);
   Run run;
-  run.has_hidden_copies = has_copies_beside_steps(program);
   run.executable = compiler::compile(program, machine);
   run.profile = engine::Engine(run.executable).run(arrays.bindings(), {.threads = 2, .trace = &run.trace});
   return run;

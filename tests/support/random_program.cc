@@ -765,11 +765,4 @@ Program random_compute_set(uint64_t seed, const ProgramSpace& space) {
 
 bool has_conflict(const Program& program) { return !is_sound(program, program.compute_sets().at(0)); }
 
-bool has_copies_beside_steps(const Program& program) {
-  return std::ranges::any_of(program.steps(), [](const program::Step& step) {
-    const auto* copy = std::get_if<program::Copy>(&step);
-    return copy != nullptr && copy->beside != program::kNoStep;
-  });
-}
-
 }  // namespace tessera::testing

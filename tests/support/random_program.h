@@ -25,7 +25,4 @@ program::Program random_compute_set(uint64_t seed, const ProgramSpace& space);
 /// box, determined element by element.
 bool has_conflict(const program::Program& program);
 
-/// Whether steps run beside copies, so that a run takes fewer cycles than its steps do one after another.
-bool has_copies_beside_steps(const program::Program& program);
-
 }  // namespace tessera::testing
