@@ -484,11 +484,40 @@ TEST_F(BertTrainerTest, ContinuesOnlyTheSameTraining) {
   EXPECT_TRUE(says(error(same), file));
 }
 
+Machine four_chips() {
+  return Machine::find("m2000").with("chips", 4).with("tiles", 16).with("tile_bytes", 8'000'000);
+}
+
+/// Trains in `whole` as `near` says, and in `file` a step of that and then as `far` does.
+void expect_continued(const PretrainingSettings& near, const PretrainingSettings& far,
+                      const std::string& whole, const std::string& file) {
+  const Machine chips = four_chips();
+  BertTrainer(near, text(), chips).train({.checkpoint = whole});
+  BertTrainer(near, text(), chips).train({.checkpoint = file, .progress = [](const PretrainingProgress& now) {
+                                            return now.step < 1;
+                                          }});
+  BertTrainer resumed(far, text(), chips);
+  resumed.resume(file);
+  EXPECT_TRUE(resumed.train({.checkpoint = file}).finished);
+  EXPECT_TRUE(test::content_of(file) == test::content_of(whole));
+}
+
+/// Sums over four have an order, unlike those over two.
+TEST_F(BertTrainerTest, ContinuesWhereValuesOfFourReplicasLieElsewhere) {
+  PretrainingSettings near = small();
+  near.phases[0].steps = 2;
+  near.replicas = 4;
+  near.optimizer = OptimizerKind::adamw;
+  PretrainingSettings far = near;
+  far.overlap = false;
+  far.prefetch = true;
+  far.shard_weights_from = far.offload_from = far.offload_weights_from = 30;
+  expect_continued(near, far, path("whole"), path("stopped"));
+}
+
 /// With all settings on which no result depends, but not with others, a training is continued to the same
 /// parameters.
 TEST_F(BertTrainerTest, ContinuesWhereValuesLieElsewhere) {
-  const Machine chips =
-      Machine::find("m2000").with("chips", 4).with("tiles", 16).with("tile_bytes", 8'000'000);
   PretrainingSettings near = small();
   near.config.num_hidden_layers = 2;
   near.phases[0].steps = 3;
@@ -505,19 +534,12 @@ TEST_F(BertTrainerTest, ContinuesWhereValuesLieElsewhere) {
                  .shard_gradients = false,
                  .offload = true,
                  .offload_weights = false}};
-  const std::string file = path("stopped"), whole = path("whole");
-  BertTrainer(near, text(), chips).train({.checkpoint = whole});
-  BertTrainer(near, text(), chips).train({.checkpoint = file, .progress = [](const PretrainingProgress& now) {
-                                            return now.step < 1;
-                                          }});
-  BertTrainer resumed(far, text(), chips);
-  resumed.resume(file);
-  EXPECT_TRUE(resumed.train({.checkpoint = file}).finished);
-  EXPECT_TRUE(test::content_of(file) == test::content_of(whole));
+  const std::string file = path("stopped");
+  expect_continued(near, far, path("whole"), file);
   const auto error = [&](auto change) {
     PretrainingSettings settings = far;
     change(settings);
-    return error_of([&] { BertTrainer(settings, text(), chips).resume(file); });
+    return error_of([&] { BertTrainer(settings, text(), four_chips()).resume(file); });
   };
   EXPECT_TRUE(
       says(error([](PretrainingSettings& s) { s.shard_from = 30; }), "a checkpoint of other settings"));
