@@ -4,9 +4,12 @@
 #include <tessera/error.h>
 #include <tessera/machine.h>
 
+#include <cerrno>
+#include <cstddef>
 #include <cstdlib>
 #include <fstream>
 #include <future>
+#include <span>
 #include <string>
 #include <thread>
 #include <vector>
@@ -162,6 +165,27 @@ TEST(Affinity, BindingHoldsWhileItLives) {
   }
   EXPECT_EQ(allowed_cpus(), before);
   EXPECT_FALSE(bind_thread(0, {}));
+}
+
+TEST(Affinity, ComputersMayHaveMoreThan1024Processors) {
+  constexpr size_t kBits = 8 * sizeof(unsigned long);
+  const auto of_4096 = [](std::span<unsigned long> set) {
+    errno = EINVAL;
+    if (set.size() * kBits < 4096) return false;
+    set[0] = 2;
+    set[2000 / kBits] = 1UL << (2000 % kBits);
+    return true;
+  };
+  EXPECT_EQ(allowed_cpus(of_4096), (std::vector<int>{1, 2000}));
+  const auto forbidden = [](std::span<unsigned long>) {
+    errno = EPERM;
+    return false;
+  };
+  EXPECT_EQ(allowed_cpus(forbidden), std::vector<int>{0});
+  const std::vector<int> before = allowed_cpus();
+  const int beyond = 500'000;
+  EXPECT_FALSE(bind_thread(0, {&beyond, 1}));
+  EXPECT_EQ(allowed_cpus(), before);
 }
 
 TEST(Affinity, AllThreadsOfAProcessAreBound) {

@@ -2,6 +2,7 @@
 // team on one processor and leave them there for milliseconds.
 #pragma once
 
+#include <functional>
 #include <span>
 #include <vector>
 
@@ -9,6 +10,13 @@ namespace tessera::machine {
 
 /// Processors that the calling thread may run on, ascending.
 std::vector<int> allowed_cpus();
+
+/// Fills a set of processors, a bit for each, as sched_getaffinity() does: returns false, with EINVAL in
+/// errno, if the computer may have more than there is room for.
+using FillCpus = std::function<bool(std::span<unsigned long>)>;
+
+/// Those that `fill` gives, for tests. If it gives none at all, the first.
+std::vector<int> allowed_cpus(const FillCpus& fill);
 
 /// Restricts a thread (by kernel id; 0: the calling one) to these processors. Returns false if the system
 /// refuses, which only makes measurements noisier.
