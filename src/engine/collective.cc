@@ -18,6 +18,22 @@ namespace {
 
 using program::FieldView;
 
+/// Calls visit(exchanged, box, begin, end) for the elements of each box that a message has.
+template <class Visit>
+void each_box(const program::Program& program, const program::Collective& collective,
+              const program::Message& message, const Visit& visit) {
+  const uint32_t group = program::group_size(collective, program.replicas());
+  for (const program::Exchanged& exchanged : collective.variables) {
+    const auto& mapping = program.variable(exchanged.whole).mapping;
+    for (size_t box = 0; box < mapping.size(); ++box) {
+      const uint64_t elements = mapping[box].box.elements(),
+                     begin = program::chunk_begin(elements, message.first, group),
+                     end = program::chunk_begin(elements, message.first + message.chunks, group);
+      if (begin < end) visit(exchanged, box, begin, end);
+    }
+  }
+}
+
 class CollectiveRun {
  public:
   CollectiveRun(const program::Program& program, const program::Collective& collective, RunState& state,
@@ -65,11 +81,11 @@ class CollectiveRun {
   /// receiver.
   template <class Visit>
   void each_line(const program::Message& message, uint32_t replica, const Visit& visit) const {
-    for (const program::Exchanged& exchanged : collective_.variables)
-      for (size_t box = 0; box < program_.variable(exchanged.whole).mapping.size(); ++box)
-        if (const FieldView view = chunks(exchanged, box, replica, message.first, message.chunks);
-            !view.empty())
-          visit(exchanged, box, view);
+    const RunMemory& memory = memories_[replica - own_.first];
+    each_box(program_, collective_, message,
+             [&](const program::Exchanged& exchanged, size_t box, uint64_t begin, uint64_t end) {
+               visit(exchanged, box, memory.line(exchanged.whole, box, begin, end));
+             });
   }
 
   static size_t bytes_of(const FieldView& line) { return line.elements() * size_of(line.type); }
@@ -184,25 +200,6 @@ void run_collective(const program::Program& program, const program::Collective& 
   CollectiveRun(program, collective, state, reference, noted, team).run();
 }
 
-namespace {
-
-/// Adds what a message has of each box.
-void add_pieces(const program::Program& program, const program::Collective& collective,
-                const program::Message& message, LetterLength& letter) {
-  const uint32_t group = program::group_size(collective, program.replicas());
-  for (const program::Exchanged& exchanged : collective.variables) {
-    const program::Variable& whole = program.variable(exchanged.whole);
-    for (const program::MappedBox& mapped : whole.mapping) {
-      const uint64_t elements = mapped.box.elements();
-      const uint64_t sent = program::chunk_begin(elements, message.first + message.chunks, group) -
-                            program::chunk_begin(elements, message.first, group);
-      if (sent > 0) letter.add(sent * size_of(whole.type), size_of(whole.type));
-    }
-  }
-}
-
-}  // namespace
-
 uint64_t sent_bytes(const program::Program& program, const program::Collective& collective,
                     const OwnReplicas& own) {
   uint64_t bytes = 0;
@@ -210,7 +207,12 @@ uint64_t sent_bytes(const program::Program& program, const program::Collective& 
     std::map<uint32_t, LetterLength> to;
     for (const program::Message& message : round.messages)
       if (own.has(message.from) && !own.has(message.to))
-        add_pieces(program, collective, message, to[own.rank_of(message.to)]);
+        each_box(program, collective, message,
+                 [&, &letter = to[own.rank_of(message.to)]](const program::Exchanged& exchanged, size_t,
+                                                            uint64_t begin, uint64_t end) {
+                   const size_t element = size_of(program.variable(exchanged.whole).type);
+                   letter.add((end - begin) * element, element);
+                 });
     for (const auto& [rank, letter] : to) bytes += letter.bytes;
   }
   return bytes;

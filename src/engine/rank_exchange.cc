@@ -7,14 +7,13 @@
 #include <cstring>
 #include <utility>
 
+#include "base/ceil_divide.h"
 #include "engine/holders.h"
 
 namespace tessera::engine {
 namespace {
 
 constexpr size_t kMostOverRead = 128;
-
-size_t rounded_up(size_t bytes, size_t alignment) { return (bytes + alignment - 1) / alignment * alignment; }
 
 }  // namespace
 
@@ -38,7 +37,7 @@ OwnReplicas own_replicas(uint32_t replicas, uint32_t parts, const Communicator* 
 }
 
 size_t LetterLength::add(size_t piece, size_t alignment) {
-  const size_t at = rounded_up(std::max(bytes, sizeof(LetterHeader)), alignment);
+  const size_t at = base::ceil_divide(std::max(bytes, sizeof(LetterHeader)), alignment) * alignment;
   bytes = at + piece;
   return at;
 }
