@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <stdlib.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -43,6 +44,16 @@ std::string folder_of(const std::string& path) {
 // Whether a temporary name beside a file would be too long, which is to be known before the file is written.
 bool is_too_long(const std::string& name) {
   return ::access(name.c_str(), F_OK) != 0 && errno == ENAMETOOLONG;
+}
+
+// Whether content that is durable before the file has a name stays so when it gets one. File systems that are
+// not known to do so, such as Btrfs, may keep no record of a file without a name.
+bool keeps_unnamed_files(int descriptor) {
+  constexpr uint32_t kExt4 = 0xEF53, kXfs = 0x58465342, kTmpfs = 0x01021994;
+  struct statfs status = {};
+  if (::fstatfs(descriptor, &status) != 0) return false;
+  const auto type = static_cast<uint32_t>(status.f_type);
+  return type == kExt4 || type == kXfs || type == kTmpfs;
 }
 
 }  // namespace
@@ -95,8 +106,9 @@ void AtomicFile::make_durable() {
 void AtomicFile::commit() {
   make_durable();
   if (temporary_.empty()) {
+    // From here to the renaming a process that is killed leaves the file: writing it out would take long.
     give_name();
-    make_durable();  // some file systems, such as Btrfs, keep no record of a file without a name
+    if (!keeps_unnamed_files(descriptor_)) make_durable();
   }
   if (::rename(temporary_.c_str(), path_.c_str()) != 0) {
     fail(path_, "cannot move the finished file there: {}", std::strerror(errno));
