@@ -26,10 +26,13 @@ bool has_changing_costs(const Program& program, const program::ComputeSet& set) 
 /// Propagates unknown contents between variables, independently of the order of steps.
 class KnownVariables {
  public:
-  KnownVariables(const Program& program, const std::vector<VariableId>& given) : program_(program) {
+  KnownVariables(const Program& program, const std::vector<VariableId>& given,
+                 const std::vector<VariableId>& unknown)
+      : program_(program) {
     for (const program::Variable& v : program.variables())
       known_.push_back(!v.is_external() && is_integer(v.type));
     for (VariableId v : given) known_[v] = is_integer(program.variable(v).type);
+    for (VariableId v : unknown) known_[v] = false;
   }
 
   std::vector<bool> find() {
@@ -129,8 +132,9 @@ void find_runtime_control(Executable& e) {
   e.known_ahead = e.cycles_vary ? variables_known(*e.program, {}) : std::vector<bool>();
 }
 
-std::vector<bool> variables_known(const Program& program, const std::vector<VariableId>& given) {
-  return KnownVariables(program, given).find();
+std::vector<bool> variables_known(const Program& program, const std::vector<VariableId>& given,
+                                  const std::vector<VariableId>& unknown) {
+  return KnownVariables(program, given, unknown).find();
 }
 
 std::string find_control(Compilation& c) {

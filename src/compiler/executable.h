@@ -195,8 +195,9 @@ bool knows_costs(const program::Program& program, const program::ComputeSet& set
 bool has_to_follow(const Executable& executable, const std::vector<bool>& known);
 
 /// By VariableId: whether its contents follow from the program and from the arrays bound to the integer
-/// inputs `given`, so that a dry run with these bindings knows it.
+/// inputs `given`, so that a dry run with these bindings knows it; and from no variable in `unknown`.
 std::vector<bool> variables_known(const program::Program& program,
-                                  const std::vector<program::VariableId>& given);
+                                  const std::vector<program::VariableId>& given,
+                                  const std::vector<program::VariableId>& unknown = {});
 
 }  // namespace tessera::compiler

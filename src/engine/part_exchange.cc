@@ -8,6 +8,7 @@
 #include <utility>
 #include <variant>
 
+#include "base/integer_types.h"
 #include "engine/collective.h"
 #include "program/collective.h"
 
@@ -226,6 +227,17 @@ void PartExchange::finish_first() {
 
 void PartExchange::finish_all() {
   while (!under_way_.empty()) finish_first();
+}
+
+std::vector<VariableId> PartExchange::lacked_integers() const {
+  std::vector<VariableId> lacked;
+  for (VariableId v = 0; v < program_.variables().size(); ++v) {
+    const program::Variable& variable = program_.variable(v);
+    if (variable.role == program::Role::state && is_integer(variable.type) &&
+        !holders_.lacks_of(v, Positions{1} << own_.position).empty())
+      lacked.push_back(v);
+  }
+  return lacked;
 }
 
 /// Counts what this rank sends.

@@ -66,6 +66,9 @@ class PartExchange {
     PartExchange& exchange_;
   };
 
+  /// Integer state whose present contents only other ranks have.
+  std::vector<program::VariableId> lacked_integers() const;
+
   /// Bytes that this rank sends in a run from now on, of which nothing is counted that conditions decide
   /// about.
   uint64_t predicted_bytes() const;

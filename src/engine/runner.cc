@@ -34,13 +34,15 @@ using program::Phase;
 using program::PhaseTimes;
 using program::StepId;
 
-/// What a dry run knows: more if integer inputs are bound.
-std::vector<bool> known_in_run(const compiler::Executable& executable, std::span<const Binding> bindings) {
+/// What a dry run knows: more if integer inputs are bound, less if the rank lacks state.
+std::vector<bool> known_in_run(const compiler::Executable& executable, std::span<const Binding> bindings,
+                               const std::vector<program::VariableId>& lacked = {}) {
   std::vector<program::VariableId> given;
   for (const Binding& binding : bindings)
     if (executable.program->variable(binding.variable).role == program::Role::input)
       given.push_back(binding.variable);
-  return given.empty() ? executable.known_ahead : compiler::variables_known(*executable.program, given);
+  return given.empty() && lacked.empty() ? executable.known_ahead
+                                         : compiler::variables_known(*executable.program, given, lacked);
 }
 
 /// Threads that a run has work for, of those that it may use.
@@ -81,7 +83,8 @@ class Run {
         has_memory_(memory_->is_allocated()),
         parts_(has_memory_ && !options.dry ? state.parts.get() : nullptr),
         is_timed_(options.profile || options.dry || options.trace != nullptr),
-        known_(options.dry && has_memory_ ? known_in_run(executable, bindings) : std::vector<bool>{}),
+        known_(options.dry && has_memory_ ? known_in_run(executable, bindings, state.lacked)
+                                          : std::vector<bool>{}),
         team_(team),
         threads_(state.threads) {
     threads_.reserve(team == nullptr ? 1 : team->threads());
@@ -518,8 +521,9 @@ class Run {
     if (options_.dry && !known_[variable])
       throw Error(
           fmt::format("a dry run cannot follow the program: its control flow depends on '{}', "
-                      "which only a full run computes, or one that the integer inputs are bound to",
-                      program_.variable(variable).name));
+                      "which only a full run computes, or one that the integer inputs are bound to{}",
+                      program_.variable(variable).name,
+                      state_.lacked.empty() ? "" : ", or which follows from state that another rank has"));
     if (parts_ != nullptr) parts_->meet_all(variable, *memory_);
     const uint32_t value = memory_->control(variable);
     for (const RunMemory& memory : memories_)
@@ -713,6 +717,7 @@ Profile Runner::dry_run_of(const OwnReplicas& own, std::span<const Binding> bind
   if (options.trace == nullptr && !has_to_follow(*executable_, bindings))
     return counted(*executable_, bindings, options.watch);
   RunState scratch(*executable_, executable_->cycles_vary ? Contents::integers : Contents::none, own);
+  if (present != nullptr && present->parts != nullptr) scratch.lacked = present->parts->lacked_integers();
   if (present != nullptr)
     for (size_t r = 0; r < scratch.memories.size(); ++r)
       if (scratch.memories[r].is_allocated() && present->memories[r].is_allocated())

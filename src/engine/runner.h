@@ -35,9 +35,10 @@ struct RunState {
   }
 
   OwnReplicas own;
-  std::unique_ptr<RankExchange> ranks;  ///< null if this process has all of the program
-  std::unique_ptr<PartExchange> parts;  ///< null if it has whole replicas
-  std::deque<RunMemory> memories;       ///< by replica, from the first own one
+  std::unique_ptr<RankExchange> ranks;      ///< null if this process has all of the program
+  std::unique_ptr<PartExchange> parts;      ///< null if it has whole replicas
+  std::deque<RunMemory> memories;           ///< by replica, from the first own one
+  std::vector<program::VariableId> lacked;  ///< in a dry run: state that other ranks have, and this does not
   WorkSharing threads;
   Courier courier;  ///< if there are other ranks; what it does uses the above
 };

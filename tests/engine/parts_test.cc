@@ -231,6 +231,48 @@ TEST(Parts, DecideTogether) {
   EXPECT_THAT(errors, Each(""));
 }
 
+/// A dry run, of one rank alone, follows the state that it has.
+TEST(Parts, RefuseDryRunsThatFollowTheStateOfOthers) {
+  PartsProgram of;
+  const VariableId counter = of.add("counter", Role::state, 1, Type::u32),
+                   flag = of.add("flag", Role::temporary, 1, Type::u32);
+  of.run(1, testing::below_codelet, {counter, flag}, {1});
+  of.run(1, testing::increment_codelet, {counter}, {1});
+  const StepId decide = of.sequence();
+  of.run(0, testing::accumulate_codelet, {of.x, of.s});
+  const StepId then = of.sequence();
+  of.steps = {decide, of.program.add(program::Step{program::If{flag, then, program::kNoStep}})};
+  of.run(0, testing::add_codelet, {of.s, of.x, of.y});
+  of.program.set_main(of.sequence());
+  const Executable executable = compiler::compile(of.program, testing::toy_host(1));
+  const auto run = [&](Session& session) {
+    std::vector<float> x(kElements, 1), y(kElements);
+    session.run(std::vector<Binding>{{of.x, x.data(), kElements, 1}, {of.y, y.data(), kElements, 1}},
+                {.threads = 1});
+  };
+  const auto predicted = [](Session& session) { return session.run({}, {.dry = true}).supersteps; };
+  Session whole(executable);
+  const uint64_t before = predicted(whole);
+  run(whole);
+  const uint64_t after = predicted(whole);
+  EXPECT_LT(after, before);
+  const auto errors = test::errors_on_ranks(connect_threads(2), [&](const Ranks& ranks) {
+    Session session(executable, ranks);
+    const auto expect = [&](uint64_t supersteps) {
+      if (ranks->rank() == 0)
+        EXPECT_ERROR("'flag', which only a full run computes", predicted(session));
+      else
+        EXPECT_EQ(predicted(session), supersteps);
+    };
+    expect(before);
+    run(session);
+    expect(after);
+    session.share("counter");
+    EXPECT_EQ(predicted(session), after);
+  });
+  EXPECT_THAT(errors, Each(""));
+}
+
 TEST(Parts, KeepTheirState) {
   PartsProgram of;
   of.run(0, testing::add_codelet, {of.x, of.x, of.y});
