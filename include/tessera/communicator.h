@@ -47,6 +47,9 @@ class Communicator {
   virtual uint32_t size() const = 0;
   /// For how long exchange() waits for another rank.
   virtual std::chrono::milliseconds longest_wait() const = 0;
+  /// Whether the ranks are threads of one process: their runs then have threads of their own, and do not take
+  /// turns with those of the process.
+  virtual bool is_within_process() const { return false; }
 
   /// Sends and receives messages side by side, so that ranks that all send first do not wait for each other,
   /// and returns when those in `received` have arrived and those in `sent` may be overwritten. Messages from
@@ -60,8 +63,8 @@ class Communicator {
 };
 
 /// The communicators of threads of this process, by rank. A rank has ended when its communicator is
-/// destroyed. Sessions of such ranks take turns with the threads of this process, so each needs to run on
-/// one.
+/// destroyed. Sessions of such ranks have threads of their own, on an equal share of the process's cores if
+/// there are enough.
 std::vector<std::shared_ptr<Communicator>> connect_threads(
     uint32_t ranks, std::chrono::milliseconds longest_wait = std::chrono::seconds(10));
 

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <cstddef>
 #include <exception>
 #include <utility>
 
@@ -64,8 +65,8 @@ Pool& Pool::shared() {
   return shared.compare_exchange_strong(first, fresh.get()) ? *fresh.release() : *first;
 }
 
-Pool::Pool(std::chrono::microseconds spin)
-    : spin_(spin), cpus_(machine::cpus_by_core()), bindings_(machine::process_bindings()) {}
+Pool::Pool(Share share, std::chrono::microseconds spin)
+    : spin_(spin), share_(share), cpus_(find_cpus()), bindings_(machine::process_bindings()) {}
 
 Pool::~Pool() {
   for (auto& worker : workers_) {
@@ -74,6 +75,13 @@ Pool::~Pool() {
     worker->epoch.notify_one();
   }
   for (auto& worker : workers_) worker->handle.join();
+}
+
+std::vector<int> Pool::find_cpus() const {
+  const std::vector<int> all = machine::cpus_by_core();
+  std::vector<int> own;
+  for (size_t i = share_.number; i < all.size(); i += share_.of) own.push_back(all[i]);
+  return own;
 }
 
 void Pool::grow(uint32_t workers) {
@@ -93,7 +101,7 @@ void Pool::grow(uint32_t workers) {
 
 void Pool::bind(uint32_t workers) {
   if (const uint32_t now = machine::process_bindings(); std::exchange(bindings_, now) != now) {
-    cpus_ = machine::cpus_by_core();
+    cpus_ = find_cpus();
     for (const auto& worker : workers_) worker->cpu = -1;
   }
   if (workers + 1 > cpus_.size()) return;

@@ -20,12 +20,22 @@ namespace tessera::engine {
 ///
 /// If there are enough cores, each worker is pinned to a core other than the caller's: a scheduler would wake
 /// threads on one core and leave them there for milliseconds. The caller is not pinned.
+///
+/// Callers that wait for each other while they have teams need pools of their own, each with a share of the
+/// process's processors.
 class Pool {
  public:
+  /// One of several equal shares.
+  struct Share {
+    uint32_t number = 0;
+    uint32_t of = 1;
+  };
+
   /// The pool of this process; a forked process has its own.
   static Pool& shared();
 
-  explicit Pool(std::chrono::microseconds spin = std::chrono::microseconds{50});
+  explicit Pool(std::chrono::microseconds spin = kSpin) : Pool(Share{}, spin) {}
+  explicit Pool(Share share, std::chrono::microseconds spin = kSpin);
   ~Pool();
   Pool(const Pool&) = delete;
   Pool& operator=(const Pool&) = delete;
@@ -66,13 +76,16 @@ class Pool {
 
  private:
   struct Worker;
+  static constexpr std::chrono::microseconds kSpin{50};
 
+  std::vector<int> find_cpus() const;
   void grow(uint32_t workers);
   void bind(uint32_t workers);
   void work(Worker& worker);
 
   const std::chrono::microseconds spin_;
-  std::vector<int> cpus_;  ///< one CPU of each core first
+  const Share share_;
+  std::vector<int> cpus_;  ///< of its share, one CPU of each core first
   uint32_t bindings_;      ///< of the process, when these were found
   std::mutex turn_;
   std::vector<std::unique_ptr<Worker>> workers_;

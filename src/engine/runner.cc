@@ -660,7 +660,7 @@ Profile Runner::run(RunState& state, std::span<const Binding> bindings, const Ru
   }
   std::optional<Pool::Team> team;
   if (const uint32_t threads = threads_of(*executable_, table_, options); threads > 1)
-    team.emplace(Pool::shared(), threads);
+    team.emplace(state.pool == nullptr ? Pool::shared() : *state.pool, threads);
   const auto sent_so_far = [&] { return state.ranks == nullptr ? uint64_t{0} : state.ranks->sent_bytes(); };
   const uint64_t sent_before = sent_so_far();
   Profile profile = Run(*executable_, table_, state, bindings, options, team ? &*team : nullptr).run();

@@ -10,6 +10,7 @@
 #include "engine/courier.h"
 #include "engine/dispatch_table.h"
 #include "engine/part_exchange.h"
+#include "engine/pool.h"
 #include "engine/rank_exchange.h"
 #include "engine/run.h"
 #include "engine/run_memory.h"
@@ -37,6 +38,7 @@ struct RunState {
   OwnReplicas own;
   std::unique_ptr<RankExchange> ranks;      ///< null if this process has all of the program
   std::unique_ptr<PartExchange> parts;      ///< null if it has whole replicas
+  std::unique_ptr<Pool> pool;               ///< null: the process's
   std::deque<RunMemory> memories;           ///< by replica, from the first own one
   std::vector<program::VariableId> lacked;  ///< in a dry run: state that other ranks have, and this does not
   WorkSharing threads;

@@ -9,6 +9,7 @@
 #include "engine/engine.h"
 #include "engine/holders.h"
 #include "engine/part_exchange.h"
+#include "engine/pool.h"
 #include "engine/rank_exchange.h"
 #include "engine/runner.h"
 #include "engine/state_file.h"
@@ -28,13 +29,18 @@ std::string names_of_state(const program::Program& program) {
   return names.empty() ? "it has no state" : "its state is " + names;
 }
 
+void connect(RunState& state, std::shared_ptr<Communicator> communicator) {
+  if (communicator->is_within_process())
+    state.pool = std::make_unique<Pool>(Pool::Share{communicator->rank(), communicator->size()});
+  state.ranks = std::make_unique<RankExchange>(std::move(communicator));
+}
+
 /// The state of a rank with whole replicas, or without others.
 std::unique_ptr<RunState> state_of_replicas(const compiler::Executable& executable, Contents contents,
                                             const OwnReplicas& own,
                                             std::shared_ptr<Communicator> communicator) {
   auto state = std::make_unique<RunState>(executable, contents, own);
-  if (own.count < executable.program->replicas())
-    state->ranks = std::make_unique<RankExchange>(std::move(communicator));
+  if (own.count < executable.program->replicas()) connect(*state, std::move(communicator));
   return state;
 }
 
@@ -48,7 +54,7 @@ std::unique_ptr<RunState> state_of_parts(const compiler::Executable& executable,
   for (VariableId v = 0; v < program.variables().size(); ++v)
     here.push_back(has(holders.home(v), own.position));
   auto state = std::make_unique<RunState>(executable, contents, own, here);
-  state->ranks = std::make_unique<RankExchange>(std::move(communicator));
+  connect(*state, std::move(communicator));
   state->parts = std::make_unique<PartExchange>(program, own, std::move(touches), std::move(holders),
                                                 *state->ranks, state->courier);
   return state;

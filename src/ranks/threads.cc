@@ -48,6 +48,7 @@ class ThreadCommunicator final : public Communicator {
   uint32_t rank() const override { return rank_; }
   uint32_t size() const override { return shared_->ranks; }
   std::chrono::milliseconds longest_wait() const override { return longest_wait_; }
+  bool is_within_process() const override { return true; }
 
   void exchange(std::span<const Outgoing> sent, std::span<const Incoming> received) override {
     send(sent);

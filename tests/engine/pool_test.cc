@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <initializer_list>
 #include <mutex>
 #include <set>
 #include <stdexcept>
@@ -185,6 +186,14 @@ TEST(Pool, RunsEachJobOfALoopOnceOnNoMoreThreadsThanItIsGiven) {
       EXPECT_EQ(ran, std::vector<uint32_t>(jobs, 1));
       EXPECT_LE(found.size(), threads);
     }
+}
+
+TEST(Pool, SharesOfAProcessDoNotWaitForEachOther) {
+  Pool first(Pool::Share{0, 2}), second(Pool::Share{1, 2});
+  Pool::Team outer(first, 2), inner(second, 2);
+  std::atomic<uint32_t> ran{0};
+  for (Pool::Team* team : {&outer, &inner, &outer}) team->run([&](uint32_t) { ++ran; });
+  EXPECT_EQ(ran, 6U);
 }
 
 TEST(Pool, TeamsTakeTurns) {

@@ -183,6 +183,28 @@ TEST(Ranks, AddOnSeveralThreads) {
   EXPECT_TRUE(results[0] == results[1]);
 }
 
+/// They wait for each other's messages while they run, and so must not for each other's threads.
+TEST(Ranks, OfOneProcessHaveSeveralThreadsEach) {
+  constexpr uint32_t kElements = (1 << 20) + 7;
+  const HostSum of(kElements);
+  const Executable executable = compiler::compile(of.program, testing::toy_host(2));
+  std::vector<float> xs = numbers(uint64_t{4} * kElements, 1);
+  std::vector<std::vector<float>> results;
+  for (const uint32_t ranks : {1U, 2U}) {
+    std::vector<float>& ys = results.emplace_back(xs.size());
+    const auto errors = test::errors_on_ranks(connect_threads(ranks), [&](const Ranks& own) {
+      Session session(executable, own);
+      std::vector<float> first(kElements);
+      session.run(std::vector<Binding>{binding_of(of.program, of.x, xs, session.first_replica()),
+                                       binding_of(of.program, of.y, ys, session.first_replica()),
+                                       {of.first, first.data(), kElements, 1, 0}},
+                  {.threads = 2});
+    });
+    EXPECT_THAT(errors, Each(""));
+  }
+  EXPECT_TRUE(results[0] == results[1]);
+}
+
 /// Adds x to the state of each replica, in every run.
 Program adding_program(uint32_t replicas) {
   Program p;
