@@ -33,8 +33,9 @@ struct Incoming {
   std::span<std::byte> bytes;
 };
 
-/// A rank's connection to all others. Ranks make the same calls in the same order; one thread calls at a
-/// time, not always the same.
+/// A rank's connection to all others. Any two ranks make the same calls that concern both of them in the same
+/// order. Several threads may exchange messages at once, none of which is with a rank that another thread
+/// exchanges with; apart from that one thread calls at a time, not always the same.
 class Communicator {
  public:
   Communicator() = default;

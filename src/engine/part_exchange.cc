@@ -35,13 +35,12 @@ void each_position(Positions positions, const Visit& visit) {
 }  // namespace
 
 PartExchange::PartExchange(const program::Program& program, const OwnReplicas& own, Touches touches,
-                           Holders holders, RankExchange& ranks, Courier& courier)
+                           Holders holders, RankExchange& ranks)
     : program_(program),
       own_(own),
       touches_(std::move(touches)),
       holders_(std::move(holders)),
       ranks_(ranks),
-      courier_(courier),
       awaited_(program.variables().size()),
       size_(program.replicas() * own.ranks) {
   assert(own.ranks > 1 && own.count == 1);

@@ -21,14 +21,15 @@ namespace tessera::engine {
 
 /// Lets ranks run the parts of a replica's program together. Each follows all steps in their order, runs
 /// those of its own parts, and sends and receives what steps need that their rank does not have: as all know
-/// who holds what, nobody asks. The courier exchanges the messages in the order of the steps, which is the
-/// same on all ranks, so they cannot wait for each other in a circle. Who sends goes on meanwhile, and so
-/// does who receives, until it needs what is to come.
+/// who holds what, nobody asks. A courier exchanges the messages in the order of the steps, which is the same
+/// on all ranks, so they cannot wait for each other in a circle. Who sends goes on meanwhile, and so does who
+/// receives, until it needs what is to come. Collectives have another courier, behind which these messages
+/// need not wait: they go to ranks of other replicas, these to those of the same.
 class PartExchange {
  public:
   /// `holders` are those of the program's beginning, found with `touches`.
   PartExchange(const program::Program& program, const OwnReplicas& own, Touches touches, Holders holders,
-               RankExchange& ranks, Courier& courier);
+               RankExchange& ranks);
 
   /// Of a run: the caller has bound arrays, which all ranks have; and the end, when all have what it gives.
   void begin();
@@ -104,14 +105,14 @@ class PartExchange {
   mutable Touches touches_;
   Holders holders_;
   RankExchange& ranks_;
-  Courier& courier_;
   uint64_t exchanges_ = 0;  ///< so far, of all ranks
   std::vector<Lack> lacks_;
   std::vector<std::byte> packed_;
   std::deque<UnderWay> under_way_;
   std::vector<uint32_t> awaited_;  ///< by variable: pieces that are under way to this rank
   std::vector<std::unique_ptr<Parcel>> idle_;
-  uint32_t size_;  ///< ranks of all replicas
+  uint32_t size_;    ///< ranks of all replicas
+  Courier courier_;  ///< what it does uses the above
 };
 
 /// A collective of those of its variables that a rank exchanges whose turn it is among those of a replica.

@@ -69,6 +69,22 @@ std::byte* Parcel::take(uint32_t from, size_t bytes, size_t alignment) {
   return letter.bytes.data() + at;
 }
 
+bool Parcel::address(const LetterHeader& place) {
+  outgoing_.clear();
+  incoming_.clear();
+  for (uint32_t rank = 0; rank < sent_.size(); ++rank) {
+    if (Letter& letter = sent_[rank]; letter.length.bytes > 0) {
+      std::memcpy(letter.bytes.data(), &place, sizeof(LetterHeader));
+      outgoing_.push_back({rank, letter.whole()});
+    }
+    if (Letter& letter = received_[rank]; letter.length.bytes > 0) {
+      letter.make_room();
+      incoming_.push_back({rank, letter.whole()});
+    }
+  }
+  return !outgoing_.empty() || !incoming_.empty();
+}
+
 RankExchange::RankExchange(std::shared_ptr<Communicator> communicator)
     : communicator_(std::move(communicator)), present_(communicator_->size()) {}
 
@@ -84,22 +100,21 @@ void RankExchange::begin(uint64_t noted) {
 }
 
 void RankExchange::exchange(Parcel& parcel, const LetterHeader& place) {
-  outgoing_.clear();
-  incoming_.clear();
-  for (uint32_t rank = 0; rank < communicator_->size(); ++rank) {
-    if (Parcel::Letter& letter = parcel.sent_[rank]; letter.length.bytes > 0) {
-      std::memcpy(letter.bytes.data(), &place, sizeof(LetterHeader));
-      outgoing_.push_back({rank, letter.whole()});
-    }
-    if (Parcel::Letter& letter = parcel.received_[rank]; letter.length.bytes > 0) {
-      letter.make_room();
-      incoming_.push_back({rank, letter.whole()});
-    }
+  if (!parcel.address(place)) return;
+  if (const std::string lost = first_failure({}); !lost.empty()) throw RankError(lost);
+  try {
+    communicator_->exchange(parcel.outgoing_, parcel.incoming_);
+    for (const Incoming& message : parcel.incoming_) check(message, place);
+  } catch (const RankError& error) {
+    throw RankError(first_failure(error.what()));
   }
-  if (outgoing_.empty() && incoming_.empty()) return;
-  communicator_->exchange(outgoing_, incoming_);
-  for (const Outgoing& message : outgoing_) sent_bytes_ += message.bytes.size();
-  for (const Incoming& message : incoming_) check(message, place);
+  for (const Outgoing& message : parcel.outgoing_) sent_bytes_ += message.bytes.size();
+}
+
+std::string RankExchange::first_failure(const std::string& present) {
+  const std::lock_guard lock(mutex_);
+  if (failure_.empty()) failure_ = present;
+  return failure_;
 }
 
 void RankExchange::check(const Incoming& message, const LetterHeader& place) const {

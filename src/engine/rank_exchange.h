@@ -3,10 +3,12 @@
 
 #include <tessera/communicator.h>
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
 #include <memory>
+#include <mutex>
 #include <span>
 #include <string>
 #include <vector>
@@ -73,11 +75,18 @@ class Parcel {
     std::span<std::byte> whole() { return {bytes.data(), length.bytes}; }
   };
 
+  /// Writes down which messages there are, which begin with `place`; whether there are any.
+  bool address(const LetterHeader& place);
+
   std::vector<Letter> sent_, received_;  ///< by rank
+  std::vector<Outgoing> outgoing_;
+  std::vector<Incoming> incoming_;
 };
 
 /// Exchanges rounds of messages. Each round is one message to and from every rank with which there is
 /// anything to exchange: pieces, in the order in which both ranks name them.
+///
+/// After a round that fails, all fail with its error, as it says which rank was lost first.
 class RankExchange {
  public:
   explicit RankExchange(std::shared_ptr<Communicator> communicator);
@@ -102,7 +111,8 @@ class RankExchange {
     return present_.take(from, bytes, alignment);
   }
 
-  /// A round of its own, which takes part in no numbering of those above: `place` names it.
+  /// A round of its own, which takes part in no numbering of those above: `place` names it. Another thread
+  /// may exchange messages with other ranks meanwhile.
   void exchange(Parcel& parcel, const LetterHeader& place);
 
   /// A round in which each rank gets what all have, rank by rank.
@@ -115,14 +125,16 @@ class RankExchange {
 
  private:
   void check(const Incoming& message, const LetterHeader& place) const;
+  /// The error of the first round that failed, which is this one if there is none yet.
+  std::string first_failure(const std::string& present);
 
   std::shared_ptr<Communicator> communicator_;
   uint64_t noted_ = 0;
-  uint64_t sent_bytes_ = 0;
+  std::atomic<uint64_t> sent_bytes_{0};
   LetterHeader place_;
   Parcel present_;
-  std::vector<Outgoing> outgoing_;
-  std::vector<Incoming> incoming_;
+  std::mutex mutex_;
+  std::string failure_;  ///< of the first round that failed
 };
 
 /// Runs what all ranks do together. If it throws here, the others end as well. `ranks` is null for a process

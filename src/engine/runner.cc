@@ -247,7 +247,7 @@ class Run {
       if (!has_data) return;
       if (is_early) return under_way.done.get();
       // What began before comes first.
-      if (are_under_way_ > 0 || parts_ != nullptr) state_.courier.send([] {}).get();
+      if (are_under_way_ > 0) state_.courier.send([] {}).get();
       exchange_all();
     };
     const auto walk_beside = [&] {

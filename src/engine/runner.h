@@ -42,7 +42,7 @@ struct RunState {
   std::deque<RunMemory> memories;           ///< by replica, from the first own one
   std::vector<program::VariableId> lacked;  ///< in a dry run: state that other ranks have, and this does not
   WorkSharing threads;
-  Courier courier;  ///< if there are other ranks; what it does uses the above
+  Courier courier;  ///< of collectives, if there are other ranks; what it does uses the above
 };
 
 /// An executable, made ready for runs in any number of states.

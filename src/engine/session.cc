@@ -55,8 +55,8 @@ std::unique_ptr<RunState> state_of_parts(const compiler::Executable& executable,
     here.push_back(has(holders.home(v), own.position));
   auto state = std::make_unique<RunState>(executable, contents, own, here);
   connect(*state, std::move(communicator));
-  state->parts = std::make_unique<PartExchange>(program, own, std::move(touches), std::move(holders),
-                                                *state->ranks, state->courier);
+  state->parts =
+      std::make_unique<PartExchange>(program, own, std::move(touches), std::move(holders), *state->ranks);
   return state;
 }
 

@@ -14,6 +14,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <exception>
+#include <mutex>
 #include <span>
 #include <string>
 #include <thread>
@@ -90,11 +91,11 @@ class MpiCommunicator final : public Communicator {
   std::chrono::milliseconds longest_wait() const override { return longest_wait_; }
 
   void exchange(std::span<const Outgoing> sent, std::span<const Incoming> received) override {
-    if (!failure_.empty()) throw RankError(failure_);
     transfer(sent, received, kMessage);
   }
 
   void abort(const std::string& message) noexcept override {
+    const std::lock_guard lock(mutex_);
     if (has_aborted_) return;
     has_aborted_ = true;
     try {
@@ -148,6 +149,8 @@ class MpiCommunicator final : public Communicator {
 
   void begin(std::span<const Outgoing> sent, std::span<const Incoming> received, int tag,
              std::vector<Transfer>& transfers) {
+    const std::lock_guard lock(mutex_);
+    require_no_failure();
     const auto add = [&](uint32_t other, size_t bytes, bool is_received) -> Transfer& {
       return transfers.emplace_back(Transfer{MPI_REQUEST_NULL, other, static_cast<int>(bytes), is_received});
     };
@@ -173,17 +176,29 @@ class MpiCommunicator final : public Communicator {
 
   void wait(std::vector<Transfer>& transfers) {
     const Clock::time_point start = Clock::now();
-    while (const Transfer* missing = first_missing(transfers)) {
-      hear_of_failure();
-      // What an ended rank sent before has arrived before.
-      if (has_ended(missing->other) && first_missing(transfers) == missing)
-        fail(fmt::format("rank {} has ended", missing->other));
-      const Clock::duration waited = Clock::now() - start;
-      if (waited > longest_wait_)
-        fail(fmt::format("rank {} has not answered rank {} for {} ms", missing->other, rank_,
-                         longest_wait_.count()));
+    for (Clock::duration waited{0}; !are_complete(transfers, waited); waited = Clock::now() - start)
       pause(waited);
-    }
+  }
+
+  /// Throws if one of them is not to be expected any more.
+  bool are_complete(std::vector<Transfer>& transfers, Clock::duration waited) {
+    const std::lock_guard lock(mutex_);
+    const Transfer* missing = first_missing(transfers);
+    if (missing == nullptr) return true;
+    require_no_failure();
+    hear_of_failure();
+    // What an ended rank sent before has arrived before.
+    if (has_ended(missing->other) && first_missing(transfers) == missing)
+      fail(fmt::format("rank {} has ended", missing->other));
+    if (waited > longest_wait_)
+      fail(fmt::format("rank {} has not answered rank {} for {} ms", missing->other, rank_,
+                       longest_wait_.count()));
+    return false;
+  }
+
+  /// Throws that of which another thread has learned.
+  void require_no_failure() const {
+    if (!failure_.empty()) throw RankError(failure_);
   }
 
   /// Most waits are short; long ones leave the core to others.
@@ -248,7 +263,8 @@ class MpiCommunicator final : public Communicator {
         return;
   }
 
-  static void give_up(std::vector<Transfer>& transfers) {
+  void give_up(std::vector<Transfer>& transfers) {
+    const std::lock_guard lock(mutex_);
     for (Transfer& t : transfers) {
       if (t.request == MPI_REQUEST_NULL) continue;
       if (t.is_received) MPI_Cancel(&t.request);
@@ -261,6 +277,7 @@ class MpiCommunicator final : public Communicator {
   uint32_t rank_ = 0;
   uint32_t size_ = 1;
   bool is_own_ = false;  ///< whether MPI was started here
+  std::mutex mutex_;     ///< of MPI, which one thread may call at a time, and of what follows
   bool has_aborted_ = false;
   std::string failure_;  ///< why the ranks cannot go on; empty: they can
 };

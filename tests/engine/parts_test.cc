@@ -4,10 +4,13 @@
 #include <tessera/communicator.h>
 #include <tessera/error.h>
 
+#include <chrono>
 #include <cmath>
+#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <span>
 #include <string>
 #include <utility>
@@ -17,6 +20,7 @@
 #include "engine/holders.h"
 #include "engine/session.h"
 #include "engine/touches.h"
+#include "program/collective.h"
 #include "program/program.h"
 #include "support/error_of.h"
 #include "support/on_ranks.h"
@@ -227,6 +231,82 @@ TEST(Parts, DecideTogether) {
   const auto errors = test::errors_on_ranks(connect_threads(2), [&](const Ranks& ranks) {
     Session session(executable, ranks);
     EXPECT_EQ(results_on(session), expected);
+  });
+  EXPECT_THAT(errors, Each(""));
+}
+
+/// Opens when one rank has got a message.
+class Gate {
+ public:
+  void open() {
+    const std::lock_guard lock(mutex_);
+    is_open_ = true;
+    opened_.notify_all();
+  }
+  void pass() {
+    std::unique_lock lock(mutex_);
+    if (!opened_.wait_for(lock, std::chrono::seconds(5), [&] { return is_open_; }))
+      throw RankError("the message waits for the sum");
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable opened_;
+  bool is_open_ = false;
+};
+
+/// Of two replicas with two ranks each: the last rank sums with the other replica only when rank 0 has got a
+/// message from the other rank of its own.
+class Gated final : public Communicator {
+ public:
+  Gated(Ranks of, Gate& gate) : of_(std::move(of)), gate_(gate) {}
+  uint32_t rank() const override { return of_->rank(); }
+  uint32_t size() const override { return of_->size(); }
+  std::chrono::milliseconds longest_wait() const override { return of_->longest_wait(); }
+  void exchange(std::span<const Outgoing> sent, std::span<const Incoming> received) override {
+    if (rank() == 3 && !received.empty() && received.front().from == 1) gate_.pass();
+    of_->exchange(sent, received);
+    if (rank() == 0 && !received.empty() && received.front().from == 1) gate_.open();
+  }
+  void abort(const std::string& message) noexcept override { of_->abort(message); }
+
+ private:
+  const Ranks of_;
+  Gate& gate_;
+};
+
+/// What is sent between the parts of a replica does not wait for a sum over replicas that has begun before.
+TEST(Parts, ExchangeMessagesBesideSumsOfReplicas) {
+  PartsProgram of;
+  Program& p = of.program;
+  p.set_replicas(2);
+  const VariableId sum = of.add("sum"), a = of.add("a");
+  const auto room = static_cast<uint32_t>(
+      program::buffer_elements(program::CollectiveAlgorithm::ring, kElements, p.replicas()));
+  const VariableId buffer = p.add(testing::variable("buffer", Type::f32, 1, room, Role::temporary));
+  of.run(1, testing::add_codelet, {of.x, of.x, a});
+  of.run(0, testing::accumulate_codelet, {a, of.s});
+  const StepId beside = of.sequence();
+  of.run(1, testing::add_codelet, {of.x, of.x, sum});
+  const program::CollectiveId collective = p.add(program::Collective{"sum",
+                                                                     program::CollectiveKind::all_reduce,
+                                                                     program::CollectiveAlgorithm::ring,
+                                                                     &testing::add_codelet,
+                                                                     {{sum, {}, buffer}}});
+  of.steps.push_back(p.add(program::Step{program::Collect{collective, beside}}));
+  of.run(1, testing::add_codelet, {sum, of.x, of.y});
+  p.set_main(of.sequence());
+  const Executable executable = compiler::compile(p, testing::toy_host(1));
+  Gate gate;
+  std::vector<Ranks> all;
+  for (Ranks& each : connect_threads(4)) all.push_back(std::make_shared<Gated>(std::move(each), gate));
+  const auto errors = test::errors_on_ranks(std::move(all), [&](const Ranks& ranks) {
+    Session session(executable, ranks);
+    std::vector<float> x(kElements, session.first_replica() == 0 ? 1.0F : 10.0F), y(kElements);
+    session.run(std::vector<Binding>{{of.x, x.data(), kElements, 1}, {of.y, y.data(), kElements, 1}},
+                {.threads = 1});
+    EXPECT_EQ(y, std::vector<float>(kElements, 22 + x[0]));
+    EXPECT_EQ(state_of(session), std::vector<float>(kElements, 2 * x[0]));
   });
   EXPECT_THAT(errors, Each(""));
 }

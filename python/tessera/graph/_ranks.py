@@ -37,6 +37,9 @@ class _Ranks:
         # Where a rank says why it ends the others, whose connections only break.
         self._store: Any = _get_default_store()
         self._failure = f"tessera/{self._group.group_name}/failure"
+        # Two threads may exchange messages at once, each with other ranks.
+        self._beginning = threading.Lock()
+        self._lost = ""
 
     def exchange(self, sent: _Messages, received: _Messages) -> None:
         import torch
@@ -45,13 +48,14 @@ class _Ranks:
         if self._group is None:
             raise RuntimeError("a rank has failed: start all of them again")
         begun = []
-        for begin, messages in ((dist.irecv, received), (dist.isend, sent)):
-            for rank, view in messages:
-                if not view.nbytes:
-                    continue  # the other rank leaves it out as well
-                tensor = torch.frombuffer(view, dtype=torch.uint8)
-                work = self._of(rank, begin, tensor, self._ranks[rank], group=self._group)
-                begun.append((rank, work, tensor))
+        with self._beginning:
+            for begin, messages in ((dist.irecv, received), (dist.isend, sent)):
+                for rank, view in messages:
+                    if not view.nbytes:
+                        continue  # the other rank leaves it out as well
+                    tensor = torch.frombuffer(view, dtype=torch.uint8)
+                    work = self._of(rank, begin, tensor, self._ranks[rank], group=self._group)
+                    begun.append((rank, work, tensor))
         for rank, work, _ in begun:
             self._of(rank, work.wait, self._wait)
 
@@ -68,8 +72,9 @@ class _Ranks:
         try:
             return call(*arguments, **named)
         except RuntimeError as error:
-            reason = _briefly(self._reason) or f"rank {rank} has failed, ended, or not answered in time: {error}"
-            raise RuntimeError(reason) from error
+            # What is lost first breaks the connections to others, too.
+            self._lost = self._lost or f"rank {rank} has failed, ended, or not answered in time: {error}"
+            raise RuntimeError(_briefly(self._reason) or self._lost) from error
 
     def _reason(self) -> str:
         """Why another rank has ended the connections; nothing if none says so before long."""
