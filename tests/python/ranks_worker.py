@@ -29,6 +29,20 @@ def training_step(norm=False):
     return graph.training_step("cross_entropy", "adamw", lr=0.05, replicas=REPLICAS, shard=1)
 
 
+def staged_step(stages):
+    """Of a network with a layer on each stage, which takes as many micro-batches as there are replicas otherwise."""
+    layer = tg.Graph()
+    x, weight = layer.input("x", (ROWS, 12)), layer.input("weight", (12, 12))
+    layer.output("y", x + tg.dropout(tg.tanh(tg.linear(x, weight)), 0.1))
+    graph = tg.Graph()
+    h = graph.input("x", (ROWS, 12))
+    for stage in range(stages):
+        own = graph.parameter(f"weight{stage}", (12, 12), tg.normal(0.2))
+        h = graph.call(layer, h, own, stage=stage)["y"]
+    graph.output("logits", h)
+    return graph.training_step("cross_entropy", "adamw", lr=0.05, micro_batches=REPLICAS, pipeline="1f1b")
+
+
 def interrupt_next_exchange():
     """Returns an event that begins it: then this process has Ctrl-C while it exchanges messages."""
     signal.signal(signal.SIGINT, signal.default_int_handler)  # which shells ignore in the background
@@ -97,7 +111,7 @@ def main():
     parser.add_argument("--keep-cores", action="store_true")
     parser.add_argument("--norm", action="store_true", help="have a batch norm over all replicas")
     parser.add_argument("--bert", action="store_true", help="train BERT, with its checkpoints as the file at the end")
-    parser.add_argument("--stages", type=int, default=1, help="of BERT, each of which is a rank's")
+    parser.add_argument("--stages", type=int, default=1, help="each of which is a rank's, instead of replicas")
     parser.add_argument("--interrupt", action="store_true", help="the last rank, in its first step of BERT")
     a = parser.parse_args()
     rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
@@ -115,7 +129,8 @@ def main():
     done = 0
     if a.checkpoints is not None:
         done = max((int(file.stem) for file in Path(a.checkpoints).iterdir()), default=0)
-    session = training_step(a.norm).session(
+    made = staged_step(a.stages) if a.stages > 1 else training_step(a.norm)
+    session = made.session(
         "host", threads=1, seed=seed, process_group=group, rank_timeout=a.timeout, divide_cores=not a.keep_cores
     )
     if a.cores is not None:
@@ -124,13 +139,15 @@ def main():
         session.load(Path(a.checkpoints, f"{done}.safetensors"))
         session.step = done + 1
     for step in range(done, a.steps):
-        x, labels = (np.split(array, world)[rank] for array in batch_of(step))
+        # The ranks of a replica have the same rows.
+        x, labels = batch_of(step) if a.stages > 1 else (np.split(each, world)[rank] for each in batch_of(step))
         session.run(x, labels)
         if a.checkpoints is not None:
             session.save(Path(a.checkpoints, f"{step + 1}.safetensors"))
         if a.die_after == step + 1 and is_last:
             os.kill(os.getpid(), signal.SIGKILL)
-    assert session.sent_bytes == (a.steps - done) * session.cost().sent_bytes
+    if a.stages == 1:
+        assert session.sent_bytes == (a.steps - done) * session.cost().sent_bytes
     assert (session.cost().sent_bytes > 0) == (world > 1)
     session.save(a.out)
     if group is not None:

@@ -1,9 +1,9 @@
 """Sessions whose replicas and stages are divided among processes of torch.distributed."""
 
 import ast
+import functools
 import os
 import queue
-import random
 import signal
 import threading
 import time
@@ -16,10 +16,11 @@ from tessera import _tessera
 
 torch = pytest.importorskip("torch")
 
+import faults  # noqa: E402
 import forked  # noqa: E402
 
-#: Of runs with faults: so many steps that there are files after some of them, and seconds for which ranks wait.
-STEPS, LONGEST_WAIT = 60, 4
+#: Of runs with faults: so many that there are files after some of them.
+STEPS = 60
 
 
 def start(ranks, *arguments):
@@ -137,43 +138,63 @@ def test_stages_of_bert_are_trained_as_in_one_process(tmp_path):
     assert parts.read_bytes() == whole.read_bytes()
 
 
+class GlooRanks:
+    """Processes of torch.distributed."""
+
+    def __init__(self, ranks):
+        self._ranks = ranks
+
+    def send_signal(self, rank, number):
+        self._ranks[rank].send_signal(number)
+
+    def finish(self, struck=None, seconds=faults.PATIENCE):
+        others = [rank for number, rank in enumerate(self._ranks) if number != struck]
+        deadline = time.monotonic() + seconds
+        statuses = [rank.wait(max(0.0, deadline - time.monotonic())) for rank in others]
+        if struck is not None:
+            self._ranks[struck].kill()
+        complaints = "\n".join(rank.complaint() for rank in others)
+        return faults.Outcome(-signal.SIGKILL not in statuses, not any(statuses), complaints)
+
+
+class GlooTraining:
+    """Some steps, after each of which there is a checkpoint."""
+
+    def __init__(self, kind):
+        self._options = ("--stages", 2) if kind == "stages" else ()
+
+    def start(self, folder, longest_wait):
+        self._steps(folder).mkdir(exist_ok=True)
+        arguments = ("--out", folder / "out", "--steps", STEPS, "--checkpoints", self._steps(folder))
+        return GlooRanks(start(faults.RANKS, *arguments, "--timeout", longest_wait, *self._options))
+
+    def result(self, folder):
+        return (folder / "out").read_bytes() if (folder / "out").exists() else None
+
+    def names(self, rank, complaints, folder):
+        """Who is lost while PyTorch connects has no name to others."""
+        is_connected = any(self._steps(folder).iterdir())
+        return not is_connected or f"rank {rank} has failed, ended, or not answered in time" in complaints
+
+    def strangers(self, folder):
+        files = [*self._steps(folder).iterdir(), *(file for file in folder.iterdir() if file.is_file())]
+        return [file.name for file in files if file.suffix != ".safetensors" and file.name != "out"]
+
+    def _steps(self, folder):
+        return folder / "steps"
+
+
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory):
-    """What a run without faults takes, and the bytes of its file."""
-    folder = tmp_path_factory.mktemp("whole")
-    (folder / "steps").mkdir()
-    ranks = start(2, "--out", folder / "out", "--steps", STEPS, "--checkpoints", folder / "steps")
-    begin = time.monotonic()
-    status, complaints = forked.finish(ranks)
-    assert status == [0, 0], complaints
-    return time.monotonic() - begin, (folder / "out").read_bytes()
+def whole_of(tmp_path_factory):
+    """A training without faults, by kind."""
+    return functools.cache(lambda kind: faults.whole(GlooTraining(kind), tmp_path_factory.mktemp("whole")))
 
 
-@pytest.mark.every_nth(100)
-@pytest.mark.parametrize("number", range(100))
-def test_training_goes_on_after_a_signal_at_any_moment(whole, number, tmp_path):
-    seconds, expected = whole
-    choice = random.Random(number)
-    struck, moment = choice.randrange(2), choice.random() * seconds
-    what = (signal.SIGKILL, signal.SIGSTOP, signal.SIGTERM)[number % 3]
-    steps, out = tmp_path / "steps", tmp_path / "out"
-    steps.mkdir()
-    arguments = ("--out", out, "--steps", STEPS, "--checkpoints", steps)
-
-    ranks = start(2, *arguments, "--timeout", LONGEST_WAIT)
-    other = ranks[1 - struck]
-    time.sleep(moment)
-    ranks[struck].send_signal(what)
-    status = other.wait(timeout=LONGEST_WAIT + 120)
-    ranks[struck].kill()
-    assert status != -signal.SIGKILL, "it has not ended"
-    if status != 0 and any(steps.iterdir()):
-        assert f"rank {struck} has failed, ended, or not answered in time" in other.complaint()
-    assert all(file.suffix == ".safetensors" for file in steps.iterdir())
-
-    status, complaints = run(2, *arguments)
-    assert status == [0, 0], complaints
-    assert out.read_bytes() == expected
+@pytest.mark.every_nth(faults.SHORT_NTH)
+@pytest.mark.parametrize("number", range(faults.COUNT))
+def test_training_goes_on_after_a_signal_at_any_moment(whole_of, number, tmp_path):
+    fault = faults.Fault.of(number)
+    faults.strike(GlooTraining(fault.kind), fault, whole_of(fault.kind), tmp_path)
 
 
 @pytest.mark.skipif(tessera.get_num_threads() < 2, reason="needs two cores")

@@ -1,0 +1,114 @@
+"""Signals to one rank of a training at a random moment, and what has to be true after them: all others end in time
+and name the lost rank, nothing half-written remains, and training goes on with the bits of one without interruption.
+
+Trainings are those of test_ranks.py, by gloo, and of tests/mpi/faults.py, by MPI.
+"""
+
+import random
+import resource
+import signal
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+#: How many faults there are in ./test --full; the short run takes every nth.
+COUNT, SHORT_NTH = 100, 53
+#: Of all trainings.
+RANKS = 2
+#: How the ranks divide the work.
+KINDS = ("replicas", "stages")
+SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGSTOP, signal.SIGSEGV)
+#: Seconds for which ranks wait for each other with faults, and without; and after which one hangs, on slow computers.
+LONGEST_WAIT, PATIENCE, LONGEST_END = 4, 600, 64
+
+
+@dataclass(frozen=True)
+class Fault:
+    kind: str
+    signal: signal.Signals
+    rank: int
+    #: When it comes, as a part of the time of a whole training.
+    moment: float
+
+    @staticmethod
+    def of(number: int) -> "Fault":
+        choice = random.Random(number)
+        kind, what = KINDS[number // len(SIGNALS) % len(KINDS)], SIGNALS[number % len(SIGNALS)]
+        return Fault(kind, what, choice.randrange(RANKS), choice.random())
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Of all ranks, or of all but the one that had a signal."""
+
+    have_ended: bool
+    succeeded: bool
+    complaints: str
+
+
+class Ranks(Protocol):
+    """The processes of a training."""
+
+    def send_signal(self, rank: int, number: int) -> None:
+        """Unless the rank does not run yet, or no more."""
+
+    def finish(self, struck: int | None = None, seconds: float = PATIENCE) -> Outcome:
+        """Wait for all, or for all but one, and end those that still run after that."""
+
+
+class Training(Protocol):
+    """A training of ranks whose checkpoints lie in a folder."""
+
+    def start(self, folder: Path, longest_wait: float) -> Ranks:
+        """Begin it, or go on from the last checkpoint, with ranks that wait so long for each other."""
+
+    def result(self, folder: Path) -> bytes | None:
+        """What a whole training has written; None or something else before its end."""
+
+    def names(self, rank: int, complaints: str, folder: Path) -> bool:
+        """Whether the others complain of a rank, if they can know its name."""
+
+    def strangers(self, folder: Path) -> list[str]:
+        """Files that no training leaves."""
+
+
+@dataclass(frozen=True)
+class Whole:
+    """A training without faults."""
+
+    seconds: float
+    result: bytes
+
+
+def whole(training: Training, folder: Path) -> Whole:
+    begin = time.monotonic()
+    outcome = training.start(folder, PATIENCE).finish()
+    assert outcome.succeeded, f"without faults: {outcome.complaints}"
+    result = training.result(folder)
+    assert result is not None
+    return Whole(time.monotonic() - begin, result)
+
+
+def strike(training: Training, fault: Fault, without: Whole, folder: Path) -> None:
+    """Begin a training, disturb it, and go on."""
+    resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
+    after = fault.moment * without.seconds
+    what = f"{fault.kind}: {fault.signal.name} to rank {fault.rank} after {after:.3f} s"
+    ranks = training.start(folder, LONGEST_WAIT)
+    time.sleep(after)
+    ranks.send_signal(fault.rank, fault.signal)
+    outcome = ranks.finish(fault.rank, LONGEST_END)
+    assert outcome.have_ended, f"{what}: the others hang: {outcome.complaints}"
+    if not outcome.succeeded and training.result(folder) != without.result:
+        is_named = training.names(fault.rank, outcome.complaints, folder)
+        assert is_named or ends_well(training, fault), f"{what}: nobody names the rank: {outcome.complaints}"
+    assert not training.strangers(folder), f"{what}: there remain {training.strangers(folder)}"
+    outcome = training.start(folder, PATIENCE).finish()
+    assert outcome.succeeded, f"{what}: training does not go on: {outcome.complaints}"
+    assert training.result(folder) == without.result, f"{what}: training goes on with other bits"
+
+
+def ends_well(training: Training, fault: Fault) -> bool:
+    """Whether ranks stop together, without an error, after such a signal to one of them."""
+    return fault.signal in getattr(training, "stops_after", ())
