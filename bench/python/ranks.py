@@ -7,7 +7,8 @@
 Each rank is a process with a core of its own, and one thread; ranks exchange through gloo. All take turns, a few steps
 at a time. Medians; the speed-up is that of rows per second over one rank of the same library. Bytes are those that a rank
 sends in a step: as predicted, as counted, and as all network interfaces of this computer count them, with the headers
-of packets. Without as many cores as ranks these share them.
+of packets. Without as many cores as ranks these share them. With stages, each rank has some of the layers, and all have the
+same rows: there is no DDP beside them.
 
 The transport is measured by itself: two ranks send each other a message of each size at the same time. Its busy time is
 that of the processor, in all threads of a rank.
@@ -33,7 +34,9 @@ from typing import Any
 MARK = "@@"  # of a line for the other process; libraries print others
 SIZES = [64 * 4**power for power in range(10)]
 NETWORK = ((784, 1024, 1024, 10), 512)
-CASES = ("bert", "network", "divided")
+#: Rows of a micro-batch, width and number of equal layers, stages, micro-batches in a step.
+PIPELINE = (256, 1024, 4, 2, 8)
+CASES = ("bert", "network", "divided", "stages")
 LIBRARIES = ("Tessera", "PyTorch")
 RANK_TIMEOUT = 900
 
@@ -50,12 +53,19 @@ class Spec:
     def title(self) -> str:
         if self.case == "bert":
             return f"BERT-{self.size}, two packs each"
+        if self.case == "stages":
+            rows, width, layers, stages, micro_batches = PIPELINE
+            return f"{layers} layers of {width} on {stages} stages, {micro_batches} micro-batches of {rows}"
         sizes, batch = NETWORK
         return f"{'-'.join(map(str, sizes))}, batch {batch} {'in all' if self.case == 'divided' else 'each'}"
 
     def rows(self) -> int:
         """Of all ranks, in units of what one rank alone has."""
-        return 1 if self.case == "divided" else self.ranks
+        return 1 if self.case in ("divided", "stages") else self.ranks
+
+    def is_possible(self) -> bool:
+        """Only Tessera divides stages, of which each rank has as many."""
+        return self.case != "stages" or (self.library == "Tessera" and PIPELINE[3] % self.ranks == 0)
 
 
 # What a rank does, in a process of its own.
@@ -67,6 +77,8 @@ class Rank:
     session: Any = None
     #: Bytes of gradients, in the order in which they are computed.
     gradients: list[int] = field(default_factory=list)
+    #: What one layer gives the next of a micro-batch.
+    message: int = 0
 
 
 def group_of(spec: Spec) -> Any:
@@ -84,10 +96,10 @@ def wrapped(module: Any, group: Any) -> Any:
     return module if group is None else DistributedDataParallel(module)
 
 
-def rank_of(step: Any, group: Any, arrays: Callable[[Any], object]) -> Rank:
+def rank_of(step: Any, group: Any, arrays: Callable[[Any], object], message: int) -> Rank:
     session = step.session("host", threads=1, process_group=group, rank_timeout=RANK_TIMEOUT)
     sizes = [4 * session.get(value.name).size for value in step.parameters]
-    return Rank(lambda: arrays(session), session, sizes[::-1])
+    return Rank(lambda: arrays(session), session, sizes[::-1], message)
 
 
 def bert_rank(spec: Spec, group: Any) -> Rank:
@@ -97,7 +109,8 @@ def bert_rank(spec: Spec, group: Any) -> Rank:
     if spec.library == "PyTorch":
         return Rank(in_pytorch(config, batch, False, lambda module: wrapped(module, group)))
     step = step_in_tessera(config, batch, replicas=spec.ranks)
-    return rank_of(step, group, lambda session: session.run(**batch.arrays))
+    message = 4 * batch.arrays["input_ids"].size * config.hidden_size
+    return rank_of(step, group, lambda session: session.run(**batch.arrays), message)
 
 
 def network_rank(spec: Spec, group: Any) -> Rank:
@@ -114,7 +127,33 @@ def network_rank(spec: Spec, group: Any) -> Rank:
         return Rank(in_pytorch(wrapped(module, group), "sgd", x, labels, fused=True))
     graph = tg.from_torch(module, x)
     step = graph.training_step("cross_entropy", "sgd", lr=RATE, momentum=0.9, replicas=spec.ranks)
-    return rank_of(step, group, lambda session: session.run(x, labels))
+    return rank_of(step, group, lambda session: session.run(x, labels), 4 * rows * sizes[1])
+
+
+def stages_rank(spec: Spec, group: Any) -> Rank:
+    import numpy as np
+
+    from tessera import graph as tg
+
+    rows, width, layers, stages, micro_batches = PIPELINE
+    layer = tg.Graph()
+    layer.output("y", tg.gelu(tg.linear(layer.input("x", (rows, width)), layer.input("weight", (width, width)))))
+    graph = tg.Graph()
+    h = graph.input("x", (rows, width))
+    for number in range(layers):
+        weight = graph.parameter(f"weight{number}", (width, width), tg.normal(0.03))
+        h = graph.call(layer, h, weight, stage=number * stages // layers)["y"]
+    graph.output("logits", h)
+    step = graph.training_step(
+        "cross_entropy", "sgd", lr=0.01, momentum=0.9, micro_batches=micro_batches, pipeline="1f1b"
+    )
+    random = np.random.default_rng(1)  # the ranks of a replica have the same rows
+    x = random.standard_normal((rows * micro_batches, width), np.float32)
+    labels = random.integers(width, size=rows * micro_batches)
+    return rank_of(step, group, lambda session: session.run(x, labels), 4 * rows * width)
+
+
+RANKS_OF = {"bert": bert_rank, "network": network_rank, "divided": network_rank, "stages": stages_rank}
 
 
 def timed(step: Callable[[], object], count: int) -> list[float]:
@@ -140,13 +179,14 @@ def backward_share(session: Any) -> float:
 def serve(spec: Spec) -> None:
     """Answers requests, one a line: a number of steps, or a word."""
     group = group_of(spec)
-    rank = bert_rank(spec, group) if spec.case == "bert" else network_rank(spec, group)
+    rank = RANKS_OF[spec.case](spec, group)
     timed(rank.step, 2)
     about: dict[str, object] = {}
     if rank.session is not None:
         about = {
             "predicted": rank.session.cost().sent_bytes,
             "gradients": rank.gradients,
+            "message": rank.message,
             "backward": backward_share(rank.session),
         }
     reply(about)
@@ -308,7 +348,8 @@ class Result:
 
 def measured(case: str, a: argparse.Namespace) -> dict[str, list[Result]]:
     """By library, and number of ranks."""
-    specs = [Spec(case, library, ranks, a.size) for library in a.libraries for ranks in a.ranks]
+    all_specs = [Spec(case, library, ranks, a.size) for library in a.libraries for ranks in a.ranks]
+    specs = [spec for spec in all_specs if spec.is_possible()]
     jobs: list[tuple[Ranks, Result]] = []
     try:
         for spec in specs:
@@ -317,13 +358,14 @@ def measured(case: str, a: argparse.Namespace) -> dict[str, list[Result]]:
             jobs[-1][1].about = job.answers()[0]
         for _ in range(a.rounds):
             for job, result in jobs:
-                result.add(job, 1 if case == "bert" else 10)
+                result.add(job, 1 if case in ("bert", "stages") else 10)
     finally:
         for job, _ in jobs:
             job.end()
-    return {
-        library: [result for _, result in jobs if result.spec.library == library] for library in a.libraries
-    }
+    results: dict[str, list[Result]] = {}
+    for _, result in jobs:
+        results.setdefault(result.spec.library, []).append(result)
+    return results
 
 
 def report(results: dict[str, list[Result]]) -> None:
@@ -359,6 +401,7 @@ def model_of(of_library: list[Result]) -> dict[str, Any]:
         "step_seconds": alone.median(),
         "backward_seconds": alone.median() * alone.about["backward"],
         "sums": sums_of(alone.about["gradients"]),
+        "message_bytes": alone.about["message"],
         "points": [{"ranks": r.spec.ranks, "seconds": r.median()} for r in of_library],
     }
 
@@ -398,14 +441,19 @@ def main() -> None:
         print(f"{max(a.ranks)} ranks share {len(cores())} cores")
     transport = transport_of()
     report_transport(transport)
-    models = []
+    models, pipelines = [], []
     for case in a.cases:
         results = measured(case, a)
+        if not results:
+            continue
         report(results)
-        if case != "divided" and "Tessera" in results:
+        if case == "stages":
+            pipelines.append(model_of(results["Tessera"]) | {"micro_batches": PIPELINE[4]})
+        elif case != "divided" and "Tessera" in results:
             models.append(model_of(results["Tessera"]))
     if a.json is not None:
-        file = {"computer": computer(), "cores": len(cores()), "transport": transport, "cases": models}
+        about = {"computer": computer(), "cores": len(cores()), "transport": transport}
+        file = {**about, "cases": models, "pipelines": pipelines}
         a.json.write_text(json.dumps(file, indent=2), encoding="utf-8")
     return None
 

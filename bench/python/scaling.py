@@ -4,6 +4,7 @@
     python bench/python/scaling.py ranks.json                                  # tables on the terminal
     python bench/python/scaling.py ranks.json --network "25 GbE=30,25"         # also for µs of latency, and Gbit/s
     python bench/python/scaling.py ranks.json --write docs/scaling.md          # tables and curves in the page
+    python bench/python/scaling.py ranks.json --micro-batches 32               # in a step of each computer; for stages
 """
 
 from __future__ import annotations
@@ -17,6 +18,10 @@ from pathlib import Path
 from typing import Any
 
 COMPUTERS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
+#: Among how many computers the layers of a replica are divided; 1: it has one.
+STAGES = (1, 2, 4, 8)
+#: Of each computer in a step with stages.
+MICRO_BATCHES = 8
 #: Of all gradients, the least share of a sum that begins before the last one, as ops/collective/ has it.
 SHARE = 8
 BEGIN, END = "<!-- measured: begin -->", "<!-- measured: end -->"
@@ -73,6 +78,19 @@ class Case:
     sums: tuple[int, ...]
     #: By number of ranks: measured seconds of a step.
     points: tuple[tuple[int, float], ...] = ()
+    #: Bytes that one layer gives the next; 0: nothing is known of stages.
+    message: int = 0
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """A training step whose micro-batches go through stages, one of each rank."""
+
+    #: Of a rank alone, with one micro-batch.
+    case: Case
+    micro_batches: int
+    #: By number of ranks: measured seconds of a step of all micro-batches.
+    points: tuple[tuple[int, float], ...] = ()
 
 
 def sums_of(sizes: Iterable[int]) -> tuple[int, ...]:
@@ -118,15 +136,115 @@ def step_seconds(
     if ranks == 1:
         return case.step_seconds
     # The update comes after the last sum, which delays it as if it came before the first.
-    now = (case.step_seconds - case.backward_seconds) * ranks_of_core
-    free = 0.0
-    for size in case.sums:
-        now += case.backward_seconds / len(case.sums) * ranks_of_core
+    begin = (case.step_seconds - case.backward_seconds) * ranks_of_core
+    return max(
+        backward_with_sums(begin, case.backward_seconds, case.sums, ranks, transport, algorithm, ranks_of_core)
+    )
+
+
+def backward_with_sums(
+    begin: float,
+    seconds: float,
+    sums: Iterable[float],
+    ranks: int,
+    transport: Transport,
+    algorithm: str = "ring",
+    ranks_of_core: float = 1.0,
+) -> tuple[float, float]:
+    """When a backward pass that begins at that time, and takes so many seconds alone, ends, and when its sums do."""
+    sums = tuple(sums)
+    now, free = begin, 0.0
+    for size in sums:
+        now += seconds / len(sums) * ranks_of_core
         wall, busy = sum_seconds(size, ranks, transport, algorithm)
         of_others = busy * (ranks_of_core - 1)
         free = max(now, free) + wall + of_others
         now += busy + of_others
-    return max(now, free)
+    return now, free
+
+
+def passes_of(stages: int, micro_batches: int, stage: int) -> list[tuple[bool, int]]:
+    """The passes of a stage in the order of 1f1b: whether it is a forward pass, and of which micro-batch."""
+    ahead = min(micro_batches, stages - stage)
+    passes = [(True, number) for number in range(ahead)]
+    for number in range(micro_batches):
+        passes.append((False, number))
+        if ahead + number < micro_batches:
+            passes.append((True, ahead + number))
+    return passes
+
+
+class PipelineRun:
+    """A step in which micro-batches, each of the rows of the case, go through equal stages, one on each computer.
+
+    Messages of a link come one after the other. Gradients are summed over replicas beside the last backward pass.
+    """
+
+    def __init__(
+        self, case: Case, stages: int, replicas: int, micro_batches: int, transport: Transport, algorithm: str
+    ) -> None:
+        self._stages, self._replicas, self._micro_batches = stages, replicas, micro_batches
+        self._transport, self._algorithm = transport, algorithm
+        self._forward = (case.step_seconds - case.backward_seconds) / stages
+        self._backward = case.backward_seconds / stages
+        self._sums = [size / stages for size in case.sums]
+        handling = transport.handling * case.message
+        self._wall = transport.seconds(case.message) + handling
+        self._busy = (transport.busy(case.message) + handling) / 2  # of each end, as a message goes one way
+        self._now, self._summed = [0.0] * stages, [0.0] * stages
+        #: By stage, direction and micro-batch: when what a pass takes from another stage is there.
+        self._arrived = {(0, True, number): 0.0 for number in range(micro_batches)}
+        self._arrived |= {(stages - 1, False, number): 0.0 for number in range(micro_batches)}
+        #: By stage and direction: when the last message is over.
+        self._links: dict[tuple[int, bool], float] = {}
+
+    def seconds(self) -> float:
+        left = [passes_of(self._stages, self._micro_batches, stage)[::-1] for stage in range(self._stages)]
+        while any(left):
+            for stage, passes in enumerate(left):
+                while passes and (stage, *passes[-1]) in self._arrived:
+                    self._run(stage, *passes.pop())
+        return max(*self._now, *self._summed)
+
+    def _run(self, stage: int, is_forward: bool, number: int) -> None:
+        before, after = (stage - 1, stage + 1) if is_forward else (stage + 1, stage - 1)
+        begin = max(self._now[stage], self._arrived[stage, is_forward, number])
+        if 0 <= before < self._stages:
+            begin += self._busy
+        self._now[stage] = begin + (self._forward if is_forward else self._backward)
+        if not is_forward and number == self._micro_batches - 1 and self._replicas > 1:
+            self._now[stage], self._summed[stage] = backward_with_sums(
+                begin, self._backward, self._sums, self._replicas, self._transport, self._algorithm
+            )
+        if 0 <= after < self._stages:
+            link = (stage, is_forward)
+            self._links[link] = max(self._now[stage], self._links.get(link, 0.0)) + self._wall
+            self._arrived[after, is_forward, number] = self._links[link]
+            self._now[stage] += self._busy
+
+
+def pipeline_seconds(
+    case: Case, stages: int, replicas: int, micro_batches: int, transport: Transport, algorithm: str = "ring"
+) -> float:
+    """Seconds of a step of `micro_batches` of each replica, which `stages` computers divide."""
+    if stages == 1:
+        return (micro_batches - 1) * case.step_seconds + step_seconds(case, replicas, transport, algorithm)
+    return PipelineRun(case, stages, replicas, micro_batches, transport, algorithm).seconds()
+
+
+def bubble(stages: int, micro_batches: int) -> float:
+    """The part of the time in which a stage of a pipeline waits, if messages take none."""
+    return (stages - 1) / (micro_batches + stages - 1)
+
+
+def pipeline_efficiency(
+    case: Case, computers: int, stages: int, micro_batches: int, transport: Transport, algorithm: str = "ring"
+) -> float:
+    """Of as many computers that never wait for each other, each of which computes `micro_batches` in a step. A replica
+    of several computers passes those of all through its stages."""
+    of_replica = micro_batches * stages
+    seconds = pipeline_seconds(case, stages, computers // stages, of_replica, transport, algorithm)
+    return micro_batches * case.step_seconds / seconds
 
 
 def efficiency(case: Case, ranks: int, transport: Transport, algorithm: str = "ring") -> float:
@@ -142,6 +260,15 @@ def errors_of(case: Case, transport: Transport, cores: int) -> dict[int, float]:
     }
 
 
+def pipeline_errors_of(pipeline: Pipeline, transport: Transport, cores: int) -> dict[int, float]:
+    """The same of ranks with stages, each of which has a core: those that share one fill each other's bubbles."""
+    return {
+        ranks: pipeline_seconds(pipeline.case, ranks, 1, pipeline.micro_batches, transport) / seconds - 1
+        for ranks, seconds in pipeline.points
+        if ranks <= cores
+    }
+
+
 @dataclass(frozen=True)
 class Measured:
     """The file of a run of bench/python/ranks.py."""
@@ -150,6 +277,7 @@ class Measured:
     cores: int
     transport: Transport
     cases: tuple[Case, ...]
+    pipelines: tuple[Pipeline, ...] = ()
 
     @staticmethod
     def read(path: str | Path) -> Measured:
@@ -160,17 +288,28 @@ class Measured:
         given = file["transport"]
         messages = sorted((m["bytes"], m["seconds"], m["busy_seconds"]) for m in given["messages"])
         transport = Transport(given["name"], tuple(messages), given["handling_seconds_per_byte"])
-        cases = [
-            Case(
-                case["name"],
-                case["step_seconds"],
-                case["backward_seconds"],
-                tuple(case["sums"]),
-                tuple((point["ranks"], point["seconds"]) for point in case["points"]),
-            )
-            for case in file["cases"]
-        ]
-        return Measured(file["computer"], file["cores"], transport, tuple(cases))
+        cases = tuple(case_of(case, 1) for case in file["cases"])
+        pipelines = tuple(
+            Pipeline(replace(case_of(each, each["micro_batches"]), points=()), each["micro_batches"], points_of(each))
+            for each in file.get("pipelines", ())
+        )
+        return Measured(file["computer"], file["cores"], transport, cases, pipelines)
+
+
+def points_of(given: dict[str, Any]) -> tuple[tuple[int, float], ...]:
+    return tuple((point["ranks"], point["seconds"]) for point in given["points"])
+
+
+def case_of(given: dict[str, Any], micro_batches: int) -> Case:
+    """That of one micro-batch of the step that was measured."""
+    return Case(
+        given["name"],
+        given["step_seconds"] / micro_batches,
+        given["backward_seconds"] / micro_batches,
+        tuple(given["sums"]),
+        points_of(given),
+        given.get("message_bytes", 0),
+    )
 
 
 def table(columns: list[str], rows: Iterable[list[str]]) -> str:
@@ -199,6 +338,14 @@ def points_table(measured: Measured) -> str:
             rows.append(
                 [case.name, str(ranks), milliseconds(seconds), milliseconds(model), f"{100 * errors[ranks]:+.1f} %"]
             )
+    for pipeline in measured.pipelines:
+        errors = pipeline_errors_of(pipeline, measured.transport, measured.cores)
+        for ranks, seconds in pipeline.points:
+            model = ["", ""]
+            if ranks in errors:
+                model = [milliseconds(seconds * (1 + errors[ranks])), f"{100 * errors[ranks]:+.1f} %"]
+            name = f"{pipeline.case.name}, a stage each" if ranks > 1 else pipeline.case.name
+            rows.append([name, str(ranks), milliseconds(seconds), *model])
     return table(["step", "ranks", "measured, ms", "model, ms", "difference"], rows)
 
 
@@ -209,6 +356,40 @@ def curve_table(case: Case, transports: list[Transport]) -> str:
         for n in COMPUTERS
     )
     return table(columns, rows)
+
+
+def stages_table(case: Case, transport: Transport, micro_batches: int) -> str:
+    """Efficiency over computers, by the number of those among which a replica is divided."""
+    columns = ["computers", *("replicas only" if stages == 1 else f"{stages} stages" for stages in STAGES)]
+    rows = [
+        [
+            str(computers),
+            *(
+                f"{100 * pipeline_efficiency(case, computers, stages, micro_batches, transport):.1f} %"
+                if computers % stages == 0
+                else ""
+                for stages in STAGES
+            ),
+        ]
+        for computers in COMPUTERS
+    ]
+    rows.append(["bubbles alone", *(f"{100 * (1 - bubble(s, s * micro_batches)):.1f} %" for s in STAGES)])
+    return table(columns, rows)
+
+
+def stages_of(case: Case, transports: list[Transport], micro_batches: int) -> list[str]:
+    """Text and tables of a case whose layers are divided among computers."""
+    if not case.message:
+        return []
+    parts = []
+    for transport in transports:
+        parts.append(
+            f"{case.name}, layers divided among stages, which give each other {case.message:,} bytes in each pass of a "
+            f"micro-batch; {micro_batches} micro-batches of each computer in a step; {transport.name}, ring; "
+            "efficiency:"
+        )
+        parts.append(stages_table(case, transport, micro_batches))
+    return parts
 
 
 def curves(case: Case, transports: list[Transport], cores: int) -> str:
@@ -245,8 +426,14 @@ def curves(case: Case, transports: list[Transport], cores: int) -> str:
     )
 
 
-def page_of(measured: Measured, networks: list[Transport], picture_of: Callable[[Case], str] | None = None) -> str:
-    """The part of the page that is measured. `picture_of` gives the address of a case's picture."""
+def page_of(
+    measured: Measured,
+    networks: list[Transport],
+    picture_of: Callable[[Case], str] | None = None,
+    micro_batches: int = MICRO_BATCHES,
+) -> str:
+    """The part of the page that is measured. `picture_of` gives the address of a case's picture; with stages, each
+    computer has `micro_batches` in a step."""
     transports = [measured.transport, *networks]
     parts = [
         f"{measured.computer}; {measured.transport.name}, medians.",
@@ -258,6 +445,7 @@ def page_of(measured: Measured, networks: list[Transport], picture_of: Callable[
         parts.append(curve_table(case, transports))
         if picture_of is not None:
             parts.append(f"![{case.name}]({picture_of(case)})")
+        parts += stages_of(case, transports, micro_batches)
     return "\n\n".join(parts)
 
 
@@ -270,13 +458,13 @@ def with_measured(page: str, text: str) -> str:
     return f"{before}{BEGIN}\n\n{text}\n\n{END}{after}"
 
 
-def write(path: Path, measured: Measured, networks: list[Transport]) -> None:
+def write(path: Path, measured: Measured, networks: list[Transport], micro_batches: int = MICRO_BATCHES) -> None:
     """The tables in a page, and the curves beside it."""
 
     def picture_of(case: Case) -> str:
         return f"images/scaling-{measured.cases.index(case) + 1}.svg"
 
-    page = with_measured(path.read_text(encoding="utf-8"), page_of(measured, networks, picture_of))
+    page = with_measured(path.read_text(encoding="utf-8"), page_of(measured, networks, picture_of, micro_batches))
     for case in measured.cases:
         picture = path.parent / picture_of(case)
         picture.parent.mkdir(exist_ok=True)
@@ -295,14 +483,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("measured", help="the file of bench/python/ranks.py --json")
     parser.add_argument("--network", action="append", default=[], help="name=µs of latency,Gbit/s of each direction")
+    parser.add_argument("--micro-batches", type=int, default=MICRO_BATCHES, help="of each computer, with stages")
     parser.add_argument("--write", type=Path, help="a page with marks, such as docs/scaling.md")
     a = parser.parse_args()
     measured = Measured.read(a.measured)
     networks = [network_of(text, measured.transport) for text in a.network]
     if a.write is None:
-        print(page_of(measured, networks))
+        print(page_of(measured, networks, micro_batches=a.micro_batches))
     else:
-        write(a.write, measured, networks)
+        write(a.write, measured, networks, a.micro_batches)
 
 
 if __name__ == "__main__":

@@ -74,6 +74,45 @@ def test_networks_replace_what_nobody_is_busy_with():
     assert slow.seconds(1e6) == pytest.approx(1.001)
 
 
+def test_passes_come_in_the_order_of_1f1b():
+    order = [(True, 0), (True, 1), (False, 0), (True, 2), (False, 1), (False, 2)]
+    assert scaling.passes_of(2, 3, 0) == order
+    assert scaling.passes_of(2, 2, 1) == [(True, 0), (False, 0), (True, 1), (False, 1)]
+
+
+def constant(seconds, busy):
+    return scaling.Transport("constant", ((64, seconds, busy), (1e9, seconds, busy)))
+
+
+def test_stages_wait_for_each_other():
+    # Passes of 1 s forward and 2 s backward on each of two stages.
+    case = scaling.Case("layers", 6.0, 4.0, (1000,), message=100)
+    for stages in (2, 4, 8):
+        seconds = scaling.pipeline_seconds(case, stages, 1, 8 * stages, constant(0, 0))
+        assert seconds * (1 - scaling.bubble(stages, 8 * stages)) == pytest.approx(8 * 6)
+    # One micro-batch: forward, a message, forward and backward, a message, backward.
+    assert scaling.pipeline_seconds(case, 2, 1, 1, constant(0.5, 0)) == pytest.approx(1 + 0.5 + 1 + 2 + 0.5 + 2)
+    # As many micro-batches as there are stages are under way, and wait for the messages of one there and back.
+    for stages, micro_batches, ways in ((2, 8, 8), (3, 8, 12)):
+        case_of_stages = scaling.Case("layers", 3.0 * stages, 2.0 * stages, (1000,), message=100)
+        seconds = scaling.pipeline_seconds(case_of_stages, stages, 1, micro_batches, constant(0.1, 0))
+        assert seconds == pytest.approx(3 * (micro_batches + stages - 1) + 0.1 * ways)
+    # Of each message both ends are busy for half as long as of an exchange.
+    assert scaling.pipeline_seconds(case, 2, 1, 1, constant(0.5, 0.2)) == pytest.approx(7 + 2 * 0.1)
+
+
+def test_stages_sum_their_own_gradients_beside_the_last_backward_pass():
+    case = scaling.Case("layers", 6.0, 4.0, (1000,), message=100)
+    # The first stage begins its sum last: a ring of two has two rounds.
+    assert scaling.pipeline_seconds(case, 2, 2, 1, constant(0.5, 0)) == pytest.approx(7 + 2 * 0.5)
+    alone = scaling.pipeline_seconds(case, 1, 2, 3, constant(0.5, 0))
+    assert alone == pytest.approx(2 * 6 + scaling.step_seconds(case, 2, constant(0.5, 0)))
+    for stages in (1, 2):
+        assert scaling.pipeline_efficiency(case, 2 * stages, stages, 4, constant(0, 0)) == pytest.approx(
+            1 - scaling.bubble(stages, 4 * stages)
+        )
+
+
 FILE = {
     "computer": "2 cores",
     "cores": 2,
@@ -105,6 +144,33 @@ def test_the_model_is_compared_with_what_was_measured():
     assert errors[1] == 0
     assert errors[2] == pytest.approx(scaling.step_seconds(case, 2, measured.transport) / 0.0105 - 1)
     assert 1 > scaling.efficiency(case, 2, measured.transport) > scaling.efficiency(case, 512, measured.transport)
+
+
+def test_stages_are_compared_with_what_was_measured():
+    step = {
+        "name": "layers",
+        "step_seconds": 0.08,
+        "backward_seconds": 0.056,
+        "sums": [4000],
+        "message_bytes": 500,
+        "micro_batches": 8,
+        "points": [{"ranks": 1, "seconds": 0.08}, {"ranks": 2, "seconds": 0.05}, {"ranks": 4, "seconds": 0.05}],
+    }
+    case = FILE["cases"][0] | {"message_bytes": 500}
+    measured = scaling.Measured.of(FILE | {"cases": [case], "pipelines": [step]})
+    pipeline = measured.pipelines[0]
+    assert pipeline.case.step_seconds == pytest.approx(0.01)
+    errors = scaling.pipeline_errors_of(pipeline, measured.transport, measured.cores)
+    assert sorted(errors) == [1, 2]  # four ranks have no core each
+    assert errors[1] == pytest.approx(0)
+    predicted = scaling.pipeline_seconds(pipeline.case, 2, 1, 8, measured.transport)
+    assert errors[2] == pytest.approx(predicted / 0.05 - 1)
+    assert 0.045 < predicted < 0.05  # nine passes of half the layers, and messages
+    page = scaling.page_of(measured, [], micro_batches=4)
+    assert "| layers, a stage each | 2 | 50 |" in page
+    assert "500 bytes in each pass of a micro-batch; 4 micro-batches of each computer" in page
+    assert "| computers | replicas only | 2 stages | 4 stages | 8 stages |" in page
+    assert "| bubbles alone | 100.0 % | 88.9 % |" in page
 
 
 def test_the_page_has_what_was_measured(tmp_path):
