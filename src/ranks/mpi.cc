@@ -34,8 +34,10 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr int kMessage = 1, kFailure = 2, kEnd = 3;  // tags
-constexpr size_t kMostInPiece = size_t{1} << 30;     // counts are int
+constexpr int kMessage = 1, kFailure = 2, kEnd = 3, kWaits = 4;  // tags
+/// As many times as a rank may be silent, one waits in all, whatever the others say.
+constexpr int kMostSilences = 3;
+constexpr size_t kMostInPiece = size_t{1} << 30;  // counts are int
 
 std::string text_of(int error) {
   char text[MPI_MAX_ERROR_STRING];
@@ -77,6 +79,7 @@ class MpiCommunicator final : public Communicator {
     require(MPI_Comm_size(all_, &size), "it does not count the ranks");
     rank_ = static_cast<uint32_t>(rank);
     size_ = static_cast<uint32_t>(size);
+    heard_.resize(size_);
   }
 
   /// MPI would wait forever for a rank that is gone or hangs.
@@ -175,13 +178,17 @@ class MpiCommunicator final : public Communicator {
   }
 
   void wait(std::vector<Transfer>& transfers) {
-    const Clock::time_point start = Clock::now();
-    for (Clock::duration waited{0}; !are_complete(transfers, waited); waited = Clock::now() - start)
-      pause(waited);
+    for (Waiting waiting; !are_complete(transfers, waiting);) pause(Clock::now() - waiting.start);
   }
 
+  /// Of one thread.
+  struct Waiting {
+    Clock::time_point start = Clock::now();
+    Clock::time_point told = start;  ///< when the others last learned of it
+  };
+
   /// Throws if one of them is not to be expected any more.
-  bool are_complete(std::vector<Transfer>& transfers, Clock::duration waited) {
+  bool are_complete(std::vector<Transfer>& transfers, Waiting& waiting) {
     const std::lock_guard lock(mutex_);
     const Transfer* missing = first_missing(transfers);
     if (missing == nullptr) return true;
@@ -190,10 +197,36 @@ class MpiCommunicator final : public Communicator {
     // What an ended rank sent before has arrived before.
     if (has_ended(missing->other) && first_missing(transfers) == missing)
       fail(fmt::format("rank {} has ended", missing->other));
-    if (waited > longest_wait_)
+    hear_who_waits();
+    const Clock::time_point now = Clock::now(), heard = std::max(waiting.start, heard_[missing->other]);
+    if (now - heard > longest_wait_ || now - waiting.start > kMostSilences * longest_wait_)
       fail(fmt::format("rank {} has not answered rank {} for {} ms", missing->other, rank_,
                        longest_wait_.count()));
+    if (now - waiting.told > longest_wait_ / 4) {
+      tell_that_it_waits();
+      waiting.told = now;
+    }
     return false;
+  }
+
+  /// A rank that waits is not the one that hangs: who waits for it leaves it to it to say which is.
+  void tell_that_it_waits() const {
+    for (uint32_t other = 0; other < size_; ++other) {
+      MPI_Request request = MPI_REQUEST_NULL;
+      if (other != rank_ &&
+          MPI_Isend(nullptr, 0, MPI_BYTE, static_cast<int>(other), kWaits, all_, &request) == MPI_SUCCESS)
+        MPI_Request_free(&request);
+    }
+  }
+
+  void hear_who_waits() {
+    for (int is_there = 0;;) {
+      MPI_Status status;
+      if (MPI_Iprobe(MPI_ANY_SOURCE, kWaits, all_, &is_there, &status) != MPI_SUCCESS || is_there == 0)
+        return;
+      MPI_Recv(nullptr, 0, MPI_BYTE, status.MPI_SOURCE, kWaits, all_, MPI_STATUS_IGNORE);
+      heard_[static_cast<size_t>(status.MPI_SOURCE)] = Clock::now();
+    }
   }
 
   /// Throws that of which another thread has learned.
@@ -278,6 +311,7 @@ class MpiCommunicator final : public Communicator {
   uint32_t size_ = 1;
   bool is_own_ = false;  ///< whether MPI was started here
   std::mutex mutex_;     ///< of MPI, which one thread may call at a time, and of what follows
+  std::vector<Clock::time_point> heard_;  ///< by rank: when it last said that it waits
   bool has_aborted_ = false;
   std::string failure_;  ///< why the ranks cannot go on; empty: they can
 };

@@ -20,22 +20,25 @@ TRAIN = (
     *("train", "bert", "--documents", "60", "--vocabulary", "100", "--length", "16", "--batch", "4", "--threads", "1"),
     *("--steps", "60", "--evaluate-every", "5", "--seed", "3"),
 )
-DIVIDED = {"replicas": (), "stages": ("--stages", "2", "--micro-batches", "2", "--pipeline", "1f1b")}
+STAGES = ("--stages", "2", "--micro-batches", "2", "--pipeline", "1f1b")
+#: Of so many ranks, the tool has as many replicas as it needs.
+DIVIDED = {"replicas": (), "stages": STAGES, "both": STAGES}
 
 
 class MpiRanks:
     """Processes that mpirun starts. Each writes its id in a file before it becomes the tool."""
 
-    def __init__(self, mpirun: str, command: list[str], folder: Path) -> None:
+    def __init__(self, mpirun: str, ranks: int, command: list[str], folder: Path) -> None:
+        self._count = ranks
         self._ids = folder / "ids"
         shutil.rmtree(self._ids, ignore_errors=True)
         self._ids.mkdir()
         self._log = folder / "log"
         script = 'echo $$ >"$0/${OMPI_COMM_WORLD_RANK:-$PMI_RANK}" && exec "$@"'
-        ranks = [mpirun, "--allow-run-as-root", "--oversubscribe", "-n", str(faults.RANKS)]
+        start = [mpirun, "--allow-run-as-root", "--oversubscribe", "-n", str(ranks)]
         with self._log.open("wb") as log:
             self._mpirun = subprocess.Popen(
-                [*ranks, "bash", "-c", script, str(self._ids), *command], stdout=log, stderr=subprocess.STDOUT
+                [*start, "bash", "-c", script, str(self._ids), *command], stdout=log, stderr=subprocess.STDOUT
             )
 
     def send_signal(self, rank: int, number: int) -> None:
@@ -70,7 +73,7 @@ class MpiRanks:
     def _have_ended(self, struck: int | None) -> bool:
         if self._mpirun.poll() is not None:
             return True
-        return struck is not None and all(self._is_gone(rank) for rank in range(faults.RANKS) if rank != struck)
+        return struck is not None and all(self._is_gone(rank) for rank in range(self._count) if rank != struck)
 
     def _end(self, struck: int | None, seconds: float) -> int:
         """The status of mpirun, which ends a rank that others left behind, or is made to."""
@@ -80,7 +83,7 @@ class MpiRanks:
             self.send_signal(struck, signal.SIGCONT)
             with contextlib.suppress(subprocess.TimeoutExpired):
                 return self._mpirun.wait(GRACE)
-        for rank in range(faults.RANKS):
+        for rank in range(self._count):
             self.send_signal(rank, signal.SIGKILL)
         with contextlib.suppress(subprocess.TimeoutExpired):
             return self._mpirun.wait(GRACE)
@@ -92,13 +95,14 @@ class MpiTraining:
     stops_after = (signal.SIGTERM,)  # of which all ranks learn
 
     def __init__(self, tool: str, mpirun: str, kind: str) -> None:
-        self._mpirun, self._command = mpirun, [tool, *TRAIN, *DIVIDED[kind]]
+        self._mpirun, self._ranks, self._command = mpirun, faults.RANKS[kind], [tool, *TRAIN, *DIVIDED[kind]]
 
     def start(self, folder: Path, longest_wait: float) -> MpiRanks:
         file = self._file(folder)
         file.parent.mkdir(exist_ok=True)
         options = ["--rank-timeout", str(longest_wait), "--checkpoint", str(file)]
-        return MpiRanks(self._mpirun, [*self._command, *options, *(["--resume"] if file.exists() else [])], folder)
+        command = [*self._command, *options, *(["--resume"] if file.exists() else [])]
+        return MpiRanks(self._mpirun, self._ranks, command, folder)
 
     def result(self, folder: Path) -> bytes | None:
         file = self._file(folder)
@@ -131,7 +135,7 @@ def main() -> None:
 
     numbers = range(0, faults.COUNT, nth)
     for number in numbers:
-        fault, own = faults.Fault.of(number), new(str(number))
+        fault, own = faults.Fault.of(number, tuple(DIVIDED)), new(str(number))
         faults.strike(MpiTraining(tool, mpirun, fault.kind), fault, whole_of(fault.kind), own)
         shutil.rmtree(own)
     print(f"{len(numbers)} faults")

@@ -8,16 +8,15 @@ import random
 import resource
 import signal
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
 #: How many faults there are in ./test --full; the short run takes every nth.
 COUNT, SHORT_NTH = 100, 53
-#: Of all trainings.
-RANKS = 2
-#: How the ranks divide the work.
-KINDS = ("replicas", "stages")
+#: How many ranks there are, by what they divide: replicas, the stages of one, or the stages of two.
+RANKS = {"replicas": 2, "stages": 2, "both": 4}
 SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGSTOP, signal.SIGSEGV)
 #: Seconds for which ranks wait for each other with faults, and without; and after which one hangs, on slow computers.
 LONGEST_WAIT, PATIENCE, LONGEST_END = 4, 600, 64
@@ -32,10 +31,10 @@ class Fault:
     moment: float
 
     @staticmethod
-    def of(number: int) -> "Fault":
+    def of(number: int, kinds: Sequence[str]) -> "Fault":
         choice = random.Random(number)
-        kind, what = KINDS[number // len(SIGNALS) % len(KINDS)], SIGNALS[number % len(SIGNALS)]
-        return Fault(kind, what, choice.randrange(RANKS), choice.random())
+        kind, what = kinds[number // len(SIGNALS) % len(kinds)], SIGNALS[number % len(SIGNALS)]
+        return Fault(kind, what, choice.randrange(RANKS[kind]), choice.random())
 
 
 @dataclass(frozen=True)

@@ -138,6 +138,38 @@ def test_stages_of_bert_are_trained_as_in_one_process(tmp_path):
     assert parts.read_bytes() == whole.read_bytes()
 
 
+class DictStore:
+    """A store as torch.distributed has them, of one process."""
+
+    def __init__(self):
+        self._values = {}
+
+    def set(self, key, value):
+        self._values[key] = value
+
+    def check(self, keys):
+        return all(key in self._values for key in keys)
+
+    def get(self, key):
+        return self._values[key].encode()
+
+
+def test_ranks_name_the_one_that_was_lost_first(monkeypatch):
+    from tessera.graph import _ranks
+
+    monkeypatch.setattr(_ranks, "_LONGEST_REASON", 0.2)
+    ranks, store = object.__new__(_ranks._Ranks), DictStore()
+    ranks._store, ranks._failure, ranks._rank = store, "failure", 0
+    assert ranks._reason(1, "rank 1 has failed") == "rank 1 has failed"
+    assert store.get("failure/0") == b"1 rank 1 has failed"
+    store.set("failure/1", "0 rank 0 has failed")  # as this one closed the connection
+    assert ranks._reason(1, "rank 1 has failed") == "rank 1 has failed"
+    store.set("failure/1", "2 rank 2 has failed")
+    assert ranks._reason(1, "rank 1 has failed") == "rank 2 has failed"
+    store.set("failure", "rank 3: no memory")
+    assert ranks._reason(1, "rank 1 has failed") == "rank 3: no memory"
+
+
 class GlooRanks:
     """Processes of torch.distributed."""
 
@@ -161,12 +193,12 @@ class GlooTraining:
     """Some steps, after each of which there is a checkpoint."""
 
     def __init__(self, kind):
-        self._options = ("--stages", 2) if kind == "stages" else ()
+        self._count, self._options = faults.RANKS[kind], ("--stages", 2) if kind == "stages" else ()
 
     def start(self, folder, longest_wait):
         self._steps(folder).mkdir(exist_ok=True)
         arguments = ("--out", folder / "out", "--steps", STEPS, "--checkpoints", self._steps(folder))
-        return GlooRanks(start(faults.RANKS, *arguments, "--timeout", longest_wait, *self._options))
+        return GlooRanks(start(self._count, *arguments, "--timeout", longest_wait, *self._options))
 
     def result(self, folder):
         return (folder / "out").read_bytes() if (folder / "out").exists() else None
@@ -193,7 +225,7 @@ def whole_of(tmp_path_factory):
 @pytest.mark.every_nth(faults.SHORT_NTH)
 @pytest.mark.parametrize("number", range(faults.COUNT))
 def test_training_goes_on_after_a_signal_at_any_moment(whole_of, number, tmp_path):
-    fault = faults.Fault.of(number)
+    fault = faults.Fault.of(number, ("replicas", "stages"))
     faults.strike(GlooTraining(fault.kind), fault, whole_of(fault.kind), tmp_path)
 
 

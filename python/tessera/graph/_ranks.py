@@ -28,6 +28,7 @@ class _Ranks:
         from torch.distributed.distributed_c10d import _get_default_store
 
         self._ranks = dist.get_process_group_ranks(group)
+        self._rank = dist.get_rank(group)
         self._wait = timedelta(seconds=longest_wait)
         try:
             made = dist.new_group(self._ranks, timeout=self._wait, backend="gloo", use_local_synchronization=True)
@@ -39,7 +40,8 @@ class _Ranks:
         self._failure = f"tessera/{self._group.group_name}/failure"
         # Two threads may exchange messages at once, each with other ranks.
         self._beginning = threading.Lock()
-        self._lost = ""
+        #: The rank that is lost first, and why.
+        self._lost: tuple[int, str] | None = None
 
     def exchange(self, sent: _Messages, received: _Messages) -> None:
         import torch
@@ -73,18 +75,27 @@ class _Ranks:
             return call(*arguments, **named)
         except RuntimeError as error:
             # What is lost first breaks the connections to others, too.
-            self._lost = self._lost or f"rank {rank} has failed, ended, or not answered in time: {error}"
-            raise RuntimeError(_briefly(self._reason) or self._lost) from error
+            if self._lost is None:
+                self._lost = rank, f"rank {rank} has failed, ended, or not answered in time: {error}"
+            lost = self._lost
+            raise RuntimeError(_briefly(lambda: self._reason(*lost)) or lost[1]) from error
 
-    def _reason(self) -> str:
-        """Why another rank has ended the connections; nothing if none says so before long."""
+    def _reason(self, lost: int, reason: str) -> str:
+        """Why another rank has ended the connections, if one says so before long. A rank that is lost because it waits
+        for another one, which it loses then, says so too."""
+        self._store.set(f"{self._failure}/{self._rank}", f"{lost} {reason}")
+        met = {self._rank}
         begin = time.monotonic()
         while time.monotonic() < begin + _LONGEST_REASON:
             if self._store.check([self._failure]):
-                reason: str = self._store.get(self._failure).decode()
-                return reason
+                return str(self._store.get(self._failure).decode())
+            if lost not in met and self._store.check([f"{self._failure}/{lost}"]):
+                met.add(lost)
+                of_lost, _, its_reason = self._store.get(f"{self._failure}/{lost}").decode().partition(" ")
+                if int(of_lost) not in met:
+                    lost, reason = int(of_lost), its_reason
             time.sleep(0.05)
-        return ""
+        return reason
 
 
 def _briefly(call: Callable[[], str]) -> str:
