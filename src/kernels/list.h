@@ -43,7 +43,8 @@ namespace tessera::kernels {
   X(spiking)                        \
   X(tile_kronecker)                 \
   X(tile_product)                   \
-  X(tile_spiking)
+  X(tile_spiking)                   \
+  X(weight_rows)
 
 #define TESSERA_DECLARE(family) std::span<const ListedCodelet> family##_codelets();
 TESSERA_CODELET_FAMILIES(TESSERA_DECLARE)

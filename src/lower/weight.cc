@@ -12,6 +12,14 @@ void LinearWeight::set_pattern(const Pattern&) {
   throw UsageError("the pattern of this weight is fixed: make it a parameter with a capacity");
 }
 
+program::StepId LinearWeight::add_taking(const ops::Builder&, const RowsCall&) {
+  throw Error("rows can be taken of sparse weights on hosts");
+}
+
+program::StepId LinearWeight::add_summing(const ops::Builder&, const RowsCall&) {
+  throw Error("rows can be summed to sparse weights on hosts");
+}
+
 std::vector<float> LinearWeight::load(std::span<const float> stored) const {
   const ops::OperandLayout matrix = layout().row_by_row();
   std::vector<float> values(uint64_t{matrix.rows} * matrix.cols);

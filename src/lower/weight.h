@@ -33,6 +33,14 @@ struct LinearCall {
   std::optional<kernels::Window> window = {};
 };
 
+/// Rows of a weight, or of its gradient, that a list names at run time.
+struct RowsCall {
+  ops::Operand list = {};    ///< u32, a column
+  ops::Operand values = {};  ///< W, or dW in FP32
+  ops::Operand rows = {};    ///< rows × features: of the type of W, or in FP32
+  std::optional<uint32_t> skipped = {};
+};
+
 /// An update of a weight by its gradient, which is the operation's operand 0.
 struct LinearUpdate {
   ops::MapOperation operation;
@@ -73,6 +81,10 @@ class LinearWeight {
   virtual bool can_add() const { return false; }
 
   virtual program::StepId add(const ops::Builder& builder, const LinearCall& call) = 0;
+  /// Takes rows of W, or sums rows to dW but for one that is skipped, where a sparse weight has elements. On
+  /// hosts.
+  virtual program::StepId add_taking(const ops::Builder& builder, const RowsCall& call);
+  virtual program::StepId add_summing(const ops::Builder& builder, const RowsCall& call);
   /// The gradient and the update in one superstep, without storing the gradient; none: the weight does not
   /// support it.
   virtual std::optional<program::StepId> add_updating(const ops::Builder&, const LinearCall&,

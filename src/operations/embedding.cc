@@ -3,8 +3,12 @@
 #include <fmt/format.h>
 #include <tessera/error.h>
 
+#include <cstddef>
 #include <limits>
+#include <string_view>
 #include <tuple>
+#include <utility>
+#include <vector>
 
 #include "base/ceil_divide.h"
 #include "graph/dims.h"
@@ -12,6 +16,7 @@
 #include "operations/absorb.h"
 #include "operations/constants.h"
 #include "operations/list.h"
+#include "operations/stored_elements.h"
 #include "ops/map/elementwise.h"
 #include "ops/map/gather.h"
 #include "ops/map/table.h"
@@ -37,21 +42,26 @@ void require_padding(const Signature& s, int64_t rows) {
     throw UsageError(fmt::format("{}: the padding is row {} of {}", s.operation, padding, rows));
 }
 
-/// Ids and the weight.
-Types infer_embedding(const Signature& s) {
+/// Rows of a weight for each of the ids.
+TensorType type_of_rows(const Signature& s) {
   const TensorType &ids = s.inputs[0], &weight = s.inputs[1];
   require_embedding_ids(s, ids);
-  require_number(s, weight);
-  require_dense(s);
   if (weight.shape.size() != 2)
     throw UsageError(fmt::format("{}: the weight is {}, not a matrix", s.operation, to_string(weight)));
   if (ids.shape.size() == kMaxDimensions)
     throw UsageError(fmt::format("{}: rows of {} would have more than {} dimensions", s.operation,
                                  to_string(ids), kMaxDimensions));
   require_padding(s, weight.rows());
-  TensorType y{weight.type, ids.shape, {}, {}};
+  TensorType y = dense_type(weight.type, ids.shape);
   y.shape.push_back(weight.cols());
-  return {y};
+  return y;
+}
+
+/// Ids and the weight.
+Types infer_embedding(const Signature& s) {
+  require_number(s, s.inputs[1]);
+  require_dense(s);
+  return {type_of_rows(s)};
 }
 
 Gradients embedding_gradient(const Differentiation& d) {
@@ -306,6 +316,40 @@ std::vector<Case> embedding_cases() {
   return cases;
 }
 
+/// Of single elements and of blocks, which overhang; of patterns that may change too.
+std::vector<TensorType> sparse_tables() {
+  std::vector<TensorType> tables = {sparse_type(24, 20, 1, false), sparse_type(33, 41, 1, true),
+                                    sparse_type(24, 20, 4, false), sparse_type(45, 40, 8, true)};
+  for (const Type type : {Type::f16, Type::bf16})
+    for (const uint32_t block_size : {1U, 16U}) {
+      tables.push_back(sparse_type(40, 48, block_size, false));
+      tables.back().type = type;
+    }
+  return tables;
+}
+
+std::vector<Case> sparse_embedding_cases() {
+  std::vector<Case> cases;
+  for (const TensorType& table : sparse_tables())
+    cases.push_back({.inputs = {ids_type({3, 7}), table}, .below = table.rows()});
+  cases.push_back({.inputs = {ids_type({}), sparse_type(24, 20, 1, false)}, .below = 24});
+  cases.push_back({.inputs = {ids_type({40}), sparse_type(24, 20, 4, false)},
+                   .attributes = {{"padding", int64_t{2}}},
+                   .below = 24,
+                   .differentiable = false});
+  return cases;
+}
+
+std::vector<Case> sparse_embedding_gradient_cases() {
+  std::vector<Case> cases;
+  for (const TensorType& table : sparse_tables())
+    cases.push_back({.inputs = {{table.type, {3, 7, table.cols()}, {}, {}}, ids_type({3, 7}), table},
+                     .attributes = {{"padding", int64_t{4}}},
+                     .below = table.rows(),
+                     .differentiable = false});
+  return cases;
+}
+
 std::vector<Case> embedding_gradient_cases() {
   std::vector<Case> cases;
   for (const Type type : {Type::f32, Type::f16, Type::bf16}) {
@@ -319,6 +363,125 @@ std::vector<Case> embedding_gradient_cases() {
 }
 
 bool embedding_keeps_samples(const Divided& divided) { return divided.operands[0] && !divided.operands[1]; }
+
+// Of a sparse weight: a row has its stored elements, and zeros between them.
+
+void require_sparse(const Signature& s, const TensorType& weight) {
+  require_float(s, weight);
+  if (!weight.pattern)
+    throw UsageError(
+        fmt::format("{}: the weight is {}, which is not sparse", s.operation, to_string(weight)));
+}
+
+/// Ids and the weight.
+Types infer_sparse_embedding(const Signature& s) {
+  require_sparse(s, s.inputs[1]);
+  return {type_of_rows(s)};
+}
+
+Gradients gradient_of_sparse_embedding(const Differentiation& d) {
+  return {
+      {},
+      d.graph.apply("sparse_embedding_gradient", {*d.dy[0], d.input(0), d.input(1)}, d.node.attributes)[0]};
+}
+
+std::vector<Array> sparse_embedding_reference(const Evaluation& e) {
+  const TensorType& weight = e.input_type(1);
+  const uint32_t rows = weight.rows(), cols = weight.cols();
+  Array dense(uint64_t{rows} * cols), y;
+  each_weight(weight,
+              [&](uint32_t r, uint32_t c, uint64_t i) { dense[uint64_t{r} * cols + c] = (*e.inputs[1])[i]; });
+  for (const double id : *e.inputs[0]) {
+    const auto row = dense.begin() + static_cast<std::ptrdiff_t>(row_of(e, id, rows) * cols);
+    y.insert(y.end(), row, row + cols);
+  }
+  return {y};
+}
+
+/// Of products with it, the results are all columns of a weight.
+Value identity_of(Graph& graph, uint32_t n, Type type) {
+  std::vector<float> values(uint64_t{n} * n);
+  for (uint64_t i = 0; i < n; ++i) values[i * (n + 1)] = 1;
+  return graph.constant("", {n, n}, std::move(values), type);
+}
+
+/// Of the dense weight.
+std::vector<Value> decompose_sparse_embedding(const Decomposition& d) {
+  const Value weight = d.inputs[1];
+  const Value columns = linear(identity_of(weight.owner(), weight.type().cols(), weight.type().type), weight);
+  return {embedding(d.inputs[0], transpose(columns))};
+}
+
+/// The rows row by row, and the weight as its products have it.
+std::vector<LayoutChoice> sparse_embedding_layouts(Lowering& l, const Node& node) {
+  std::vector<LayoutChoice> choices = row_layouts(l, node);
+  choices.front().inputs[1] = l.weight_layout(node.inputs[1]);
+  return choices;
+}
+
+void lower_sparse_embedding(Lowering& l, const Node& node) {
+  LinearWeight& weight = l.weight(node.inputs[1]);
+  const Operand ids = list_of(l, 0), values = l.as_type(l.input(1), weight.type()), y = l.output(0);
+  const bool is_result = l.builder().type_of(y) == weight.type();
+  const Operand rows = is_result ? y : l.temporary("rows", weight.type(), y.rows(), y.cols());
+  l.run(weight.add_taking(l.builder(), {.list = ids, .values = values, .rows = rows}));
+  l.convert_type(rows, y);
+}
+
+/// The gradient of y, ids, and the weight, whose values are not read.
+Types infer_sparse_embedding_gradient(const Signature& s) {
+  const TensorType &dy = s.inputs[0], &ids = s.inputs[1], &weight = s.inputs[2];
+  require_embedding_ids(s, ids);
+  require_sparse(s, weight);
+  if (weight.shape.size() != 2 || dy.pattern || dy.type != weight.type || dy.shape.empty() ||
+      dy.rows() != ids.elements() || dy.cols() != weight.cols())
+    throw UsageError(fmt::format("{}: {} and the ids {} do not match the weight {}", s.operation,
+                                 to_string(dy), to_string(ids), to_string(weight)));
+  require_padding(s, weight.rows());
+  return {weight};
+}
+
+std::vector<Array> sparse_embedding_gradient_reference(const Evaluation& e) {
+  const TensorType& weight = e.input_type(2);
+  const uint32_t rows = weight.rows(), cols = weight.cols();
+  Array sums(uint64_t{rows} * cols), dw(weight.elements());
+  for (uint64_t i = 0; i < e.inputs[1]->size(); ++i) {
+    const double id = (*e.inputs[1])[i];
+    if (padding_of(e.node) == id) continue;
+    const uint64_t row = row_of(e, id, rows);
+    for (uint32_t c = 0; c < cols; ++c) sums[row * cols + c] += (*e.inputs[0])[i * cols + c];
+  }
+  each_weight(weight, [&](uint32_t r, uint32_t c, uint64_t i) { dw[i] = sums[uint64_t{r} * cols + c]; });
+  return {dw};
+}
+
+/// Those of the dense weight, of which a product takes the elements that the weight has.
+std::vector<Value> decompose_sparse_embedding_gradient(const Decomposition& d) {
+  const Value dy = d.inputs[0], ids = d.inputs[1], weight = d.inputs[2];
+  Graph& graph = weight.owner();
+  Attributes attributes = d.node.attributes;
+  attributes["rows"] = int64_t{weight.type().rows()};
+  const Value sums = graph.apply("embedding_gradient", {dy, ids}, std::move(attributes))[0];
+  const Value all = identity_of(graph, weight.type().cols(), weight.type().type);
+  return {graph.apply("linear_weight_gradient", {all, transpose(sums), weight})[0]};
+}
+
+std::vector<LayoutChoice> sparse_embedding_gradient_layouts(Lowering& l, const Node& node) {
+  std::vector<LayoutChoice> choices = row_layouts(l, node);
+  choices.front().inputs[2] = choices.front().outputs[0] = l.weight_layout(node.inputs[2]);
+  return choices;
+}
+
+/// Sums in FP32.
+void lower_sparse_embedding_gradient(Lowering& l, const Node& node) {
+  LinearWeight& weight = l.weight(node.inputs[2]);
+  const Operand ids = list_of(l, 1), dy = l.as_type(l.input(0), Type::f32), dw = l.output(0);
+  const bool is_sum = l.builder().type_of(dw) == Type::f32;
+  const Operand sums = is_sum ? dw : l.temporary("sums", Type::f32, dw.rows(), dw.cols());
+  l.run(weight.add_summing(l.builder(),
+                           {.list = ids, .values = sums, .rows = dy, .skipped = padding_of(node)}));
+  l.convert_type(sums, dw);
+}
 
 constexpr Operation kEmbedding[] = {{.name = "embedding",
                                      .least_inputs = 2,
@@ -340,7 +503,32 @@ constexpr Operation kEmbedding[] = {{.name = "embedding",
                                      .lower = lower_embedding_gradient,
                                      .cases = embedding_gradient_cases,
                                      .traits = {.addend = kAddend},
-                                     .absorb = absorb_gradient}};
+                                     .absorb = absorb_gradient},
+                                    {.name = "sparse_embedding",
+                                     .least_inputs = 2,
+                                     .most_inputs = 2,
+                                     .infer = infer_sparse_embedding,
+                                     .gradient = gradient_of_sparse_embedding,
+                                     .reference = sparse_embedding_reference,
+                                     .layouts = sparse_embedding_layouts,
+                                     .lower = lower_sparse_embedding,
+                                     .cases = sparse_embedding_cases,
+                                     .traits = {.weight = {{1, ProductKind::input_gradient}},
+                                                .table = 1,
+                                                .keeps_samples = embedding_keeps_samples},
+                                     .decompose = decompose_sparse_embedding,
+                                     .lowers_on = lowers_on_hosts},
+                                    {.name = "sparse_embedding_gradient",
+                                     .least_inputs = 3,
+                                     .most_inputs = 3,
+                                     .infer = infer_sparse_embedding_gradient,
+                                     .reference = sparse_embedding_gradient_reference,
+                                     .layouts = sparse_embedding_gradient_layouts,
+                                     .lower = lower_sparse_embedding_gradient,
+                                     .cases = sparse_embedding_gradient_cases,
+                                     .traits = {.weight = {{2, ProductKind::sddmm}}},
+                                     .decompose = decompose_sparse_embedding_gradient,
+                                     .lowers_on = lowers_on_hosts}};
 
 }  // namespace
 
@@ -413,7 +601,8 @@ Value gather(Value x, int dim, Value ids) {
 Value embedding(Value ids, Value weight, std::optional<uint32_t> padding) {
   Attributes attributes;
   if (padding) attributes["padding"] = int64_t{*padding};
-  return weight.owner().apply("embedding", {as_indices(ids), weight}, std::move(attributes))[0];
+  const std::string_view operation = weight.type().pattern ? "sparse_embedding" : "embedding";
+  return weight.owner().apply(operation, {as_indices(ids), weight}, std::move(attributes))[0];
 }
 
 }  // namespace tessera::graph

@@ -12,6 +12,7 @@
 #include "lower/lowering.h"
 #include "operations/absorb.h"
 #include "operations/list.h"
+#include "operations/stored_elements.h"
 #include "operations/update.h"
 #include "ops/map/elementwise.h"
 #include "ops/map/gather.h"
@@ -116,24 +117,6 @@ Gradients input_gradient_gradient(const Differentiation& d) {
   Value dz = *d.dy[0];
   if (d.node.inputs.size() > 2) dz = d.graph.apply("relu_gradient", {dz, d.input(2)})[0];
   return {d.graph.apply("linear", {dz, w})[0], d.graph.apply("linear_weight_gradient", {dz, y, w})[0]};
-}
-
-/// Calls visit(row, column, position) for each stored element of a weight.
-template <class Visit>
-void each_weight(const TensorType& w, const Visit& visit) {
-  if (!w.pattern) {
-    for (uint64_t i = 0; i < w.elements(); ++i)
-      visit(static_cast<uint32_t>(i / w.shape[1]), static_cast<uint32_t>(i % w.shape[1]), i);
-    return;
-  }
-  const Pattern& p = *w.pattern;
-  const uint32_t b = p.block_size;
-  for (uint32_t row = 0; row < p.block_rows(); ++row)
-    for (uint64_t block = p.crow_indices[row]; block < p.crow_indices[row + 1]; ++block)
-      for (uint32_t i = 0; i < b * b; ++i) {
-        const uint32_t r = row * b + i / b, c = p.col_indices[block] * b + i % b;
-        if (r < p.rows && c < p.cols) visit(r, c, block * b * b + i);
-      }
 }
 
 std::vector<Array> forward_reference(const Evaluation& e) {
@@ -312,22 +295,9 @@ std::optional<Node> absorb_mask(const Graph& graph, const Node& own, const Node&
   return both;
 }
 
-TensorType linear_sparse(uint32_t m, uint32_t k, uint32_t block_size, bool dynamic) {
-  Pattern pattern{m, k, block_size, {0}, {}};
-  for (uint32_t row = 0; row < pattern.block_rows(); ++row) {
-    for (uint32_t col = 0; col < pattern.block_cols(); ++col)
-      if ((row * 7 + col * 5) % 3 == 0) pattern.col_indices.push_back(col);
-    pattern.crow_indices.push_back(pattern.col_indices.size());
-  }
-  const uint64_t blocks = pattern.blocks();
-  TensorType type{Type::f32, {m, k}, std::make_shared<const Pattern>(std::move(pattern)), {}};
-  if (dynamic) type.capacity = blocks + 3;
-  return type;
-}
-
 std::vector<TensorType> weights() {
   return {dense_type(Type::f32, {24, 40}), dense_type(Type::f32, {10, 33}), dense_type(Type::f16, {24, 40}),
-          linear_sparse(32, 48, 8, false), linear_sparse(40, 64, 16, true), linear_sparse(24, 40, 1, false)};
+          sparse_type(32, 48, 8, false),   sparse_type(40, 64, 16, true),   sparse_type(24, 40, 1, false)};
 }
 
 TensorType rows(const TensorType& w, Shape leading, uint32_t features) {

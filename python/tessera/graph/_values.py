@@ -692,19 +692,20 @@ def _indices(ids: Value) -> Value:
 
 
 def embedding(ids: Value, weight: Value, *, padding: int | None = None) -> Value:
-    """weight[ids] of integer ids [...] and a dense weight [rows, features], which may be that of `linear` as well.
+    """weight[ids] of integer ids [...] and a weight [rows, features], dense or sparse, which may be that of `linear` too.
 
-    The row `padding`, which may be counted from the end, has a gradient of 0. As of all indices that a run is given or
-    computes, an id that is below 0 or beyond the rows is an error of the run.
+    Tiles make a sparse weight dense for it. The row `padding`, which may be counted from the end, has a gradient of 0. As
+    of all indices that a run is given or computes, an id that is below 0 or beyond the rows is an error of the run.
     """
     graph_of("embedding", ids, weight)
     ids = _indices(ids)
+    operation = "embedding" if weight.graph.native.block_size(weight.id) == 0 else "sparse_embedding"
     if padding is None:
-        return apply("embedding", ids, weight)
+        return apply(operation, ids, weight)
     rows = weight.shape[0]
     if not -rows <= padding < rows:
         raise ValueError(f"embedding: the padding is row {padding} of {rows}")
-    return apply("embedding", ids, weight, padding=int(padding) % rows)
+    return apply(operation, ids, weight, padding=int(padding) % rows)
 
 
 def index_select(x: Value, dim: int, ids: Value) -> Value:

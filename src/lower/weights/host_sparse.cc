@@ -10,6 +10,7 @@
 #include "ops/map/gather.h"
 #include "ops/map/map.h"
 #include "ops/map/patches.h"
+#include "ops/sparse/host/rows.h"
 #include "ops/sparse/host/spmm.h"
 
 namespace tessera::graph {
@@ -138,6 +139,14 @@ program::StepId HostSparseWeight::add(const ops::Builder& builder, const LinearC
   }
   if (std::ranges::find(products_, call.product) == products_.end()) products_.push_back(call.product);
   return add_product(builder, index_, call);
+}
+
+program::StepId HostSparseWeight::add_taking(const ops::Builder& builder, const RowsCall& call) {
+  return ops::take_rows(builder, index_, {call.list, call.values, call.rows});
+}
+
+program::StepId HostSparseWeight::add_summing(const ops::Builder& builder, const RowsCall& call) {
+  return ops::sum_rows(builder, index_, {call.list, call.values, call.rows}, call.skipped);
 }
 
 std::vector<engine::Binding> HostSparseWeight::bindings() {

@@ -26,6 +26,8 @@ class HostSparseWeight : public LinearWeight {
   bool can_add() const override { return true; }
   bool gradient_has_gaps() const override { return weight_->is_dynamic() && weight_->has_blocks(); }
   program::StepId add(const ops::Builder& builder, const LinearCall& call) override;
+  program::StepId add_taking(const ops::Builder& builder, const RowsCall& call) override;
+  program::StepId add_summing(const ops::Builder& builder, const RowsCall& call) override;
   std::vector<float> store(std::span<const float> values) const override { return pack(*weight_, values); }
   std::vector<float> load(std::span<const float> stored) const override { return unpack(*weight_, stored); }
   std::vector<engine::Binding> bindings() override;
