@@ -8,6 +8,7 @@
 
 #include "base/memory.h"
 #include "base/utf8.h"
+#include "graph/operation.h"
 #include "io/fail.h"
 #include "onnx/values.h"
 
@@ -31,6 +32,18 @@ Value integer_constant(graph::Graph& graph, const Constant& constant, Type type)
           "smaller one",
           constant.name.empty() ? "a constant" : io::excerpt(constant.name), text_of(x, constant.type));
   return whole_numbers(graph, constant.integers(), as_shape(constant.dims), type);
+}
+
+bool may_be_table(const Constant& constant) {
+  return constant.has_floats() && !constant.name.empty() && !constant.transposed;
+}
+
+/// Whether nothing but embeddings takes a value, as that of which they take rows.
+bool is_table(const graph::Graph& graph, graph::ValueId id) {
+  for (const graph::Node& node : graph.nodes())
+    for (size_t i = 0; i < node.inputs.size(); ++i)
+      if (node.inputs[i] == id && node.operation->traits.table != i) return false;
+  return true;
 }
 
 std::string free_name(const graph::Graph& graph, std::string name) {
@@ -118,6 +131,28 @@ Value Context::weight_of(const ConstantPointer& matrix, bool transposed, uint32_
     return value;
   };
   return weight_values.emplace(key, WeightValue{add(), layer_at}).first->second.value;
+}
+
+Value Context::table_of(const ConstantPointer& matrix) {
+  if (weights == nullptr || !may_be_table(*matrix)) return value_of(matrix);
+  const std::string layer = weights->name_of(matrix->name, *matrix);
+  const std::optional<uint32_t> rows = weights->rows_of_table(layer);
+  return rows ? weight_of(matrix, false, *rows, layer) : value_of(matrix);
+}
+
+bool Context::note_tables() const {
+  bool is_any = false;
+  for (const auto& [of, weight] : weight_values) {
+    const auto& [matrix, transposed] = of;
+    const graph::TensorType& type = weight.value.type();
+    const auto dense = constants.find({matrix, type.type});
+    if (transposed || !type.pattern || dense == constants.end() || !may_be_table(*matrix) ||
+        !is_table(graph, dense->second.id))
+      continue;
+    weights->note_table(layers[weight.layer].name, layers[weight.layer].rows);
+    is_any = true;
+  }
+  return is_any;
 }
 
 std::vector<Value> Context::weights_of(const ConstantPointer& stack, bool transposed, uint32_t rows,

@@ -79,8 +79,8 @@ const std::optional<Known>* Importer::Scope::find(const std::string& name) const
   return around != nullptr ? around->find(name) : nullptr;
 }
 
-Importer::Importer(Model::Impl& model, const ImportOptions& options)
-    : file_(model), options_(options), context_(imported_.graph) {
+Importer::Importer(Model::Impl& model, const ImportOptions& options, bool is_again)
+    : file_(model), options_(options), is_again_(is_again), context_(imported_.graph) {
   context_.weights = &file_.forms;
   context_.options = &options_;
   context_.left = options_.most_computed;
@@ -99,6 +99,8 @@ ImportedModel Importer::run() {
   run(file_.proto.graph().node(), scope);
   if (missing_.empty()) add_outputs(scope);
   if (!missing_.empty()) throw UnsupportedModelError(file_.name, std::move(missing_));
+  // Embeddings come before the products that decide the form of their tables.
+  if (!is_again_ && context_.note_tables()) return Importer(file_, options_, true).run();
   context_.note_copies();
   fold();
   require_memory();

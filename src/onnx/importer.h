@@ -28,7 +28,8 @@ std::string type_of(const wire::NodeProto& node);
 /// Makes one graph.
 class Importer {
  public:
-  Importer(Model::Impl& model, const ImportOptions& options);
+  /// `is_again`: another one of these has noted of the forms of weights what it could.
+  Importer(Model::Impl& model, const ImportOptions& options, bool is_again = false);
   ImportedModel run();
 
  private:
@@ -70,6 +71,7 @@ class Importer {
 
   Model::Impl& file_;
   const ImportOptions& options_;
+  const bool is_again_;
   ImportedModel imported_;
   Context context_;
   std::vector<Missing> missing_;

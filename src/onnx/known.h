@@ -101,6 +101,12 @@ struct Context {
   /// weight of a convolution in groups.
   graph::Value weight_of(const ConstantPointer& matrix, bool transposed, uint32_t rows,
                          const std::string& name, const ConvolutionGroups& of = {});
+  /// A matrix of which an embedding takes rows: the weight of products that take it as it is, if that was
+  /// noted.
+  graph::Value table_of(const ConstantPointer& matrix);
+  /// Notes the matrices of which nothing but embeddings takes the dense form beside a sparse one of products,
+  /// and returns whether there are any.
+  bool note_tables() const;
   /// The matrices [outputs, inputs] of a stack of three dimensions as sparse weights of products with `rows`
   /// rows each; none: one does not pay, so the stack stays dense. `transposed`: they are [inputs, outputs].
   std::vector<graph::Value> weights_of(const ConstantPointer& stack, bool transposed, uint32_t rows,

@@ -77,6 +77,12 @@ Results gather_rows(Call& call) {
   const auto size = static_cast<uint32_t>(x.dims[axis]);
   const Dims dims = gathered_dims(x.dims, axis, ids.dims);
   if (dims.size() > graph::kMaxDimensions) refuse("a result of {} is not possible", to_string(dims));
+  if (!ids.constant && x.constant && x.dims.size() == 2)
+    call.context.leave(*x.constant, call.node.output(0) + ".weight", name_of(NoGain::not_a_product));
+  if (!ids.constant && axis == 0 && x.dims.size() == 2) {
+    const Value table = x.constant ? call.context.table_of(x.constant) : call.value(0);
+    return {known(reshape(embedding(from_start(call.value(1), size), table), as_shape(dims)), x.type)};
+  }
   Value y = call.value(0);
   if (ids.constant) {
     std::vector<int64_t> places = call.integers(1);
@@ -86,14 +92,8 @@ Results gather_rows(Call& call) {
     y = taken(y, axis, places);
   } else {
     const Value places = from_start(call.value(1), size);
-    if (x.constant && x.dims.size() == 2)
-      call.context.leave(*x.constant, call.node.output(0) + ".weight", name_of(NoGain::not_a_product));
-    if (axis == 0 && x.dims.size() == 2) {
-      y = embedding(places, y);
-    } else {
-      const auto count = static_cast<uint32_t>(places.type().elements());
-      y = index_select(y, static_cast<int>(axis), reshape(places, {count}));
-    }
+    const auto count = static_cast<uint32_t>(places.type().elements());
+    y = index_select(y, static_cast<int>(axis), reshape(places, {count}));
   }
   return {known(reshape(y, as_shape(dims)), x.type)};
 }

@@ -82,6 +82,17 @@ std::string WeightForms::name_of_folded(const std::string& name, const std::vect
   }
 }
 
+void WeightForms::note_table(const std::string& layer, uint32_t rows) {
+  const std::lock_guard lock(mutex_);
+  tables_.emplace(layer, rows);
+}
+
+std::optional<uint32_t> WeightForms::rows_of_table(const std::string& layer) {
+  const std::lock_guard lock(mutex_);
+  const auto found = tables_.find(layer);
+  return found == tables_.end() ? std::nullopt : std::optional(found->second);
+}
+
 const WeightForms::Form& WeightForms::form_of(const std::string& layer, const Constant& weight,
                                               bool transposed, uint32_t rows, const ImportOptions& options,
                                               std::optional<uint64_t> group, const ConvolutionGroups& of) {

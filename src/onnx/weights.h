@@ -40,6 +40,11 @@ class WeightForms {
   /// graphs.
   std::string name_of_folded(const std::string& name, const std::vector<float>& values);
 
+  /// Notes that embeddings take rows of a layer's weight, which a product of so many rows has as it is, so
+  /// that both have one form in all graphs; and the rows, if that was noted.
+  void note_table(const std::string& layer, uint32_t rows);
+  std::optional<uint32_t> rows_of_table(const std::string& layer);
+
   /// The form of a layer's weight, named by name_of(), for products of `rows` rows; `transposed`: the
   /// constant is [inputs, outputs]; `group`: it is this one of the layer's several; `of`: it is a
   /// convolution's in groups, of which a sparse form has all channels.
@@ -52,6 +57,7 @@ class WeightForms {
   std::mutex mutex_;
   std::map<std::string, Constant> named_;
   std::map<std::string, uint64_t> folded_;  ///< checksums of values, by name
+  std::map<std::string, uint32_t> tables_;  ///< rows of products, by layer
   /// By layer, group, whether the constant is transposed, whether the form may be sparse, and a convolution's
   /// groups and taps.
   std::map<std::tuple<std::string, std::optional<uint64_t>, bool, bool, uint32_t, uint32_t>, Form> forms_;

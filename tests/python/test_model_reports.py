@@ -90,8 +90,10 @@ class Tied(nn.Module):
     def forward(self, ids):
         x = torch.tanh(self.table(ids))
         if self.form == "linear":
-            return self.head(x) if self.scale is None else self.head(x) * self.scale
-        return x @ (self.table.weight.t() if self.form == "product" else self.table.weight)
+            y = self.head(x)
+        else:
+            y = x @ (self.table.weight.t() if self.form == "product" else self.table.weight)
+        return y if self.scale is None else y * self.scale
 
 
 def ids_of_words():
@@ -100,7 +102,7 @@ def ids_of_words():
 
 @pytest.mark.parametrize("form", ["linear", "product", "transposed"])
 @pytest.mark.parametrize("density", [0.1, 1.0])
-def test_heads_have_sparse_copies_of_tables_where_that_pays(form, density, tmp_path):
+def test_heads_and_tables_are_sparse_where_that_pays(form, density, tmp_path):
     torch.manual_seed(0)
     model, ids = Tied(form).eval(), ids_of_words()
     if density < 1:
@@ -110,24 +112,29 @@ def test_heads_have_sparse_copies_of_tables_where_that_pays(form, density, tmp_p
     (layer,) = compiled.report.layers
     name = "table.weight.transposed" if form == "transposed" else "table.weight"
     assert (layer.name, layer.rows, layer.is_sparse) == (name, 64, density < 1)
-    copies = {f"{name}.sparse"} if density < 1 else set()
+    is_copy = form == "transposed" and density < 1  # a product of another form than the table has
+    copies = {f"{name}.sparse"} if is_copy else set()
     assert {each for each in compiled.first.parameters() if "table" in each} == {"table.weight", *copies}
     if density == 1:
         assert (layer.reason, layer.copy_bytes) == ("no zeros", 0)
         return
     non_zeros = int(model.table.weight.count_nonzero())
-    assert 4 * non_zeros < layer.copy_bytes < 4 * SIZE * SIZE
-    assert f"sparse, a copy of {layer.copy_bytes / 1e6:.2f} MB" in str(compiled)
+    if is_copy:
+        assert 4 * non_zeros < layer.copy_bytes < 4 * SIZE * SIZE
+        assert f"sparse, a copy of {layer.copy_bytes / 1e6:.2f} MB" in str(compiled)
+    else:
+        assert layer.copy_bytes == 0 and compiled.first.get("table.weight").size == non_zeros
     compiled.save(tmp_path / "m.safetensors")
     loaded = tessera.load(tmp_path / "m.safetensors")
     expect_like(model, loaded, ids)
     assert loaded.report == compiled.report
 
 
-@pytest.mark.parametrize("scale", [None, 0.5])  # which becomes part of the copy
-def test_copies_of_tables_follow_them(scale):
+@pytest.mark.parametrize("scale", [None, 0.5])  # which becomes part of a copy
+@pytest.mark.parametrize("form", ["linear", "transposed"])
+def test_sessions_follow_tables(form, scale):
     torch.manual_seed(0)
-    model, ids = Tied(scale=scale).eval(), ids_of_words()
+    model, ids = Tied(form, scale).eval(), ids_of_words()
     with torch.no_grad():
         model.table.weight.copy_(pruned(model.table.weight, 1))
     compiled = tessera.compile(model, ids)
@@ -136,7 +143,7 @@ def test_copies_of_tables_follow_them(scale):
     with torch.no_grad():
         model.table.weight.mul_(-2)
     expect_like(model, compiled, ids)
-    assert (compiled.first is session) == (scale is None)
+    assert (compiled.first is session) == (scale is None or form == "linear")
     with torch.no_grad():
         model.table.weight.copy_(pruned(torch.randn(SIZE, SIZE), 4))  # the zeros move
     expect_like(model, compiled, ids)
@@ -147,7 +154,7 @@ def test_copies_of_tables_follow_them(scale):
     assert not compiled.report.layers[0].is_sparse
 
 
-def test_tables_that_masks_prune_have_copies_too():
+def test_tables_that_masks_prune_are_sparse_too():
     torch.manual_seed(0)
     model, ids = Tied("product").eval(), ids_of_words()
     model.head = None
@@ -155,10 +162,60 @@ def test_tables_that_masks_prune_have_copies_too():
     compiled = tessera.compile(model, ids)
     expect_like(model, compiled, ids)
     (layer,) = compiled.report.layers
-    assert layer.is_sparse and layer.copy_bytes > 0
+    assert layer.is_sparse and layer.copy_bytes == 0
 
 
-def test_copies_of_tables_are_for_all_sizes():
+def test_a_pruned_gpt2_holds_its_table_once(tmp_path):
+    transformers = pytest.importorskip("transformers")
+    torch.manual_seed(0)
+    config = transformers.GPT2Config(n_embd=SIZE, n_layer=1, n_head=4, vocab_size=1000, n_positions=64, use_cache=False)
+    model, ids = transformers.GPT2LMHeadModel(config).eval(), torch.randint(0, 1000, (4, 16))
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if parameter.dim() == 2:
+                parameter.copy_(pruned(parameter, 1))
+    compiled = tessera.compile(model, {"input_ids": ids})
+    expect_like(model, compiled, input_ids=ids)
+    layers = {each.name: each for each in compiled.report.layers}
+    layer = layers["transformer.wte.weight"]
+    assert layer.is_sparse and (layer.rows, layer.copy_bytes) == (64, 0)
+    tables = {each for each in compiled.first.parameters() if "wte" in each or "lm_head" in each}
+    assert tables == {"transformer.wte.weight"}
+    non_zeros = int(model.transformer.wte.weight.count_nonzero())
+    assert compiled.first.get("transformer.wte.weight").size == non_zeros
+    compiled.save(tmp_path / "m.safetensors")
+    expect_like(model, tessera.load(tmp_path / "m.safetensors"), input_ids=ids)
+
+
+class TwoTables(nn.Module):
+    """A head whose weight two tables share, and another use of it or none."""
+
+    def __init__(self, other):
+        super().__init__()
+        self.table, self.bag, self.other = nn.Embedding(SIZE, SIZE), nn.EmbeddingBag(SIZE, SIZE, mode="sum"), other
+        self.bag.weight = self.table.weight
+
+    def forward(self, ids):
+        weight = self.table.weight
+        y = F.linear(torch.tanh(self.table(ids) + self.bag(ids)[:, None]), weight)
+        if self.other == "left":
+            return weight @ y.mT
+        return y + weight.sum() if self.other == "sum" else y
+
+
+@pytest.mark.parametrize("other", [None, "left", "sum"])
+def test_all_that_take_a_table_as_it_is_share_it(other):
+    torch.manual_seed(0)
+    model, ids = TwoTables(other).eval(), ids_of_words()
+    with torch.no_grad():
+        model.table.weight.copy_(pruned(model.table.weight, 4))
+    compiled = tessera.compile(model, ids)
+    expect_like(model, compiled, ids)
+    copies = {"table.weight.sparse"} if other == "sum" else set()
+    assert {each for each in compiled.first.parameters() if "weight" in each} == {"table.weight", *copies}
+
+
+def test_tables_are_for_all_sizes():
     torch.manual_seed(0)
     model, ids = Tied().eval(), ids_of_words()
     with torch.no_grad():

@@ -8,23 +8,28 @@ from typing import Any, Literal
 from tessera.graph import _values as ops
 from tessera.graph._aten import Call, Constant, handles, value_of
 from tessera.graph._aten_losses import checked_labels
+from tessera.graph._parameters import Parameter
 from tessera.graph._values import Value
 
 _MODES: tuple[Literal["sum", "mean", "max"], ...] = ("sum", "mean", "max")  # PyTorch's numbers
 
 
-@handles("embedding.default")
+@handles("embedding.default", lazy=True)
 def _embedding(
     call: Call,
-    weight: Value,
-    ids: Value,
+    weight: Any,
+    ids: Any,
     padding: int = -1,
     scale_grad_by_freq: bool = False,
     sparse: bool = False,
 ) -> Value:
     if scale_grad_by_freq:
         raise ValueError("gradients that are scaled by the frequency of ids are not possible")
-    return ops.embedding(ids, weight, padding=None if padding < 0 else padding)
+    return ops.embedding(value_of(ids), _table_of(weight), padding=None if padding < 0 else padding)
+
+
+def _table_of(weight: Any) -> Any:
+    return weight.table() if isinstance(weight, Parameter) else value_of(weight)
 
 
 @handles("one_hot.default")
@@ -50,7 +55,7 @@ def _embedding_bag(
     padding: int | None = None,
 ) -> list[Value | None]:
     """Sums, means or maxima of the rows of each bag: ids from an offset to the next; 0 of empty ones."""
-    weight, ids, factors = value_of(weight), value_of(ids), value_of(factors)
+    ids, factors = value_of(ids), value_of(factors)
     padding = None if padding is None or padding < 0 else padding
     rows = _embedding(call, weight, ids, -1 if padding is None else padding, scale_grad_by_freq)
     count, features = rows.shape

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -151,6 +151,14 @@ class Conversion:
         sides = {_side_of(each, user) for each in swaps or [node] for user in each.users}
         return None not in sides and len(sides) <= 1
 
+    def note_uses(self, parameter: Parameter, nodes: Sequence[torch.fx.Node]) -> None:
+        """Note what takes a parameter, for which these nodes stand."""
+        orders = {order for node in nodes for order in orders_of(node)}
+        parameter.table_rows = rows_beside_embeddings(nodes)
+        is_of_products = len(orders) <= 1 and all(map(self.is_weight, nodes))
+        parameter.is_weight = is_of_products or parameter.table_rows is not None
+        parameter.is_stack = all(map(self.is_stack, nodes))
+
     def _folded(self, node: torch.fx.Node) -> Any:
         """What PyTorch computes of constants alone, such as masks and positions, and for inference of parameters."""
         factors = {argument: self._as_factor(argument, node) for argument in node.all_input_nodes}
@@ -178,7 +186,7 @@ class Conversion:
             return Constant(self.graph, result, of_parameters=of_parameters)
         name = self._weights.name_of(self._name_of_weight(node), result)
         parameter = Parameter(self.graph, name, result, self._weights)
-        parameter.is_weight, parameter.is_stack = self.is_weight(node), self.is_stack(node)
+        self.note_uses(parameter, [node])
         return parameter
 
     def _as_factor(self, argument: torch.fx.Node, user: torch.fx.Node) -> Any:
@@ -290,6 +298,58 @@ def _is_weight(node: torch.fx.Node, user: torch.fx.Node) -> bool:
     if not is_factor or sum(each is node for each in user.args) > 1:
         return False
     return operator_name in _CONVOLUTIONS or len(node.meta["val"].shape) == 2
+
+
+_EMBEDDINGS = ("aten.embedding", "aten.embedding_bag", "aten._embedding_bag")
+#: By operator, the arguments as which a product takes a weight [out, in]: as it is, and transposed before.
+_AS_IT_IS = {"aten.linear": (0, 1), "aten.mm": (0,), "aten.matmul": (0,), "aten.addmm": (1,)}
+_TRANSPOSED = {"aten.mm": (1,), "aten.matmul": (1,), "aten.addmm": (2,)}
+
+
+def rows_beside_embeddings(nodes: Sequence[torch.fx.Node]) -> int | None:
+    """The rows of the first product of a matrix of which embeddings take rows; nodes stand for the matrix.
+
+    None: there are no embeddings or products, or the products, or anything else, take it in another form.
+    """
+    uses = [(node, user) for node in nodes for user in node.users]
+    others = [(node, user) for node, user in uses if not _takes_listed_rows(node, user)]
+    if len(others) == len(uses) or len(nodes[0].meta["val"].shape) != 2:
+        return None
+    rows = [each for node, user in others for each in _rows_of_products(node, user)]
+    return None if None in rows else next(iter(rows), None)
+
+
+def _takes_listed_rows(node: torch.fx.Node, user: torch.fx.Node) -> bool:
+    is_embedding = str(user.target).rpartition(".")[0] in _EMBEDDINGS
+    return is_embedding and [each is node for each in user.args].count(True) == 1 and user.args[0] is node
+
+
+def _rows_of_products(node: torch.fx.Node, user: torch.fx.Node) -> list[int | None]:
+    """Of those that take a matrix as [out, in]; None: something takes it otherwise."""
+    outputs = int(node.meta["val"].shape[0])
+    if not _transposes(user):
+        return [_rows_of(node, user, _AS_IT_IS, outputs)]
+    return [_rows_of(user, each, _TRANSPOSED, outputs) for each in user.users]
+
+
+def _transposes(node: torch.fx.Node) -> bool:
+    """Whether it transposes a matrix."""
+    args: Any = node.args
+    if str(node.target) == "aten.permute.default":
+        return [dim % 2 for dim in args[1]] == [1, 0]
+    if str(node.target) == "aten.transpose.int":
+        return {dim % 2 for dim in args[1:]} == {0, 1}
+    return str(node.target) == "aten.t.default"
+
+
+def _rows_of(
+    factor: torch.fx.Node, product: torch.fx.Node, places: Mapping[str, tuple[int, ...]], outputs: int
+) -> int | None:
+    taken = [i for i, each in enumerate(product.args) if each is factor]
+    is_taken_so = len(taken) == 1 and taken[0] in places.get(str(product.target).rpartition(".")[0], ())
+    if not is_taken_so or any(each is factor for each in product.kwargs.values()):
+        return None
+    return int(product.meta["val"].numel()) // outputs
 
 
 #: By operator, the arguments that may be the matrices of a batched product: the first factor, and the second.

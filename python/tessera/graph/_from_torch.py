@@ -15,7 +15,7 @@ from torch.nn.parameter import is_lazy
 
 from tessera._tessera import whole_number
 from tessera.graph._aten import Constant, State, as_known, value_of
-from tessera.graph._conversion import Conversion, Missing, decompositions, lacking, orders_of
+from tessera.graph._conversion import Conversion, Missing, decompositions, lacking
 from tessera.graph._dense_weights import note_dense
 from tessera.graph._factors import take_factors_as_they_are
 from tessera.graph._graph import Graph
@@ -285,8 +285,8 @@ class _ModuleConversion(Conversion):
         self._program = program
         self._names = _first_names(module)
         self._parameters: dict[str, Parameter] = {}
-        #: By parameter, in which orders its users take it.
-        self._orders: dict[str, set[Any]] = {}
+        #: By parameter, the nodes that stand for it.
+        self._places: dict[str, list[torch.fx.Node]] = {}
         #: Buffers that the module changes.
         self._states: dict[str, State] = {}
         take_factors_as_they_are(program.graph)
@@ -311,13 +311,9 @@ class _ModuleConversion(Conversion):
             if name not in self._parameters:
                 tensor = self._program.state_dict[spec.target]
                 self._parameters[name] = Parameter(self.graph, name, tensor, self._weights)
-            parameter, orders = self._parameters[name], self._orders.setdefault(name, set())
-            orders |= orders_of(node)
-            if len(orders) > 1 or not self.is_weight(node):
-                parameter.is_weight = False
-            if not self.is_stack(node):
-                parameter.is_stack = False
-            return parameter
+            self._places.setdefault(name, []).append(node)
+            self.note_uses(self._parameters[name], self._places[name])
+            return self._parameters[name]
         if spec.kind is InputKind.BUFFER:
             held = self._program.state_dict if spec.persistent else self._program.constants
             tensor = held[spec.target]

@@ -113,7 +113,7 @@ class Graph:
         dynamic: bool | int = False,
         dtype: DTypeLike | str = "f32",
     ) -> Value:
-        """Add a sparse matrix, for `linear`: of its blocks only those of a pattern are stored.
+        """Add a sparse matrix, for `linear` and `embedding`: of its blocks only those of a pattern are stored.
 
         `matrix` is what `tessera.Weight` takes, or one: its values are the initial ones, or those of `initial`.
         `dynamic` lets sessions change the pattern, with room for that number of blocks, or for those of `matrix`.

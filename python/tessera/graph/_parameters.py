@@ -81,8 +81,11 @@ class Parameter:
         self._copies: dict[str, Value | None] = {}
         #: The weights of groups, whether matrices are transposed or not; None: they stay together.
         self._groups: dict[bool, list[Value] | None] = {}
-        #: Whether nothing but products and convolutions take it, which may have it in another order.
+        #: Whether nothing but products and convolutions take it, which may have it in another order, and embeddings
+        #: beside products that have it in this one.
         self.is_weight = True
+        #: The rows of the first such product beside embeddings; None: there are none of both.
+        self.table_rows: int | None = None
         #: Whether nothing but batched products take it, as the weights of their groups.
         self.is_stack = True
         #: Whether its zeros decided its form, or that of a copy.
@@ -117,6 +120,10 @@ class Parameter:
         else:
             self._value = value
         return value
+
+    def table(self) -> Value:
+        """Its value as embeddings take it: that of products which take it as it is, if there are any."""
+        return self.value() if self.table_rows is None else self.weight(self.table_rows)
 
     def sparse_copy(self, rows: int, *, transposed: bool = False) -> Value | None:
         """The form of products alone of what other operations take dense; None: it does not pay."""

@@ -193,11 +193,11 @@ void take_block_rows_simd(const Vertex& v) {
 /// Calls add(entry, row) for each entry of the list whose row belongs to the vertex.
 template <class Rows, class Add>
 void each_own_row(const Vertex& v, const Rows& weight, size_t dw, const Add& add) {
-  using namespace add_element_rows_param;
+  namespace at = add_element_rows_param;
   for (uint32_t i = 0; i < v.fields[kRowGiven].rows; ++i) {
-    if (number_at(v.fields[kRowList], i, 0) == static_cast<double>(v.params[skipped])) continue;
+    if (number_at(v.fields[kRowList], i, 0) == static_cast<double>(v.params[at::skipped])) continue;
     const uint32_t row = listed_row(v, i, dw);
-    if (weight.unit_of(row) % v.params[parts] == v.params[part]) add(i, row);
+    if (weight.unit_of(row) % v.params[at::parts] == v.params[at::part]) add(i, row);
   }
 }
 

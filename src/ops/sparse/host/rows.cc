@@ -32,28 +32,28 @@ void add_arrays(const Builder& builder, WeightIndex& index, const sparse::Packed
                 std::vector<Field>& fields) {
   const sparse::ElementIndex& of = weight.index();
   const bool changes = weight.is_dynamic();
-  const auto add = [&](const char* name, Type type, const void* data, uint64_t rows, uint32_t cols,
-                       bool may_change) {
+  const auto push = [&](const char* name, Type type, const void* data, uint64_t rows, uint32_t cols,
+                        bool may_change) {
     fields.push_back(whole_array(builder, index, name, type, data, rows, cols, may_change));
   };
-  add("chunk_begin", Type::u32, of.chunk_begin.data(), 1, static_cast<uint32_t>(of.chunk_begin.size()),
-      false);
-  add("blocks", Type::u8, of.blocks.data(), of.blocks.size(), sizeof(sparse::ElementBlock), changes);
-  add("row_groups", Type::u8, of.row_groups.data(), of.row_groups.size(), sizeof(sparse::RowGroup), changes);
-  add("indices", Type::u32, of.words.data(), of.words.size() / sparse::kRowGroupLanes, sparse::kRowGroupLanes,
-      changes);
+  push("chunk_begin", Type::u32, of.chunk_begin.data(), 1, static_cast<uint32_t>(of.chunk_begin.size()),
+       false);
+  push("blocks", Type::u8, of.blocks.data(), of.blocks.size(), sizeof(sparse::ElementBlock), changes);
+  push("row_groups", Type::u8, of.row_groups.data(), of.row_groups.size(), sizeof(sparse::RowGroup), changes);
+  push("indices", Type::u32, of.words.data(), of.words.size() / sparse::kRowGroupLanes,
+       sparse::kRowGroupLanes, changes);
 }
 
 void add_arrays(const Builder& builder, WeightIndex& index, const sparse::PackedBlocks& weight,
                 std::vector<Field>& fields) {
   const sparse::BlockIndex& of = weight.index();
   const bool changes = weight.is_dynamic();
-  const auto add = [&](const char* name, Type type, const void* data, uint64_t cols) {
+  const auto push = [&](const char* name, Type type, const void* data, uint64_t cols) {
     fields.push_back(whole_array(builder, index, name, type, data, 1, static_cast<uint32_t>(cols), changes));
   };
-  add("row_begin", Type::u32, of.row_begin.data(), of.row_begin.size());
-  add("columns", of.column_type, of.columns.data(), weight.capacity());
-  add("slots", Type::u32, of.slots.data(), of.slots.size());
+  push("row_begin", Type::u32, of.row_begin.data(), of.row_begin.size());
+  push("columns", of.column_type, of.columns.data(), weight.capacity());
+  push("slots", Type::u32, of.slots.data(), of.slots.size());
 }
 
 /// The form of a weight as far as the codelets depend on it.
@@ -108,7 +108,7 @@ program::StepId take_rows(const Builder& builder, WeightIndex& index, const List
   const auto parts_of = [&](const Operand& operand) {
     std::vector<program::Box> boxes;
     for (size_t p = 0; p + 1 < begin.size(); ++p)
-      boxes.push_back(operand.inside({begin[p], begin[p + 1] - begin[p], 0, operand.cols()}));
+      boxes.push_back(operand.inside(program::Box{begin[p], begin[p + 1] - begin[p], 0, operand.cols()}));
     return Field{operand.variable, BoxSeries::table(std::move(boxes))};
   };
   program::VertexGroup group;
