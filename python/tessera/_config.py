@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import platform
 
 import numpy as np
@@ -30,6 +29,8 @@ def get_num_threads() -> int:
 
 def show_config() -> None:
     """Print versions, instruction sets (TESSERA_ISA restricts them), threads and the computer."""
+    import importlib.metadata  # imports much that nothing else here needs
+
     available = ", ".join(_tessera.instruction_sets())
     print(f"tessera: {importlib.metadata.version('tessera')}")
     print(f"python: {platform.python_version()}, numpy {np.__version__}")

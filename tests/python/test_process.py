@@ -20,9 +20,27 @@ def run(code, **environment):
 
 
 def test_imports_numpy_alone():
-    heavy = "torch scipy pyarrow datasets trl"
+    heavy = "torch scipy pyarrow datasets trl onnx onnxruntime transformers tokenizers nir matplotlib"
     result = run(f"import sys, tessera; print([m for m in '{heavy}'.split() if m in sys.modules])")
     assert result.stdout.strip() == "[]", result.stderr
+
+
+def seconds_of_import():
+    """Of the processor, as other tests run beside this one: of NumPy, and of the rest."""
+    now = "time.process_time()"
+    code = f"import time; t = {now}; import numpy; u = {now}; import tessera; print(u - t, {now} - u)"
+    result = run(code)
+    assert result.returncode == 0, result.stderr
+    return [float(each) for each in result.stdout.split()]
+
+
+def test_importing_takes_less_than_a_third_of_a_second():
+    """With at most half of it for NumPy, which takes longer on slow computers."""
+    for _ in range(3):  # the first may compile and read files that nobody has read yet
+        numpy, rest = seconds_of_import()
+        if min(numpy, 0.15) + rest < 0.3:
+            return
+    pytest.fail(f"NumPy {numpy:.3f} s, the rest {rest:.3f} s")
 
 
 def test_modules_are_imported_when_they_are_used():
