@@ -28,8 +28,8 @@ using program::Phase;
 using program::PhaseTimes;
 using program::StepId;
 
-/// An even partition into at most so many parts of rows, changed so that no box has a part of a group and rows
-/// of another.
+/// An even partition into at most so many parts of rows, changed so that no box has a part of a group and
+/// rows of another.
 MapPartition within_groups(MapPartition partition, uint32_t row_parts, uint32_t group) {
   const uint32_t rows = partition.rows, each = partition.rows_per_tile;
   if (each == 0 || rows % group != 0 || each % group == 0 || group % each == 0) return partition;
