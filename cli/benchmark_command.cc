@@ -239,7 +239,7 @@ std::vector<std::string> parse_engines(const std::string& text) {
   std::vector<std::string> engines = parse_names(text);
   for (const std::string& each : engines)
     if (each != "onnxruntime" && each != "openvino")
-      throw UsageError(fmt::format("--beside takes onnxruntime, openvino; '{}' is none of them", each));
+      throw invalid_value("--beside", each, "choose from onnxruntime, openvino");
   return engines;
 }
 

@@ -31,10 +31,8 @@ constexpr uint32_t kMostDocuments = 10'000'000;
 StageLayers parse_layers(const std::string& option, const std::string& text) {
   const std::vector<std::string> parts = parse_names(text, '/');
   if (parts.size() > 2)
-    throw UsageError(
-        fmt::format("{} takes layers, such as 4, or attention and feed-forward parts, such as 4/3; '{}' is "
-                    "neither",
-                    option, text));
+    throw invalid_value(option, text,
+                        "expected layers, such as 4, or attention and feed-forward parts, such as 4/3");
   return {parse_count(option, parts.front()), parse_count(option, parts.back())};
 }
 
@@ -57,10 +55,9 @@ void set_rounding(const std::string& text, PretrainingSettings& settings) {
     const auto store = stores.find(item.substr(0, end));
     const auto rounding = roundings.find(item.substr(std::min(end + 1, item.size())));
     if (store == stores.end() || rounding == roundings.end())
-      throw UsageError(
-          fmt::format("--rounding takes nearest or stochastic, or these for parameters, state or partials, "
-                      "such as parameters=stochastic; '{}' is neither",
-                      text));
+      throw invalid_value("--rounding", text,
+                          "choose from nearest, stochastic, or one of them for each of parameters, state, "
+                          "partials, such as parameters=stochastic");
     settings.roundings.*store->second = rounding->second;
   }
 }
@@ -69,7 +66,7 @@ graph::LossScale parse_loss_scale(const std::string& text) {
   if (text == "dynamic") return {};
   const auto scale = parse_number<double>(text);
   if (!scale || !std::isfinite(*scale))
-    throw UsageError(fmt::format("--loss-scale takes a number or dynamic; '{}' is neither", text));
+    throw invalid_value("--loss-scale", text, "expected a number or dynamic");
   return {.initial = *scale, .grow_after = 0};
 }
 

@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "cli/parse.h"
 #include "io/source.h"
 
 namespace tessera::cli {
@@ -27,8 +28,8 @@ std::string content_of(const std::string& name, Configs builtin) {
   const auto found = std::ranges::find(builtin, name, &base::EmbeddedFile::name);
   if (found != builtin.end()) return std::string(found->content);
   if (!name.ends_with(".toml"))
-    throw UsageError(fmt::format("--config takes {} or a .toml file; '{}' is neither",
-                                 fmt::join(names_of_configs(builtin), ", "), name));
+    throw invalid_value("--config", name,
+                        fmt::format("choose from {}, or a .toml file", fmt::join(names_of_configs(builtin), ", ")));
   const std::vector<char> content = io::Source::open(name).read_all();
   return {content.begin(), content.end()};
 }
@@ -56,9 +57,9 @@ void apply(const std::string& name, Configs builtin, CLI::App& command, std::set
     const std::string where = fmt::format("{}: '{}'", name, key.str());
     CLI::Option* found = command.get_option_no_throw(option);
     if (found == nullptr || option == "--config" || option == "--help")
-      throw UsageError(fmt::format("{} is no option of {}", where, command.get_name()));
+      throw UsageError(fmt::format("{} is not an option of {}", where, command.get_name()));
     if (!seen.insert(found).second)
-      throw UsageError(fmt::format("{} stands there under another name too", where));
+      throw UsageError(fmt::format("{} is given under another name too", where));
     if (found->count() != 0) continue;
     const std::string text = text_of(value, where);
     const bool is_flag = found->get_expected_max() == 0;

@@ -51,7 +51,7 @@ int run(const InspectFlags& options) {
   }
   for (const std::string& path : options.paths)
     if (!options.shapes.empty() && !is_onnx(path))
-      throw UsageError(fmt::format("--shape is for .onnx files; {} is none", path));
+      throw UsageError(fmt::format("--shape is for .onnx files, not for {}", path));
   std::vector<InspectedModel> models;
   for (const std::string& path : options.paths) {
     models.push_back(inspect_path(path, options));

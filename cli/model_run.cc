@@ -10,6 +10,7 @@
 
 #include "base/random.h"
 #include "cli/option_parsing.h"
+#include "cli/parse.h"
 #include "io/npy_array.h"
 #include "kernels/common/element.h"
 
@@ -21,8 +22,7 @@ constexpr uint64_t kMostValues = uint64_t{1} << 32;
 /// "name=text", where names may hold "=" and texts do not.
 std::pair<std::string, std::string> named(const std::string& option, const std::string& text) {
   const size_t at = text.rfind('=');
-  if (at == std::string::npos || at == 0)
-    throw UsageError(fmt::format("{} takes NAME=VALUE; '{}' is not that", option, text));
+  if (at == std::string::npos || at == 0) throw invalid_value(option, text, "expected NAME=VALUE");
   return {text.substr(0, at), text.substr(at + 1)};
 }
 

@@ -3,7 +3,6 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <tessera/error.h>
 #include <tessera/machine.h>
 
 #include <CLI/CLI.hpp>
@@ -25,8 +24,7 @@ inline std::string machine_names() {
 
 inline double parse_real(const std::string& option, const std::string& text) {
   const auto value = parse_number<double>(text);
-  if (!value || !std::isfinite(*value))
-    throw UsageError(fmt::format("{} takes a number; '{}' is not one", option, text));
+  if (!value || !std::isfinite(*value)) throw invalid_value(option, text, "expected a number");
   return *value;
 }
 
@@ -52,7 +50,7 @@ void add_choice(CLI::App& command, const std::string& name, Value& value,
     if (found != choices.end()) return found->second;
     std::string known;
     for (const auto& [choice, meaning] : choices) known += (known.empty() ? "" : ", ") + choice;
-    throw UsageError(fmt::format("{} takes {}; '{}' is none of them", name, known, text));
+    throw invalid_value(name, text, fmt::format("choose from {}", known));
   };
   add(command, name, value, parse, help);
 }

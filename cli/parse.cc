@@ -1,7 +1,6 @@
 #include "cli/parse.h"
 
 #include <fmt/format.h>
-#include <tessera/error.h>
 
 #include <algorithm>
 #include <cmath>
@@ -22,6 +21,10 @@ std::optional<double> parse_density(std::string_view text) {
 
 }  // namespace
 
+UsageError invalid_value(std::string_view option, std::string_view value, std::string_view wanted) {
+  return UsageError(fmt::format("{}: invalid value '{}' ({})", option, value, wanted));
+}
+
 std::vector<std::string> parse_names(const std::string& text, char separator) {
   std::vector<std::string> names;
   for (size_t begin = 0; begin <= text.size();) {
@@ -35,8 +38,7 @@ std::vector<std::string> parse_names(const std::string& text, char separator) {
 uint32_t parse_count(const std::string& option, const std::string& text, uint32_t least, uint32_t most) {
   const auto count = parse_number<uint32_t>(text);
   if (!count || *count < least || *count > most)
-    throw UsageError(
-        fmt::format("{} takes a whole number from {} to {}; '{}' is not one", option, least, most, text));
+    throw invalid_value(option, text, fmt::format("expected a whole number from {} to {}", least, most));
   return *count;
 }
 
@@ -45,9 +47,9 @@ std::vector<uint32_t> parse_counts(const std::string& option, const std::string&
   for (const std::string& item : parse_names(text)) {
     const auto count = parse_number<uint32_t>(item);
     if (!count || *count < least || *count > kMostCount)
-      throw UsageError(
-          fmt::format("{} takes whole numbers from {} to {}, separated by commas; '{}' is not one", option,
-                      least, kMostCount, item));
+      throw invalid_value(
+          option, item,
+          fmt::format("expected whole numbers from {} to {}, separated by commas", least, kMostCount));
     counts.push_back(*count);
   }
   return counts;
@@ -57,7 +59,7 @@ void check_extension(const std::string& option, const std::string& file,
                      const std::vector<std::string>& known) {
   const std::string extension = std::filesystem::path(file).extension().string();
   if (!extension.empty() && std::ranges::find(known, extension) == known.end())
-    throw UsageError(fmt::format("{} writes a file of type {}; '{}' is none", option, known.front(), file));
+    throw invalid_value(option, file, fmt::format("expected the name of a {} file", known.front()));
 }
 
 bool is_same_file(const std::filesystem::path& a, const std::filesystem::path& b) {
@@ -71,16 +73,14 @@ bool is_same_file(const std::filesystem::path& a, const std::filesystem::path& b
 uint64_t parse_seed(const std::string& text, const std::string& option) {
   const auto seed = parse_number<uint64_t>(text);
   if (!seed)
-    throw UsageError(
-        fmt::format("{} takes a whole number from 0 to {}; '{}' is not one", option, UINT64_MAX, text));
+    throw invalid_value(option, text, fmt::format("expected a whole number from 0 to {}", UINT64_MAX));
   return *seed;
 }
 
 double parse_seconds(const std::string& option, const std::string& text) {
   const auto seconds = parse_number<double>(text);
   if (!seconds || !std::isfinite(*seconds) || *seconds <= 0)
-    throw UsageError(
-        fmt::format("{} takes seconds, such as 10 or 0.5; '{}' is not a number of seconds", option, text));
+    throw invalid_value(option, text, "expected seconds, such as 10 or 0.5");
   return *seconds;
 }
 
@@ -89,8 +89,7 @@ std::vector<double> parse_densities(const std::string& text) {
   for (const std::string& item : parse_names(text)) {
     const auto density = parse_density(item);
     if (!density || !(*density >= 0 && *density <= 1))
-      throw UsageError(
-          fmt::format("--density takes fractions from 0 to 1, such as 1/16 or 0.1; '{}' is not one", item));
+      throw invalid_value("--density", item, "expected fractions from 0 to 1, such as 1/16 or 0.1");
     densities.push_back(*density);
   }
   return densities;

@@ -1,6 +1,8 @@
 // Parsing of command-line numbers and lists.
 #pragma once
 
+#include <tessera/error.h>
+
 #include <charconv>
 #include <cstdint>
 #include <filesystem>
@@ -11,6 +13,9 @@
 #include <vector>
 
 namespace tessera::cli {
+
+/// That an option does not take a value: `wanted` is such as "choose from a, b" or "expected a number".
+UsageError invalid_value(std::string_view option, std::string_view value, std::string_view wanted);
 
 /// The number, if the whole text is one.
 template <class Number>

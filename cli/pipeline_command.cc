@@ -1,6 +1,5 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <tessera/error.h>
 #include <tessera/pipeline.h>
 
 #include <CLI/CLI.hpp>
@@ -8,6 +7,7 @@
 
 #include "cli/commands.h"
 #include "cli/option_parsing.h"
+#include "cli/parse.h"
 #include "io/atomic_file.h"
 #include "report/axis.h"
 #include "report/lanes.h"
@@ -34,11 +34,10 @@ struct PipelineRequest {
 
 StageTimes parse_times(const std::string& text) {
   const std::vector<std::string> times = parse_names(text);
-  if (times.size() != 2)
-    throw UsageError(fmt::format("--times takes two numbers, such as 1,2; '{}' are {}", text, times.size()));
+  if (times.size() != 2) throw invalid_value("--times", text, "expected two numbers, such as 1,2");
   const StageTimes of_stage{parse_real("--times", times[0]), parse_real("--times", times[1])};
   if (of_stage.forward <= 0 || of_stage.backward <= 0)
-    throw UsageError(fmt::format("--times takes two numbers above 0, not '{}'", text));
+    throw invalid_value("--times", text, "expected two numbers above 0");
   return of_stage;
 }
 

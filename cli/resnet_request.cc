@@ -131,9 +131,9 @@ void check(const ResnetRequest& r, const CLI::App& command) {
     throw UsageError("--steps and --epochs both say how long to train; leave out one of them");
   const std::string dataset = dataset_of(r);
   if (is_folder(dataset) && !std::filesystem::is_directory(dataset))
-    throw UsageError(
-        fmt::format("--dataset takes {}, {} or a folder of JPEG files by class; '{}' is none of them", kCifar,
-                    kSynthetic, dataset));
+    throw invalid_value(
+        "--dataset", dataset,
+        fmt::format("choose from {}, {}, or a folder of JPEG files by class", kCifar, kSynthetic));
   for (const char* option : {"--images", "--classes"})
     if (!r.configured.contains(option))
       refuse_unless(command, dataset == kSynthetic, {option}, "--dataset synthetic");

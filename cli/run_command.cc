@@ -19,6 +19,7 @@
 #include "cli/model_run.h"
 #include "cli/option_parsing.h"
 #include "cli/output.h"
+#include "cli/parse.h"
 #include "io/atomic_file.h"
 #include "io/npy_array.h"
 #include "report/network_report.h"
@@ -57,7 +58,7 @@ SavedFiles saved_files(const RunFlags& options) {
   for (const std::string& text : options.saved) {
     const size_t at = text.rfind('=');
     if (at == std::string::npos || at == 0 || at + 1 == text.size())
-      throw UsageError(fmt::format("--save takes NAME=FILE.npy; '{}' is not that", text));
+      throw invalid_value("--save", text, "expected NAME=FILE.npy");
     const std::string name = text.substr(0, at), file = text.substr(at + 1);
     check_extension("--save", file, {".npy"});
     io::require_writable(file);

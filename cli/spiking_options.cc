@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "cli/option_parsing.h"
+#include "cli/parse.h"
 #include "train/spiking/settings.h"
 
 namespace tessera::cli {
@@ -112,8 +113,8 @@ void check_spiking(const TrainRequest& r, const CLI::App& command) {
       throw UsageError(fmt::format("{} is not for --kind spiking; leave it out", option));
   const auto sets = recording_sets();
   if (std::ranges::find(sets, dataset_of(r)) == sets.end())
-    throw UsageError(
-        fmt::format("--dataset {} is none of recordings; there are {}", r.dataset, fmt::join(sets, ", ")));
+    throw invalid_value("--dataset", r.dataset,
+                        fmt::format("with --kind spiking, choose from {}", fmt::join(sets, ", ")));
 }
 
 RecordingSplit recordings_for(const TrainRequest& r) {

@@ -14,15 +14,17 @@
 namespace tessera::cli {
 namespace {
 
-/// Parses a list of named items.
+/// Parses an option's list of named items.
 template <class Item, class Name>
-std::vector<Item> parse_named(const std::string& text, std::initializer_list<Item> known, const Name& name,
-                              std::string_view what) {
+std::vector<Item> parse_named(std::string_view option, const std::string& text,
+                              std::initializer_list<Item> known, const Name& name) {
+  std::string names;
+  for (const Item& item : known) names += fmt::format("{}{}", names.empty() ? "" : ", ", name(item));
   std::vector<Item> items;
   for (const std::string& wanted : parse_names(text)) {
     const auto found =
         std::find_if(known.begin(), known.end(), [&](const Item& item) { return name(item) == wanted; });
-    if (found == known.end()) throw UsageError(fmt::format("{}; '{}' is none of them", what, wanted));
+    if (found == known.end()) throw invalid_value(option, wanted, fmt::format("choose from {}", names));
     items.push_back(*found);
   }
   return items;
@@ -43,21 +45,19 @@ std::vector<double> parse_values(const std::string& key, const std::string& text
 }  // namespace
 
 std::vector<Precision> parse_types(const std::string& text) {
-  return parse_named(
-      text, {Precision{Type::f32}, {Type::f16}, {Type::bf16}, {Type::f16, true}},
-      [](const Precision& precision) { return name_of(precision); },
-      "--type takes f32, f16, bf16 and f16-f32");
+  return parse_named("--type", text, {Precision{Type::f32}, {Type::f16}, {Type::bf16}, {Type::f16, true}},
+                     [](const Precision& precision) { return name_of(precision); });
 }
 
 std::vector<Mode> parse_modes(const std::string& text) {
-  return parse_named(
-      text, {Mode::static_sparse, Mode::dynamic_sparse, Mode::dense}, [](Mode mode) { return name_of(mode); },
-      "--mode takes static, dynamic and dense");
+  return parse_named("--mode", text, {Mode::static_sparse, Mode::dynamic_sparse, Mode::dense},
+                     [](Mode mode) { return name_of(mode); });
 }
 
 std::vector<ProductKind> parse_products(const std::string& text) {
-  return parse_named(text, {ProductKind::forward, ProductKind::input_gradient, ProductKind::sddmm},
-                     studies::spmm::flag_of, "--product takes forward, input_gradient and sddmm");
+  return parse_named("--product", text,
+                     {ProductKind::forward, ProductKind::input_gradient, ProductKind::sddmm},
+                     studies::spmm::flag_of);
 }
 
 std::map<std::string, int64_t> parse_knobs(const std::string& text) {
@@ -68,10 +68,8 @@ std::map<std::string, int64_t> parse_knobs(const std::string& text) {
                            ? std::nullopt
                            : parse_number<int64_t>(std::string_view(item).substr(equals + 1));
     if (!value)
-      throw UsageError(
-          fmt::format("--plan takes KEY=NUMBER, separated by commas; '{}' is not one "
-                      "(--print plan shows the keys)",
-                      item));
+      throw invalid_value("--plan", item,
+                          "expected KEY=NUMBER, separated by commas; --print plan shows the keys");
     if (!knobs.emplace(item.substr(0, equals), *value).second)
       throw UsageError(fmt::format("--plan has '{}' twice; give each key once", item.substr(0, equals)));
   }
@@ -85,10 +83,8 @@ std::vector<Settings> parse_settings(const std::string& text) {
     const size_t equals = item.find('=');
     const std::string key = item.substr(0, equals);
     if (equals == std::string::npos || key.empty())
-      throw UsageError(
-          fmt::format("--set takes KEY=VALUE, separated by commas; '{}' is not one "
-                      "(tessera machines shows the keys)",
-                      item));
+      throw invalid_value("--set", item,
+                          "expected KEY=VALUE, separated by commas; tessera machines shows the keys");
     if (!keys.insert(key).second)
       throw UsageError(
           fmt::format("--set has '{0}' twice; give it once, as {0}=VALUE:VALUE to run several", key));
@@ -107,10 +103,9 @@ void check(const SpmmRequest& r) {
   const bool only_host =
       std::all_of(r.machines.begin(), r.machines.end(), [](const auto& m) { return m == "host"; });
   if (only_host && r.settings != std::vector<Settings>{{}})
-    throw UsageError("--set changes a modelled machine and --machine names none, such as --machine bow");
+    throw UsageError("--set is for modelled machines, such as --machine bow");
   if (only_host && r.planner == ops::Planner::vendor)
-    throw UsageError(
-        "--planner vendor plans for a modelled machine and --machine names none, such as --machine bow");
+    throw UsageError("--planner vendor is for modelled machines, such as --machine bow");
   if (r.n.empty()) throw UsageError("--n is missing: the number of columns of X, such as --n 512");
   if (r.estimate && r.verify != Verify::automatic && r.verify != Verify::none)
     throw UsageError("--estimate computes nothing that --verify could compare; leave out one of them");
@@ -127,7 +122,7 @@ void check(const SpmmRequest& r) {
           "--weights brings its own shape and pattern; leave out --m, --k, --density and --pattern");
     return;
   }
-  if (!r.tensor.empty()) throw UsageError("--tensor names a tensor of a --weights file; there is none");
+  if (!r.tensor.empty()) throw UsageError("--tensor is for --weights FILE");
   const bool only_dense = r.modes == std::vector{Mode::dense};
   if (!r.m || !r.k || (r.densities.empty() && !only_dense))
     throw UsageError("pass --weights FILE, or --m, --k and --density of a generated weight");

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "cli/option_parsing.h"
+#include "cli/parse.h"
 #include "io/atomic_file.h"
 #include "train/settings.h"
 
@@ -24,9 +25,7 @@ constexpr uint32_t kMostTiles = 4096;
 
 graph::Betas parse_betas(const std::string& text) {
   const std::vector<std::string> betas = parse_names(text);
-  if (betas.size() != 2)
-    throw UsageError(
-        fmt::format("--betas takes two numbers, such as 0.9,0.999; '{}' are {}", text, betas.size()));
+  if (betas.size() != 2) throw invalid_value("--betas", text, "expected two numbers, such as 0.9,0.999");
   return {parse_real("--betas", betas[0]), parse_real("--betas", betas[1])};
 }
 
@@ -50,8 +49,7 @@ std::vector<graph::ParameterGroup> parse_places(const std::string& text) {
   for (const std::string& item : parse_names(text)) {
     const size_t end = item.rfind('=');
     if (end == std::string::npos || end == 0)
-      throw UsageError(
-          fmt::format("--place takes names and what of them, such as *.bias=none; '{}' is no such", item));
+      throw invalid_value("--place", item, "expected NAMES=WHAT, such as *.bias=none");
     ParameterGroup& group = groups.emplace_back();
     group.names = {item.substr(0, end)};
     for (const auto& [what, setting] : settings) group.*setting = false;
@@ -60,10 +58,9 @@ std::vector<graph::ParameterGroup> parse_places(const std::string& text) {
     for (const std::string& what : parse_names(placed, '+')) {
       const auto found = settings.find(what);
       if (found == settings.end())
-        throw UsageError(
-            fmt::format("--place takes gradients, shard, shard-gradients, shard-weights, state and weights, "
-                        "with + between them, or none; '{}' is none of them",
-                        what));
+        throw invalid_value("--place", what,
+                            "choose from none, or gradients, shard, shard-gradients, shard-weights, state, "
+                            "weights, with + between several");
       group.*found->second = true;
     }
   }
@@ -104,8 +101,7 @@ void add_optimizer_options(CLI::App& command, LearningSettings& s, const std::st
 
 double single_density(const std::string& text) {
   const std::vector<double> densities = parse_densities(text);
-  if (densities.size() != 1)
-    throw UsageError(fmt::format("--density takes one fraction, such as 1/16; '{}' are several", text));
+  if (densities.size() != 1) throw invalid_value("--density", text, "expected one fraction, such as 1/16");
   return densities[0];
 }
 

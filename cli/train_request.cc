@@ -9,6 +9,7 @@
 #include <filesystem>
 
 #include "cli/option_parsing.h"
+#include "cli/parse.h"
 #include "cli/spiking_options.h"
 #include "train/settings.h"
 
@@ -173,8 +174,9 @@ void check(const TrainRequest& r, const CLI::App& command) {
   if (r.is_spiking) {
     check_spiking(r, command);
   } else if (!r.dataset.empty() && std::ranges::find(kImageSets, r.dataset) == std::end(kImageSets)) {
-    throw UsageError(fmt::format("--dataset {} is none of images; there are {}{}", r.dataset,
-                                 fmt::join(kImageSets, ", "), ", and with --kind spiking others"));
+    throw invalid_value(
+        "--dataset", r.dataset,
+        fmt::format("choose from {}, or others with --kind spiking", fmt::join(kImageSets, ", ")));
   }
   if (r.seeds - 1 > UINT64_MAX - s.seed)
     throw UsageError(

@@ -5,6 +5,8 @@
 
 #include <algorithm>
 
+#include "cli/parse.h"
+
 namespace tessera::cli {
 namespace {
 
@@ -47,7 +49,7 @@ std::string argument_message(const CLI::ParseError& error) {
   std::string known = after.substr(of + 9, after.size() - of - 10);
   for (size_t comma = 0; (comma = known.find(',', comma)) != std::string::npos; comma += 2)
     known.replace(comma, 1, ", ");
-  return fmt::format("{} takes {}; '{}' is none of them", before, known, after.substr(0, of));
+  return invalid_value(before, after.substr(0, of), fmt::format("choose from {}", known)).what();
 }
 
 }  // namespace

@@ -3,7 +3,7 @@
 set(TESSERA_INSTRUCTION_SETS all CACHE STRING "Kernels for all instruction sets of the processor family, or those of this host")
 set_property(CACHE TESSERA_INSTRUCTION_SETS PROPERTY STRINGS all host)
 if(NOT TESSERA_INSTRUCTION_SETS MATCHES "^(all|host)$")
-  message(FATAL_ERROR "TESSERA_INSTRUCTION_SETS is '${TESSERA_INSTRUCTION_SETS}'; it must be all or host")
+  message(FATAL_ERROR "TESSERA_INSTRUCTION_SETS: invalid value '${TESSERA_INSTRUCTION_SETS}' (choose from all, host)")
 endif()
 if(TESSERA_INSTRUCTION_SETS STREQUAL host AND CMAKE_SYSTEM_PROCESSOR STREQUAL x86_64 AND NOT CMAKE_CROSSCOMPILING)
   include(CheckCXXSourceRuns)

@@ -91,8 +91,8 @@ std::string_view name_of(Isa isa) { return kEntries[static_cast<int>(isa)].name;
 Isa isa_of(std::string_view name) {
   for (const Entry& entry : kEntries)
     if (entry.name == name) return entry.isa;
-  throw UsageError(
-      fmt::format("unknown instruction set '{}': use generic, neon, avx2, avx512, avx512_bf16 or amx", name));
+  throw UsageError(fmt::format(
+      "unknown instruction set '{}' (choose from generic, neon, avx2, avx512, avx512_bf16, amx)", name));
 }
 
 std::vector<Isa> available_isas() {

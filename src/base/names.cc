@@ -11,7 +11,7 @@ namespace tessera::base {
 size_t position_of(std::span<const std::string_view> names, std::string_view name, std::string_view what) {
   const auto found = std::ranges::find(names, name);
   if (found == names.end())
-    throw UsageError(fmt::format("{} '{}' is unknown; there are {}", what, name, fmt::join(names, ", ")));
+    throw UsageError(fmt::format("unknown {} '{}' (choose from {})", what, name, fmt::join(names, ", ")));
   return static_cast<size_t>(found - names.begin());
 }
 

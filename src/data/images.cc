@@ -83,7 +83,7 @@ ImageSet read_cifar10(const std::string& batch) { return train::read_cifar10(io:
 
 ImageSplit load_images(const std::string& folder, const std::string& name) {
   if (!name.empty() && name != "mnist" && name != "cifar-10")
-    throw UsageError(fmt::format("image sets are mnist and cifar-10; '{}' is neither", name));
+    throw UsageError(fmt::format("unknown set of images '{}' (choose from mnist, cifar-10)", name));
   if (name != "cifar-10")
     if (auto split = find_mnist(folder)) return std::move(*split);
   if (name != "mnist")

@@ -32,7 +32,7 @@ Numbers numbers_named(std::string_view name) {
     if (known == name) return numbers;
     names.push_back(known);
   }
-  throw UsageError(fmt::format("there are no numbers '{}'; there are {}", name, fmt::join(names, ", ")));
+  throw UsageError(fmt::format("unknown numbers '{}' (choose from {})", name, fmt::join(names, ", ")));
 }
 
 void set_numbers(TrainingOptions& options, const Numbers& numbers) {

@@ -15,7 +15,7 @@
 namespace tessera::graph {
 namespace {
 
-constexpr base::Names<PipelineKind, 4> kPipelines{"the pipeline",
+constexpr base::Names<PipelineKind, 4> kPipelines{"pipeline",
                                                   {"sequential", "grouped", "interleaved", "1f1b"}};
 constexpr uint64_t kMostPasses = 1 << 24;  // forward, of all stages
 

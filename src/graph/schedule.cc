@@ -14,7 +14,7 @@
 namespace tessera::graph {
 namespace {
 
-constexpr base::Names<ScheduleKind, 5> kScheduleKinds{"the schedule of the learning rate",
+constexpr base::Names<ScheduleKind, 5> kScheduleKinds{"schedule of the learning rate",
                                                       {"constant", "linear", "polynomial", "cosine", "step"}};
 
 void check_factor(double packing_factor) {

@@ -438,7 +438,7 @@ BertConfig BertConfig::named(std::string_view name) {
               .intermediate_size = 4 * size.hidden};
   std::vector<std::string_view> names;
   for (const NamedSize& size : kSizes) names.push_back(size.name);
-  throw UsageError(fmt::format("there is no BERT-{}; there are {}", name, fmt::join(names, ", ")));
+  throw UsageError(fmt::format("unknown size '{}' of BERT (choose from {})", name, fmt::join(names, ", ")));
 }
 
 std::string_view name_of(PackedAverage average) { return kAverages.at(static_cast<size_t>(average)); }

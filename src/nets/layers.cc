@@ -17,10 +17,10 @@
 namespace tessera::graph {
 namespace {
 
-constexpr base::Names<LayerStructure, 9> kStructures{"the structure",
+constexpr base::Names<LayerStructure, 9> kStructures{"structure",
                                                      {"dense", "butterfly", "bpbp", "pixelfly", "fastfood",
                                                       "circulant", "low-rank", "monarch", "block-butterfly"}};
-constexpr base::Names<Form, 2> kForms{"the form", {"fused", "unfused"}};
+constexpr base::Names<Form, 2> kForms{"form", {"fused", "unfused"}};
 // Found on images in grey with Adam and rates of 0.0003, 0.001 and 0.003.
 constexpr double kBpbpRate = 3;
 constexpr double kMonarchRate = 4;

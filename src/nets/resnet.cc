@@ -19,7 +19,7 @@
 namespace tessera::graph {
 namespace {
 
-constexpr base::Names<Shortcut, 2> kShortcuts{"the shortcut", {"projection", "padding"}};
+constexpr base::Names<Shortcut, 2> kShortcuts{"shortcut", {"projection", "padding"}};
 
 struct PublishedResnet {
   uint32_t depth;
@@ -262,8 +262,8 @@ ResnetConfig ResnetConfig::of_depth(uint32_t depth) {
               .is_bottleneck = published.is_bottleneck};
   if (depth < 8 || depth > kDeepestResnet || depth % 6 != 2)
     throw UsageError(
-        fmt::format("there is no ResNet of {} layers; there are those of 18, 34, 50, 101 and 152, and for "
-                    "images of 32² those of 6n + 2 from 8 to {}, such as 20",
+        fmt::format("unknown depth {} of a ResNet (choose from 18, 34, 50, 101, 152, or for images of 32² "
+                    "from 8 to {} in steps of 6, such as 20)",
                     depth, kDeepestResnet));
   return {.blocks = std::vector<uint32_t>(3, (depth - 2) / 6),
           .width = 16,

@@ -72,7 +72,8 @@ Gradients embedding_gradient(const Differentiation& d) {
 
 uint64_t row_of(const Evaluation& e, double id, uint32_t rows) {
   if (id < rows) return static_cast<uint64_t>(id);
-  throw UsageError(fmt::format("{}: the id {} is none of {} rows", e.node.operation->name, id, rows));
+  throw UsageError(
+      fmt::format("{}: the id {} is out of range for {} rows", e.node.operation->name, id, rows));
 }
 
 std::vector<Array> embedding_reference(const Evaluation& e) {

@@ -86,7 +86,7 @@ Overlong overlong_named(std::string_view name) {
   for (const Overlong policy : {Overlong::error, Overlong::drop, Overlong::truncate, Overlong::split})
     if (name_of(policy) == name) return policy;
   throw UsageError(fmt::format(
-      "the policy for overlong sequences is error, drop, truncate or split; '{}' is none of them", name));
+      "unknown policy '{}' for overlong sequences (choose from error, drop, truncate, split)", name));
 }
 
 Counter::Counter(uint32_t max_length, Overlong policy) {

@@ -57,7 +57,7 @@ Algorithm algorithm_named(std::string_view name) {
     if (name_of(algorithm) == name) return algorithm;
     names += fmt::format("{}{}", names.empty() ? "" : ", ", name_of(algorithm));
   }
-  throw UsageError(fmt::format("there is no packing algorithm \"{}\"; use one of {}", name, names));
+  throw UsageError(fmt::format("unknown packing algorithm '{}' (choose from {})", name, names));
 }
 
 Packing plan(const Histogram& histogram, const Options& options) {

@@ -24,13 +24,13 @@ namespace {
 using graph::require_setting;
 
 constexpr base::Names<LayerKind, 11> kLayerKinds{
-    "the kind of layers",
+    "kind of layers",
     {"dense", "static", "dynamic", "butterfly", "bpbp", "pixelfly", "fastfood", "circulant", "low-rank",
      "monarch", "block-butterfly"}};
-constexpr base::Names<Recipe, 2> kRecipes{"the recipe", {"paper", "best"}};
+constexpr base::Names<Recipe, 2> kRecipes{"recipe", {"paper", "best"}};
 constexpr base::Names<OptimizerKind, 7> kOptimizers{
-    "the optimizer", {"sgd", "momentum", "nesterov", "adam", "adamw", "lamb", "lars"}};
-constexpr base::Names<DropGrowKind, 3> kDropGrowKinds{"the schedule", {"none", "set", "rigl"}};
+    "optimizer", {"sgd", "momentum", "nesterov", "adam", "adamw", "lamb", "lars"}};
+constexpr base::Names<DropGrowKind, 3> kDropGrowKinds{"schedule", {"none", "set", "rigl"}};
 constexpr std::array<std::string_view, 5> kActivations = {"relu", "gelu", "tanh", "sigmoid", "none"};
 
 void check_network(const TrainingSettings& s) {
@@ -45,7 +45,7 @@ void check_network(const TrainingSettings& s) {
   require_setting(s.layers.back() >= 2 && s.layers.back() <= kMostClasses,
                   "the size of the last layer, the classes,", s.layers.back(),
                   fmt::format("from 2 to {}", kMostClasses));
-  base::position_of(kActivations, s.activation, "the activation");
+  base::position_of(kActivations, s.activation, "activation");
   train::check_dropout(s.dropout);
   if (s.kind == LayerKind::dense) return;
   if (s.layers.size() == 2)

@@ -53,7 +53,7 @@ TEST_F(MlperfTest, WritesTablesAndAPage) {
 }
 
 TEST_F(MlperfTest, RefusesUnknownSections) {
-  expect_refused(reproduce("--only nowhere"), "'nowhere' is none of them");
+  expect_refused(reproduce("--only nowhere"), "--only: invalid value 'nowhere' (choose from ");
 }
 
 }  // namespace

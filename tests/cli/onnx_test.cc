@@ -217,7 +217,8 @@ TEST_F(OnnxTest, BenchmarksBesideOthers) {
   file("printed", "kill -9 $$");
   expect_failure(1, run(command + "openvino"), python + " was ended by signal 9");
   expect_failure(1, run(command_with("/nowhere/python") + "openvino"), "cannot run /nowhere/python: No such");
-  expect_refused(run(command + "other"), "--beside takes onnxruntime, openvino; 'other' is none of them");
+  expect_refused(run(command + "other"),
+                 "--beside: invalid value 'other' (choose from onnxruntime, openvino)");
 }
 
 /// What takes Python's place writes down its number, and ends the tool.
@@ -305,7 +306,7 @@ TEST_F(OnnxTest, InspectsWithTheRowsOfTheModel) {
       says(run(fmt::format("inspect '{}' --shape a=3", network_file)).out, "with the rows of their inputs"));
   expect_refused(run(fmt::format("inspect '{}' --shape z=3", network_file)), "a shape is given for 'z'");
   expect_refused(run(fmt::format("inspect '{}' w.npy --shape a=3", network_file)),
-                 "--shape is for .onnx files; w.npy is none");
+                 "--shape is for .onnx files, not for w.npy");
 }
 
 TEST_F(OnnxTest, InspectsFirstFactorsOfProducts) {
@@ -358,7 +359,7 @@ TEST_F(OnnxTest, SaysWhatIsWrong) {
   const auto refused = [&](const std::string& options, const std::string& message) {
     expect_refused(run(fmt::format("run '{}' --shape a=1 {}", network_file, options)), message);
   };
-  refused("--save y=", "--save takes NAME=FILE.npy");
+  refused("--save y=", "--save: invalid value 'y=' (expected NAME=FILE.npy)");
   refused("--save y=a.npy --save y=b.npy", "--save names 'y' twice");
   refused("--save y=a.npy --save z=./a.npy", "the same file for 'y' and 'z'");
   refused("--save y=page --report page", "--save and --report name the same file");

@@ -68,8 +68,10 @@ TEST_F(PipelineCliTest, RefusesWhatItCannotShow) {
   expect_refused(run("pipeline gpipe"), "sequential, grouped, interleaved, 1f1b");
   expect_refused(run("pipeline grouped --stages 2 --micro-batches 6"),
                  "a multiple of 4 micro-batches, not 6");
-  expect_refused(run("pipeline 1f1b --times 1"), "--times takes two numbers, such as 1,2; '1' are 1");
-  expect_refused(run("pipeline 1f1b --times 1,0"), "--times takes two numbers above 0, not '1,0'");
+  expect_refused(run("pipeline 1f1b --times 1"),
+                 "--times: invalid value '1' (expected two numbers, such as 1,2)");
+  expect_refused(run("pipeline 1f1b --times 1,0"),
+                 "--times: invalid value '1,0' (expected two numbers above 0)");
   expect_refused(run("pipeline 1f1b --svg picture.png"), "--svg");
   expect_refused(run("train bert --trace trace.json --estimate"),
                  "--trace is for --stages of more than one on a machine of several chips");

@@ -89,19 +89,20 @@ TEST_F(TrainResnetCliTest, EstimatesReplicasOfAFileOfOptions) {
   EXPECT_EQ(settings["batch"], 8);
   EXPECT_GT(r["images_per_second"], 0);
   expect_refused(run("train resnet --config mlperf-v1.0-pod16"),
-                 "--config takes mlperf-v1.0-resnet50-pod16,");
+                 "(choose from mlperf-v1.0-resnet50-pod16,");
 }
 
 TEST_F(TrainResnetCliTest, RefusesOptionsThatConflict) {
   const auto refuses = [&](const std::string& options, const std::string& message) {
     expect_refused(run("train resnet " + options), message);
   };
-  refuses("--depth 21", "there is no ResNet of 21 layers");
+  refuses("--depth 21", "unknown depth 21 of a ResNet (choose from 18, 34, ");
   refuses("--block 4", "--block is for --density below 1");
   refuses("--density 1/2 --schedule none --every 5", "--every is for --schedule set or rigl");
   refuses("--no-augment --padding 2", "--padding is for --augment");
   refuses("--steps 3 --epochs 2", "--steps and --epochs both say how long to train");
-  refuses("--dataset imagenet", "'imagenet' is none of them");
+  refuses("--dataset imagenet",
+          "--dataset: invalid value 'imagenet' (choose from cifar-10, synthetic, or a folder");
   refuses("--dataset synthetic --data .", "leave out one of them");
   refuses("--dataset cifar-10 --images 5", "--images is for --dataset synthetic");
   refuses("--dataset cifar-10 --size 64", "--size is for --dataset synthetic or a folder");

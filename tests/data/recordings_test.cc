@@ -332,8 +332,9 @@ TEST(Recordings, MissingSetsSayWhatIsExpected) {
   const auto error = [&](const std::string& name, const RecordingSettings& s = {}) {
     return error_of([&] { load_recordings(name, folder.path().string(), s); });
   };
-  EXPECT_TRUE(
-      says(error("svhn"), "sets of recordings are randman, mnist-latency, braille, braille-delta, shd"));
+  EXPECT_TRUE(says(
+      error("svhn"),
+      "unknown set of recordings 'svhn' (choose from randman, mnist-latency, braille, braille-delta, shd"));
   EXPECT_TRUE(
       says(error("braille"), "no Braille recordings here; expected is taxels.npy, in it or in braille/"));
   EXPECT_TRUE(says(error("shd"), "no SHD here; expected is shd_train.h5, in it or in shd/"));

@@ -566,7 +566,8 @@ TEST(Bert, TrainsWithPublishedNumbers) {
               bytes["fp32"]["parameter"] / 20);
   EXPECT_NEAR(bytes["mlperf-v2"]["optimizer"], bytes["fp32"]["optimizer"] / 2,
               bytes["fp32"]["optimizer"] / 20);
-  EXPECT_USAGE_ERROR("there are fp32, bf16, mlperf-v1, mlperf-v2, mlperf-slides", numbers_named("fp8"));
+  EXPECT_USAGE_ERROR("unknown numbers 'fp8' (choose from fp32, bf16, mlperf-v1, mlperf-v2, mlperf-slides)",
+                     numbers_named("fp8"));
 }
 
 TEST(Bert, RefusesWhatDoesNotFit) {
@@ -602,8 +603,8 @@ TEST(Bert, RefusesWhatDoesNotFit) {
   refuses("the weight is 24 × 24", kConfig, kPack,
           {.patterns = {{"bert.encoder.layer.0.attention.self.query.weight", pattern}}});
   refuses("is no weight of the encoder", kConfig, kPack, {.patterns = {{"bert.pooler", pattern}}});
-  EXPECT_TRUE(
-      test::says(test::error_of<UsageError>([] { BertConfig::named("huge"); }), "there is no BERT-huge"));
+  EXPECT_TRUE(test::says(test::error_of<UsageError>([] { BertConfig::named("huge"); }),
+                         "unknown size 'huge' of BERT (choose from tiny, mini"));
   EXPECT_EQ(BertConfig::named("large").num_attention_heads, 16U);
   EXPECT_EQ(packed_average_named("sequence"), PackedAverage::sequence);
 }

@@ -303,7 +303,7 @@ TEST(Embedding, InFloat64RefusesIdsToo) {
   EXPECT_TRUE(says(error_of<UsageError>([&] {
                      evaluate(g, {{"ids", {0, kRows}}}, state);
                    }),
-                   "embedding: the id 70 is none of 70 rows"));
+                   "embedding: the id 70 is out of range for 70 rows"));
 }
 
 TEST(Embedding, RefusesWhatItCannotTake) {

@@ -162,7 +162,7 @@ TEST(Layers, RefusesWhatAStructureCannotBe) {
   EXPECT_TRUE(test::says(message({.structure = LayerStructure::pixelfly, .butterfly_size = 12}),
                          "a butterfly size of 12"));
   EXPECT_TRUE(test::says(test::error_of<UsageError>([] { layer_structure_named("wavelet"); }),
-                         "'wavelet' is unknown; there are dense, butterfly"));
+                         "unknown structure 'wavelet' (choose from dense, butterfly"));
 }
 
 }  // namespace

@@ -230,7 +230,7 @@ TEST(Optimizers, WrongSettingsAreRefused) {
   EXPECT_TRUE(says(error_of<UsageError>([&] {
                      add_training(network.loss, {.groups = {{.parameters = {network.graph.find("x")}}}});
                    }),
-                   "'x' is in a group of parameters, but is none"));
+                   "'x' is in a group of parameters, but is not a parameter"));
 }
 
 TEST(Schedules, HaveTheirRates) {
@@ -270,7 +270,7 @@ TEST(Schedules, AreNamed) {
   for (const char* name : {"constant", "linear", "polynomial", "cosine", "step"})
     EXPECT_EQ(name_of(schedule_named(name)), name);
   EXPECT_TRUE(says(error_of<UsageError>([] { schedule_named("steep"); }),
-                   "'steep' is unknown; there are constant, linear, polynomial, cosine, step"));
+                   "'steep' (choose from constant, linear, polynomial, cosine, step)"));
 }
 
 TEST(Schedules, RefuseWhatDoesNotGoTogether) {

@@ -254,8 +254,8 @@ TEST(Resnet, RefusesWhatDoesNotFit) {
     const std::string error = test::error_of<UsageError>(make);
     EXPECT_TRUE(test::says(error, message));
   };
-  refuses("there is no ResNet of 21 layers", [] { ResnetConfig::of_depth(21); });
-  refuses("there is no ResNet of 0 layers", [] { ResnetConfig::of_depth(0); });
+  refuses("unknown depth 21 of a ResNet", [] { ResnetConfig::of_depth(21); });
+  refuses("unknown depth 0 of a ResNet", [] { ResnetConfig::of_depth(0); });
   refuses("the shortcut", [] { shortcut_named("long"); });
   Graph g;
   const Value images = g.input("images", {1, 8, 8, 3}), pixels = g.input("pixels", {1, 8, 8, 3}, Type::u8);

@@ -469,7 +469,7 @@ TEST(SpikingGraphs, TakeCurrentsOfProducts) {
       expect_near(session.run(inputs), expected);
     }
     EXPECT_EQ(test::error_of<UsageError>([&] { Session(g, Machine::find("gc200")); }),
-              "neurons that take currents run on hosts; gc200 is none");
+              "neurons that take currents run on hosts, not on gc200");
   }
 }
 

@@ -160,7 +160,7 @@ TEST(Unfused, RefusesWhatItCannotBe) {
   EXPECT_TRUE(test::says(test::error_of<UsageError>([&] { butterfly(x, twiddle, complex, Form::unfused); }),
                          "real numbers"));
   EXPECT_TRUE(test::says(test::error_of<UsageError>([] { form_named("merged"); }),
-                         "'merged' is unknown; there are fused, unfused"));
+                         "unknown form 'merged' (choose from fused, unfused)"));
 }
 
 }  // namespace

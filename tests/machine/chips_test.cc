@@ -199,7 +199,7 @@ TEST(MachineFiles, AreLikeOthers) {
   EXPECT_EQ(parse("like = \"gc200\"\ntiles = 8", "small.toml").tiles, 8u);
   EXPECT_EQ(parse("like = \"m2000\"\ntiles = 8", "small.toml").tiles, 4 * 8u);
   EXPECT_THAT(test::error_of([] { parse("like = \"host\"", "a.toml"); }),
-              ::testing::HasSubstr("a.toml: 'like' is 'host'; it must be one of gc2, gc200, "));
+              ::testing::HasSubstr("a.toml: unknown machine 'host' for 'like' (choose from gc2, gc200, "));
   EXPECT_THAT(test::error_of([] { parse("like = \"gc200\"\nchips = 2", "a.toml"); }),
               ::testing::HasSubstr("a.toml: 'topology' is ''; it must be"));
   EXPECT_THAT(test::error_of([] { parse("like = \"gc200\"\nlink_gb_per_second = 2", "a.toml"); }),

@@ -208,7 +208,7 @@ def test_configurations_that_do_not_fit_are_refused(config: dict[str, Any], mess
         ({"micro_batches": 3}, "cannot be divided into 3"),
         ({"pack": "all"}, "pack is 'all': use 'optimal' or 'none'"),
         ({"pack": "none", "max_per_pack": 2}, "max_per_pack is for pack='optimal'"),
-        ({"numbers": "fp8"}, "there are no numbers 'fp8'"),
+        ({"numbers": "fp8"}, "unknown numbers 'fp8'"),
         ({"rounding": "up"}, "unknown rounding 'up'"),
         ({"rounding": "stochastic"}, "numbers fp32 have none"),
         ({"rounding": {"state": "nearest"}}, "moments are FP32 with the numbers fp32, and not rounded"),

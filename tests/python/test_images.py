@@ -43,7 +43,7 @@ def test_images_outlive_their_split(tmp_path):
 def test_bad_files_are_named(tmp_path):
     with pytest.raises(RuntimeError, match="no images of MNIST or CIFAR-10"):
         tessera.load_images(tmp_path)
-    with pytest.raises(ValueError, match="image sets are mnist and cifar-10"):
+    with pytest.raises(ValueError, match="unknown set of images 'svhn'"):
         tessera.load_images(tmp_path, "svhn")
     write_mnist(tmp_path, 50)
     path = tmp_path / "t10k-images-idx3-ubyte.gz"

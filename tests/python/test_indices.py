@@ -59,7 +59,7 @@ def expect_like_eager(module, *inputs):
     try:
         wanted = module(*inputs)
     except (IndexError, RuntimeError):
-        with pytest.raises(ValueError, match=r"the index -?\d+ is none of dimension|there are rows|is none of"):
+        with pytest.raises(ValueError, match="there are rows|is out of range"):
             tessera.compile(module.eval(), inputs)(*inputs)
         return
     torch.testing.assert_close(tessera.compile(module.eval(), inputs)(*inputs), wanted)
@@ -117,7 +117,7 @@ def test_indices_are_checked_at_all_sizes():
     for n in (4, 6):
         x = torch.randn(2, n)
         torch.testing.assert_close(compiled(x), model(x))
-    with pytest.raises(ValueError, match="the index 3 is none of dimension 1, which has 3 elements"):
+    with pytest.raises(ValueError, match="the index 3 is out of range for dimension 1, which has 3 elements"):
         compiled(torch.randn(2, 3))
 
 

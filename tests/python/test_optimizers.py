@@ -227,7 +227,7 @@ def test_parameters_of_a_graph_as_a_group(name):
     other = tg.Graph().parameter(name, (3,), 1.0)
     with pytest.raises(ValueError, match="is of another graph"):
         graph.training_step(loss, groups=[tg.ParameterGroup([other], lr_scale=0.0)])
-    with pytest.raises(ValueError, match="is in a group of parameters, but is none"):
+    with pytest.raises(ValueError, match="is in a group of parameters, but is not a parameter"):
         graph.training_step(loss, groups=[tg.ParameterGroup(loss, lr_scale=0.0)])
 
 

@@ -20,7 +20,7 @@ def test_numbers_of_parameters(depth):
 
 
 def test_other_depths_and_sizes_are_refused():
-    with pytest.raises(ValueError, match="no ResNet of 21 layers"):
+    with pytest.raises(ValueError, match="unknown depth 21 of a ResNet"):
         tg.resnet(21, samples=1)
     with pytest.raises(ValueError, match="no weight of a convolution"):
         tg.resnet(8, samples=1, patterns={"fc.weight": np.ones((10, 64))})

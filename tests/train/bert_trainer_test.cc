@@ -559,7 +559,7 @@ TEST_F(BertTrainerTest, SettingsThatDoNotFitAreRefused) {
                    "at most the positions of the model, 64"));
   EXPECT_TRUE(says(error([](PretrainingSettings& s) { s.phases[0].packs = 100'000; }), "larger than the"));
   EXPECT_TRUE(says(error([](PretrainingSettings& s) { s.micro_batches = 3; }), "cannot be divided into 3"));
-  EXPECT_TRUE(says(error([](PretrainingSettings& s) { s.numbers = "fp8"; }), "there are no numbers 'fp8'"));
+  EXPECT_TRUE(says(error([](PretrainingSettings& s) { s.numbers = "fp8"; }), "unknown numbers 'fp8'"));
   EXPECT_TRUE(says(error([](PretrainingSettings& s) { s.rounding = graph::Rounding::stochastic; }),
                    "numbers fp32 have none"));
   EXPECT_TRUE(says(error([](PretrainingSettings& s) { s.roundings.parameters = graph::Rounding::nearest; }),

@@ -235,7 +235,7 @@ TEST(ResnetTrainer, RefusesSettingsOutOfRange) {
     change(s);
     return error_of<UsageError>([&] { Trainer::for_estimates(s, small_images(), Machine::host(1)); });
   };
-  EXPECT_TRUE(says(error([](auto& s) { s.depth = 19; }), "there is no ResNet of 19 layers"));
+  EXPECT_TRUE(says(error([](auto& s) { s.depth = 19; }), "unknown depth 19 of a ResNet"));
   EXPECT_TRUE(says(error([](auto& s) { s.label_smoothing = 1; }), "the label smoothing is 1"));
   EXPECT_TRUE(says(error([](auto& s) { s.density = 0; }), "the density is 0"));
   EXPECT_TRUE(says(error([](auto& s) { s.block_size = 3; }), "the block size is 3"));

@@ -20,7 +20,7 @@ TEST(Settings, NamesLeadBack) {
   for (const char* name : {"none", "set", "rigl"}) EXPECT_EQ(name_of(drop_grow_named(name)), name);
   EXPECT_TRUE(
       says(error_of<UsageError>([] { optimizer_named("lion"); }),
-           "the optimizer 'lion' is unknown; there are sgd, momentum, nesterov, adam, adamw, lamb, lars"));
+           "unknown optimizer 'lion' (choose from sgd, momentum, nesterov, adam, adamw, lamb, lars)"));
 }
 
 TEST(Settings, OutOfRangeNamesTheValue) {
@@ -33,7 +33,7 @@ TEST(Settings, OutOfRangeNamesTheValue) {
   EXPECT_TRUE(says(error([](auto& s) { s.layers = {10}; }), "1 layer sizes; at least two"));
   EXPECT_TRUE(says(error([](auto& s) { s.layers = {10, 0, 2}; }), "the size of a layer is 0"));
   EXPECT_TRUE(says(error([](auto& s) { s.layers = {10, 300}; }), "the classes, is 300"));
-  EXPECT_TRUE(says(error([](auto& s) { s.activation = "swish"; }), "'swish' is unknown"));
+  EXPECT_TRUE(says(error([](auto& s) { s.activation = "swish"; }), "unknown activation 'swish'"));
   EXPECT_TRUE(says(error([](auto& s) { s.dropout = 1; }), "the dropout probability is 1"));
   EXPECT_TRUE(says(error([](auto& s) { s.lr = 0; }), "the learning rate is 0; it must be positive"));
   EXPECT_TRUE(says(error([](auto& s) { s.lr = 1e39; }), "the learning rate is 1e+39; it must be positive"));

@@ -248,7 +248,7 @@ TEST(SpikingTrainer, RefusesImpossibleSettings) {
   EXPECT_TRUE(says(error([](S& s) { s.initial_firing = 0; }), "fire initially is 0"));
   EXPECT_TRUE(says(error([](S& s) { s.neuron.surrogate.slope = 0; }), "slope 0"));
   EXPECT_TRUE(
-      says(error_of([] { spiking_loss_named("l1"); }), "the loss 'l1' is unknown; there are spikes, last"));
+      says(error_of([] { spiking_loss_named("l1"); }), "unknown loss 'l1' (choose from spikes, last"));
 }
 
 TEST(SpikingTrainer, DivergenceIsAnError) {

@@ -20,7 +20,7 @@ def _from_start(ids: torch.Tensor, size: int, dim: int, *, may_be_negative: bool
     ids = ids.to(torch.int64)
     beyond = ids[(ids >= size) | (ids < (-size if may_be_negative else 0))]
     if beyond.numel():
-        raise ValueError(f"the index {int(beyond[0])} is none of dimension {dim}, which has {size} elements")
+        raise ValueError(f"the index {int(beyond[0])} is out of range for dimension {dim}, which has {size} elements")
     return torch.where(ids < 0, ids + size, ids)
 
 

@@ -198,7 +198,7 @@ RecordingSplit load_recordings(const std::string& name, const std::string& folde
   const auto set = std::ranges::find(kSets, name, &RecordingSet::name);
   if (set == kSets.end())
     throw UsageError(
-        fmt::format("sets of recordings are {}; '{}' is none of them", fmt::join(kNames, ", "), name));
+        fmt::format("unknown set of recordings '{}' (choose from {})", name, fmt::join(kNames, ", ")));
   RecordingSettings s = settings;
   if (s.steps == 0) s.steps = set->steps;
   if (s.seconds == 0) s.seconds = set->seconds;

@@ -72,7 +72,7 @@ std::vector<ValueId> members_of(const ParameterGroup& group, const Graph& graph,
   for (const Value& value : group.parameters) {
     if (graph.info(value.id).kind != Kind::parameter)
       throw UsageError(
-          fmt::format("'{}' is in a group of parameters, but is none", graph.info(value.id).name));
+          fmt::format("'{}' is in a group of parameters, but is not a parameter", graph.info(value.id).name));
     members.push_back(value.id);
   }
   for (const std::string& pattern : group.names) {

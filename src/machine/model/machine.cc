@@ -92,8 +92,9 @@ Machine find(const std::string& name, unsigned threads) {
   for (const base::EmbeddedFile& file : kBuiltinFiles)
     if (file.name == name) return parse(file.content, fmt::format("machines/{}.toml", name));
   if (name.ends_with(".toml")) return read(name);
-  throw UsageError(fmt::format("unknown machine '{}': use host, {} or a .toml file (docs/machines.md)", name,
-                               fmt::join(builtin_names(), ", ")));
+  throw UsageError(
+      fmt::format("unknown machine '{}' (choose from host, {}, or a .toml file: docs/machines.md)", name,
+                  fmt::join(builtin_names(), ", ")));
 }
 
 void apply(const Setting& setting, Machine& machine) {

@@ -48,8 +48,8 @@ class Reader {
     if (name.empty()) return {};
     const std::vector<std::string> names = builtin_names();
     if (std::ranges::find(names, name) == names.end())
-      throw Error(
-          fmt::format("{}: 'like' is '{}'; it must be one of {}", file_, name, fmt::join(names, ", ")));
+      throw Error(fmt::format("{}: unknown machine '{}' for 'like' (choose from {})", file_, name,
+                              fmt::join(names, ", ")));
     return find(name, 0);
   }
 

@@ -139,7 +139,7 @@ SpikingPlan plan_neurons(const NeuronsProblem& problem, const NeuronsOperands& o
                          const Machine& machine) {
   check(problem);
   if (machine.kind != machine::Kind::host)
-    throw UsageError(fmt::format("neurons that take currents run on hosts; {} is none", machine.name));
+    throw UsageError(fmt::format("neurons that take currents run on hosts, not on {}", machine.name));
   return plan_batch(problem.batch, 1, machine, [&](const BatchPartition& partition) {
     return evaluate(problem, operands, partition, machine);
   });

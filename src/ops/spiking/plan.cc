@@ -145,7 +145,7 @@ SpikingMatrix control_of(const SpikingProblem& p) {
 SpikingPlan plan_spiking(const SpikingProblem& problem, const Machine& machine) {
   check(problem);
   if (machine.kind != machine::Kind::host)
-    throw UsageError(fmt::format("spiking layers run on hosts; {} is none", machine.name));
+    throw UsageError(fmt::format("spiking layers run on hosts, not on {}", machine.name));
   return plan_batch(problem.batch, 1, machine,
                     [&](const BatchPartition& partition) { return evaluate(problem, partition, machine); });
 }

@@ -60,7 +60,7 @@ StructuredPlan plan_structured(const StructuredProblem& problem, const machine::
   if (problem.batch == 0) throw UsageError("a batch of a structured map has no samples");
   parameters_of(problem.structure);  // throws for impossible sizes
   if (problem.bias && machine.kind != machine::Kind::host)
-    throw UsageError(fmt::format("a structured map with a bias runs on hosts; '{}' is none", machine.name));
+    throw UsageError(fmt::format("a structured map with a bias runs on hosts, not on '{}'", machine.name));
   constexpr size_t kMost = 64;
   static base::Memo<StructuredKey, StructuredPlan> plans(kMost);
   return plans.get({problem, machine}, [&] {

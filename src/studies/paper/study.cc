@@ -48,7 +48,7 @@ std::vector<Section> sections_of(const Paper& paper, const Request& request) {
   for (const Section& section : all) names += fmt::format("{}{}", names.empty() ? "" : ", ", section.name);
   for (const std::string& name : request.only)
     if (std::none_of(all.begin(), all.end(), [&](const Section& s) { return s.name == name; }))
-      throw UsageError(fmt::format("--only takes sections: {}; '{}' is none of them", names, name));
+      throw UsageError(fmt::format("--only: invalid value '{}' (choose from {})", name, names));
   std::vector<Section> sections;
   for (const Section& section : all)
     if (request.only.empty() ||

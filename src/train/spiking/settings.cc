@@ -16,7 +16,7 @@
 namespace tessera {
 namespace {
 
-constexpr base::Names<SpikingLoss, 5> kLosses{"the loss", {"spikes", "last", "maximum", "mean", "rate"}};
+constexpr base::Names<SpikingLoss, 5> kLosses{"loss", {"spikes", "last", "maximum", "mean", "rate"}};
 constexpr std::array<std::string_view, 5> kResets = {"none", "zero", "subtract", "late-zero",
                                                      "late-subtract"};
 constexpr std::array<std::string_view, 3> kResetGradients = {"detached", "gated", "attached"};

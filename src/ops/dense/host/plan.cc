@@ -22,7 +22,7 @@ using program::PhaseTimes;
 void check(const HostDenseProblem& p, const Machine& machine) {
   constexpr uint32_t kMostColumns = ~uint32_t{0} / PanelLayout::kRows;
   if (machine.kind != machine::Kind::host)
-    throw UsageError(fmt::format("weights in panels are for hosts; '{}' is none", machine.name));
+    throw UsageError(fmt::format("weights in panels are for hosts, not for '{}'", machine.name));
   require_float(p.weights, "a product with a weight");
   require_float(p.values, "a product with activations");
   if (p.k > kMostColumns || p.m > kMostColumns)

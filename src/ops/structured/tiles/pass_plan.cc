@@ -24,7 +24,7 @@ constexpr uint32_t kLeastOutputs = 4;
 void check(const TilePassProblem& p, const Machine& m) {
   const TilePass& pass = p.pass;
   if (m.kind != machine::Kind::tiled)
-    throw UsageError(fmt::format("passes of structured maps run on tiled machines; '{}' is none", m.name));
+    throw UsageError(fmt::format("passes of structured maps run on tiled machines, not on '{}'", m.name));
   if (pass.a == 0 || pass.b == 0 || pass.c == 0 || pass.d == 0 || p.n == 0)
     throw UsageError(fmt::format("a pass of ({}, {}, {}, {}) and {} samples is empty", pass.a, pass.b, pass.c,
                                  pass.d, p.n));
