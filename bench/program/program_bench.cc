@@ -1,5 +1,5 @@
 // Overheads of a tile program: building, compiling and dispatching a vertex, and a superstep of the host's
-// threads. The budget is in docs/tile-programs.md.
+// threads. The budget is in docs/contributing/compiler.md.
 #include <fmt/format.h>
 
 #include <algorithm>

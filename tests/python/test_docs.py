@@ -3,6 +3,7 @@
 import pages
 import pytest
 
+
 @pytest.mark.parametrize("page", pages.PAGES, ids=lambda page: str(page.relative_to(pages.ROOT)))
 def test_links_lead_somewhere(page):
     assert pages.broken_links_of(page) == []
