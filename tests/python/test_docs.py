@@ -5,15 +5,16 @@ import io
 import os
 import shlex
 import subprocess
+import sys
 
 import pages
 import pytest
 
 #: Pages whose code runs from top to bottom.
-WITH_CODE = ["docs/getting-started.md", "docs/evaluate-your-chip.md", "docs/spiking-python.md"]
+WITH_CODE = ["README.md", "docs/getting-started.md", "docs/evaluate-your-chip.md", "docs/spiking-python.md"]
 
 #: Pages whose commands run, in one folder.
-WITH_COMMANDS = ["docs/evaluate-your-chip.md"]
+WITH_COMMANDS = ["docs/evaluate-your-chip.md", pytest.param("README.md", marks=pytest.mark.full)]
 
 TOOL = "build/release/cli/tessera"
 
@@ -84,3 +85,9 @@ def test_commands_run(name, tmp_path):
             [tool, *shlex.split(command)], cwd=tmp_path, capture_output=True, text=True, timeout=600, check=False
         )
         assert done.returncode == 0, f"{command}: {done.stderr}"
+
+
+def test_pictures_are_those_of_their_data():
+    script = pages.ROOT / "docs" / "images" / "speedup.py"
+    done = subprocess.run([sys.executable, str(script), "--check"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
