@@ -95,3 +95,8 @@ def __getattr__(name: str) -> Any:
     if name in _WITH_PYTORCH:
         return getattr(importlib.import_module(f"tessera.{_WITH_PYTORCH[name]}"), name)
     raise AttributeError(f"module 'tessera' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    """Also what is imported when it is used."""
+    return sorted({*globals(), *__all__})

@@ -241,3 +241,8 @@ def __getattr__(name: str) -> Any:
 
         return getattr(_from_torch, name)
     raise AttributeError(f"module 'tessera.graph' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    """Also what is imported when it is used."""
+    return sorted({*globals(), *__all__})

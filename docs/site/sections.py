@@ -1,0 +1,44 @@
+"""Sections of the reference: `.. header:: NAME` and `.. module-section:: NAME`, each alone on a line."""
+
+from __future__ import annotations
+
+import importlib
+import re
+from pathlib import Path
+
+from plain_docstrings import restructured
+
+_SECTION = re.compile(r"^\.\. (header|module-section):: (\S+)$", re.MULTILINE)
+
+
+def _introduction(header: Path) -> list[str]:
+    """The comment at a header's top, which Doxygen does not read."""
+    lines = []
+    for line in header.read_text(encoding="utf-8").splitlines():
+        if not line.startswith("//"):
+            break
+        lines.append(line.removeprefix("//").removeprefix(" "))
+    return restructured(lines)
+
+
+def _native_functions(name: str) -> list[str]:
+    """Those of a module's public functions that autodoc takes for data without a docstring."""
+    module = importlib.import_module(name)
+    return [each for each in module.__all__ if type(getattr(module, each)).__name__ == "nb_func"]
+
+
+def with_sections(source: str, headers: Path) -> str:
+    """The text of a page with its sections written out."""
+
+    def written(match: re.Match[str]) -> str:
+        kind, name = match.groups()
+        lines = [name, "-" * len(name), ""]
+        if kind == "header":
+            lines += [*_introduction(headers / name), "", f".. doxygenfile:: {name}", ""]
+        else:
+            lines += [f".. automodule:: {name}", ""]
+            for function in _native_functions(name):
+                lines += [f".. autofunction:: {name}.{function}", ""]
+        return "\n".join(lines)
+
+    return _SECTION.sub(written, source)
