@@ -28,8 +28,9 @@ std::string content_of(const std::string& name, Configs builtin) {
   const auto found = std::ranges::find(builtin, name, &base::EmbeddedFile::name);
   if (found != builtin.end()) return std::string(found->content);
   if (!name.ends_with(".toml"))
-    throw invalid_value("--config", name,
-                        fmt::format("choose from {}, or a .toml file", fmt::join(names_of_configs(builtin), ", ")));
+    throw invalid_value(
+        "--config", name,
+        fmt::format("choose from {}, or a .toml file", fmt::join(names_of_configs(builtin), ", ")));
   const std::vector<char> content = io::Source::open(name).read_all();
   return {content.begin(), content.end()};
 }

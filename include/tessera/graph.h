@@ -375,9 +375,10 @@ Value permute_features(Value x, const std::vector<uint32_t>& permutation);
 Value select_features(Value x, const std::vector<uint32_t>& places);
 /// y[..., i] = x[..., i · neighbours] + … + x[..., i · neighbours + neighbours − 1]
 Value sum_neighbours(Value x, uint32_t neighbours);
-/// y[..., :] = weight[ids[...], :] of u32 ids and a weight [rows, features], dense or sparse, which may be the
-/// weight of products as well; tiles make a sparse one dense for it. The row `padding` has a gradient of 0. A run throws Error for an id beyond the rows, as
-/// index_select(), scatter_add() and gather() do for an index beyond the size.
+/// y[..., :] = weight[ids[...], :] of u32 ids and a weight [rows, features], dense or sparse, which may be
+/// the weight of products as well; tiles make a sparse one dense for it. The row `padding` has a gradient of
+/// 0. A run throws Error for an id beyond the rows, as index_select(), scatter_add() and gather() do for an
+/// index beyond the size.
 Value embedding(Value ids, Value weight, std::optional<uint32_t> padding = {});
 /// The elements of a dimension at the indices `ids`, a list of u32.
 Value index_select(Value x, int dim, Value ids);

@@ -88,8 +88,7 @@ TEST_F(TrainResnetCliTest, EstimatesReplicasOfAFileOfOptions) {
   EXPECT_EQ(settings["shard_from"], 8192);
   EXPECT_EQ(settings["batch"], 8);
   EXPECT_GT(r["images_per_second"], 0);
-  expect_refused(run("train resnet --config mlperf-v1.0-pod16"),
-                 "(choose from mlperf-v1.0-resnet50-pod16,");
+  expect_refused(run("train resnet --config mlperf-v1.0-pod16"), "(choose from mlperf-v1.0-resnet50-pod16,");
 }
 
 TEST_F(TrainResnetCliTest, RefusesOptionsThatConflict) {

@@ -598,10 +598,11 @@ Graph network_with_slices(const TrainingOptions& options) {
   Value h = g.input("x", {kRowsOfAll, kUnits});
   const Value scale_of_layers = mean(h, {0});
   for (uint32_t stage = 0; stage < 2; ++stage)
-    h = g.call(function,
-               {h, g.parameter(fmt::format("w{}", stage), {kUnits, kUnits}, Initial::normal(0.2)),
-                g.parameter(fmt::format("b{}", stage), {kUnits}, Initial::normal(0.1)), scale_of_layers, number},
-               {.stage = stage})[0];
+    h = g.call(
+        function,
+        {h, g.parameter(fmt::format("w{}", stage), {kUnits, kUnits}, Initial::normal(0.2)),
+         g.parameter(fmt::format("b{}", stage), {kUnits}, Initial::normal(0.1)), scale_of_layers, number},
+        {.stage = stage})[0];
   const Value table = g.parameter("table", {kUnits, kUnits}, Initial::normal(0.3)), scale = mean(square(h));
   auto slice = std::make_shared<Graph>();
   const Value rows = slice->input("rows", {kRowsOfSlice, kUnits});

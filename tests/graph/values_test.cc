@@ -475,22 +475,6 @@ TEST(Replicas, DoNotSetStateToValuesOfTheirOwn) {
                    "s: replicas would set it to values of their own"));
 }
 
-TEST(Replicas, SetStateToTheirMeanOfTheLastMicroBatch) {
-  Graph g;
-  const Value x = g.input("x", {1, 4}), s = g.state("s", x.type()), w = g.parameter("w", {1, 4});
-  g.assign(s, mean_over_replicas(x));
-  const Value loss = mean(square(x - w));
-  g.output("loss", loss);
-  add_training(loss, {.micro_batches = 2, .replicas = 2});
-  const Arrays inputs = {{"x", {1, 2, 3, 4, 5, 6, 7, 8, -1, -2, 1, 2, 0, 3, -5, -8}}, {"lr", {0.5}}};
-  for (const Machine& machine :
-       {Machine::host(1), Machine::find("m2000").with("chips", 2).with("tiles", 4)}) {
-    Session session(g, machine);
-    session.run(inputs);
-    EXPECT_EQ(session.get("s"), (std::vector<float>{2.5, 4.5, 1, 0})) << machine.name();
-  }
-}
-
 TEST(MicroBatches, HaveTheirRowsInInputsThatNothingUsesToo) {
   Graph g;
   const Value w = g.parameter("w", {8}, Initial::normal(1)), unused = g.input("unused", {3, 8});
