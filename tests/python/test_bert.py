@@ -234,7 +234,7 @@ def test_files_that_do_not_fit_change_nothing(model: Any, tmp_path: Path) -> Non
 
 
 def test_configurations_are_checked(model: Any) -> None:
-    with pytest.raises(ValueError, match="unknown size 'huge' of BERT \(choose from tiny, mini"):
+    with pytest.raises(ValueError, match=r"unknown size 'huge' of BERT \(choose from tiny, mini"):
         tg.bert_for_pretraining("huge", packs=1)
     with pytest.raises(TypeError, match="the configuration has no vocab_size"):
         tg.bert_for_pretraining(3, packs=1)

@@ -249,7 +249,7 @@ def test_wrong_settings_are_refused():
             training_step(optimizer=optimizer, trust_coefficient=0.001)
     with pytest.raises(ValueError, match="the trust coefficient is 0"):
         training_step(optimizer="lars", trust_coefficient=0.0)
-    with pytest.raises(ValueError, match="there are constant, linear, polynomial, cosine, step"):
+    with pytest.raises(ValueError, match=r"'steep' \(choose from constant, linear, polynomial, cosine, step\)"):
         tg.Schedule("steep", 10)
     with pytest.raises(ValueError, match="a schedule decays after 2 of the steps"):
         tg.Schedule("step", 10, decay_at=(0.5, 2))

@@ -138,12 +138,12 @@ def test_estimates_need_no_training() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"depth": 21}, "no ResNet of 21 layers"),
+        ({"depth": 21}, "unknown depth 21 of a ResNet"),
         ({"shortcut": "none"}, "none"),
         ({"numbers": "fp8"}, "fp8"),
         ({"density": 0.0}, "the density is 0"),
         ({"block_size": 3}, "the block size is 3"),
-        ({"density": 0.5, "drop_grow": "all"}, "'all' is unknown; there are none, set, rigl"),
+        ({"density": 0.5, "drop_grow": "all"}, r"'all' \(choose from none, set, rigl\)"),
         ({"density": 0.5, "every": 0}, "every is 0"),
         ({"batch": 100}, "a batch of 100 is larger than the 72 images"),
         ({"epochs": 2}, "steps and epochs both say how long to train"),

@@ -117,7 +117,7 @@ def test_unfused_forms(kind):
     unfused = tg.from_torch(layer, x, form="unfused")
     assert str(unfused).count("\n") > str(merged).count("\n") + 10
     assert np.allclose(unfused.session().run(x), merged.session().run(x), rtol=1e-4, atol=1e-5)
-    with pytest.raises(ValueError, match="unknown form 'merged' \(choose from fused, unfused"):
+    with pytest.raises(ValueError, match=r"unknown form 'merged' \(choose from fused, unfused"):
         tg.from_torch(layer, x, form="merged")
 
 
