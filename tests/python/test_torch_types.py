@@ -188,6 +188,19 @@ def test_what_is_refused(function, message):
         tg.from_torch(Function(function), torch.rand(3, 4))
 
 
+def test_products_of_tables_whose_sizes_depend_on_data_are_refused():
+    class Masked(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.table = nn.Embedding(8, 4)
+
+        def forward(self, ids):
+            return F.linear(self.table(ids)[ids > 3], self.table.weight)
+
+    with pytest.raises(ValueError, match="depend on data"):
+        tg.from_torch(Masked(), torch.arange(8))
+
+
 def test_outputs_that_are_no_tensors():
     graph = tg.from_torch(Function(lambda x: (x, None, 3, x > 0, True, 2.5)), torch.rand(3, 4))
     assert set(graph.outputs) == {"output0", "output2", "output3", "output4", "output5"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -349,7 +350,9 @@ def _rows_of(
     is_taken_so = len(taken) == 1 and taken[0] in places.get(str(product.target).rpartition(".")[0], ())
     if not is_taken_so or any(each is factor for each in product.kwargs.values()):
         return None
-    return int(product.meta["val"].numel()) // outputs
+    sizes = product.meta["val"].shape
+    # Those that depend on data are refused where the product is applied.
+    return math.prod(sizes) // outputs if all(isinstance(size, int) for size in sizes) else None
 
 
 #: By operator, the arguments that may be the matrices of a batched product: the first factor, and the second.
