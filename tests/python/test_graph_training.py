@@ -383,3 +383,27 @@ def test_patterns_change_between_runs_of_other_threads():
     finally:
         done.set()
         other.join()
+
+
+@pytest.mark.parametrize("block_size", [1, 4])
+def test_a_sparse_table_trains_with_its_head(rng, block_size):
+    kept = np.kron(rng.random((40 // block_size, 24 // block_size)) < 0.3, np.ones((block_size, block_size)))
+    table = (rng.standard_normal((40, 24)) * kept).astype(np.float32)
+    ids, labels = rng.integers(0, 40, 20), rng.integers(0, 40, 20)
+
+    def trained(is_sparse):
+        graph = tg.Graph()
+        rows = graph.input("ids", (20,), "i32")
+        if is_sparse:
+            w = graph.sparse_parameter("w", table, block_size)
+        else:
+            w = graph.parameter("w", initial=table)
+        graph.output("logits", tg.linear(tg.tanh(tg.embedding(rows, w)), w))
+        session = graph.training_step("cross_entropy", "sgd", lr=0.1).session(threads=2)
+        return session.run(ids, labels), session
+
+    (loss, sparse), (expected, dense) = trained(True), trained(False)
+    np.testing.assert_allclose(loss, expected, rtol=1e-5)
+    found = sparse.matrix("w").to_dense()
+    np.testing.assert_allclose(found, dense.get("w") * kept, atol=1e-6)
+    assert not np.allclose(found, table, atol=1e-4)
