@@ -167,7 +167,7 @@ class Trainer {
   SampleScore validate();
   SampleScore test();
   /// Writes a checkpoint, as train() does when it is stopped. Both throw Error after a step that failed, as
-  /// its loss is not finite, until a checkpoint is resumed.
+  /// its loss is not finite, or an evaluation of train() that failed, until a checkpoint is resumed.
   void save(const std::string& checkpoint);
 
   /// Writes the parameters, with zeros of sparse ones, in a .safetensors file. Those of a residual network

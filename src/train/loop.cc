@@ -130,6 +130,7 @@ TrainingProgress TrainerImpl::progress() const {
 void TrainerImpl::finish_epoch(const TrainingRun& run, double seconds) {
   const Clock::time_point start = Clock::now();
   const TrainingProgress now = progress();
+  has_failed = true;  // unless the evaluation ends, as an epoch without one would be lost
   const SampleScore score = validate();
   require_finite(score.loss, run);
   const auto better = [&](const EpochResult& best) { return score.accuracy > best.validation_accuracy; };
@@ -144,6 +145,7 @@ void TrainerImpl::finish_epoch(const TrainingRun& run, double seconds) {
                              .validation_accuracy = score.accuracy,
                              .activity = mean_of(position.sums.activity, identity.steps_per_epoch)});
   position.sums = {};
+  has_failed = false;
   save(run);
   position.epochs.back().seconds = seconds + seconds_since(start);
 }

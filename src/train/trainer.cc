@@ -142,8 +142,10 @@ void TrainerImpl::prepare_once() {
 
 void TrainerImpl::require_success() const {
   if (has_failed)
-    throw Error(fmt::format("step {} has failed, and training cannot go on from there: resume a checkpoint",
-                            position.step));
+    throw Error(
+        fmt::format("step {}, or the evaluation after it, has failed, and training cannot go on from there: "
+                    "resume a checkpoint",
+                    position.step));
 }
 
 std::vector<NamedParameter> TrainerImpl::named_parameters() {

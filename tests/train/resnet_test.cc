@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "data/samples.h"
 #include "io/files.h"
 #include "support/error_of.h"
 #include "support/jpeg_file.h"
@@ -225,6 +226,27 @@ TEST(ResnetTrainer, LearnsFromAFolderOfFiles) {
   const TrainingResult result = trainer.train(), other = again.train();
   EXPECT_GT(*result.test_accuracy, 0.6);
   EXPECT_EQ(result.test_loss, other.test_loss);
+}
+
+TEST(ResnetTrainer, DoesNotGoOnWithoutAnEpochThatCouldNotBeEvaluated) {
+  const test::TemporaryFolder folder;
+  for (const char* name : {"blue", "red"}) {
+    std::filesystem::create_directory(folder.path() / name);
+    for (uint8_t i = 0; i < 20; ++i)
+      folder.write(fmt::format("{}/{}.jpg", name, i), test::jpeg_of(16, 16, 10, i, 200));
+  }
+  ResnetTrainingSettings s = small_settings();
+  s.size = 12;
+  const ImageFolder images = find_image_folder(folder.path().string());
+  const train::Division division = train::divide(images.train.count(), s.validation, s.seed);
+  const std::string held_out = images.train.paths.at(division.validation.front());
+  Trainer trainer(s, images, Machine::host(1), 1);
+  std::filesystem::rename(held_out, held_out + ".elsewhere");
+  EXPECT_TRUE(says(error_of([&] { trainer.train(); }), held_out));
+  std::filesystem::rename(held_out + ".elsewhere", held_out);
+  EXPECT_EQ(trainer.step(), trainer.steps_per_epoch());
+  EXPECT_TRUE(says(error_of([&] { trainer.train(); }), "cannot go on from there: resume a checkpoint"));
+  EXPECT_TRUE(says(error_of([&] { trainer.save("never"); }), "has failed"));
 }
 
 #endif
