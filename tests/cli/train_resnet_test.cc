@@ -76,7 +76,8 @@ TEST_F(TrainResnetCliTest, EstimatesReplicasOfAFileOfOptions) {
   const std::string chips =
       file("chips.toml", "like = \"m2000\"\nchips = 2\ntiles = 16\ntile_bytes = 80000000\n");
   const std::string small =
-      "--depth 8 --size 8 --images 64 --classes 300 --batch 8 --micro-batches 2 --replicas 2 --warmup 1";
+      "--depth 8 --size 8 --images 64 --classes 300 --batch 8 --micro-batches 2 --replicas 2 --warmup 1 "
+      "--steps 5";
   const Outcome o = run(fmt::format(
       "train resnet --config mlperf-v1.1-resnet50-pod16 {} --machine {} --shard --estimate --json", small,
       chips));
@@ -87,6 +88,7 @@ TEST_F(TrainResnetCliTest, EstimatesReplicasOfAFileOfOptions) {
   EXPECT_EQ(settings["recompute"], true);
   EXPECT_EQ(settings["shard_from"], 8192);
   EXPECT_EQ(settings["batch"], 8);
+  EXPECT_EQ(settings["steps"], 5);  // instead of the epochs of the file
   EXPECT_GT(r["images_per_second"], 0);
   expect_refused(run("train resnet --config mlperf-v1.0-pod16"), "(choose from mlperf-v1.0-resnet50-pod16,");
 }
