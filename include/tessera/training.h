@@ -171,7 +171,8 @@ class Trainer {
   void save(const std::string& checkpoint);
 
   /// Writes the parameters, with zeros of sparse ones, in a .safetensors file. Those of a residual network
-  /// have the names and shapes of torchvision's. After train() has finished they are those of the best epoch.
+  /// have the names and shapes of torchvision's. After train() has finished, or a checkpoint from after the
+  /// last step is resumed, they are those of the best epoch.
   void save_parameters(const std::string& path);
   /// The same in memory, in FP32.
   std::vector<NamedParameter> named_parameters();

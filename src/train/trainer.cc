@@ -198,6 +198,7 @@ void Trainer::resume(const std::string& checkpoint, bool allow_different_bits) {
   impl_->last.reset();
   impl_->is_prepared = true;
   impl_->has_failed = false;
+  if (impl_->position.step == impl_->steps()) impl_->take_best();
 }
 
 TrainingResult Trainer::train(const TrainingRun& run) {

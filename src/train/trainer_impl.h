@@ -92,6 +92,8 @@ struct TrainerImpl {
   SampleScore validate() { return evaluate(false, division.validation); }
   SampleScore test();
   void save(const std::string& checkpoint);
+  /// After the last step: from then on the parameters are those of the best epoch.
+  void take_best();
 
   Trainable what;
   Machine machine;
@@ -140,7 +142,6 @@ struct TrainerImpl {
   TrainingProgress progress() const;
   void finish_epoch(const TrainingRun& run, double seconds);
   void save(const TrainingRun& run);
-  void take_best();
 
   /// Times of this training's steps.
   struct Taken {

@@ -69,7 +69,10 @@ def test_it_resumes_bit_by_bit(options: dict[str, Any], tmp_path: Path) -> None:
     assert begun + [second.step() for _ in range(3)] == losses
     second.save(stopped)
     assert stopped.read_bytes() == whole.read_bytes()
-    assert second.test().loss == uninterrupted.test().loss
+    third = trainer_of(**options)
+    third.resume(whole)
+    assert third.train() == []
+    assert second.test().loss == third.test().loss == uninterrupted.test().loss
 
 
 def test_the_tool_gives_the_same_bits(tmp_path: Path) -> None:

@@ -269,9 +269,15 @@ TEST(Trainer, SavesTheLastStateBesideTheBestParameters) {
   EXPECT_EQ(trainer.test().loss, *result.test_loss);
   EXPECT_EQ(trainer.test().accuracy, *result.test_accuracy);
   EXPECT_EQ(trainer.validate().loss, result.epochs[0].validation_loss);
-  trainer.resume(saved);
-  EXPECT_EQ(trainer.validate().loss, result.epochs[1].validation_loss);
-  EXPECT_EQ(trainer.train().test_loss, result.test_loss);
+  Trainer resumed(settings, images(), Machine::host(2), 1);
+  for (Trainer* each : {&trainer, &resumed}) {
+    each->resume(saved);
+    EXPECT_EQ(each->validate().loss, result.epochs[0].validation_loss);
+    EXPECT_EQ(each->test().loss, *result.test_loss);
+    EXPECT_EQ(each->train().test_loss, result.test_loss);
+    each->save(saved);
+    EXPECT_TRUE(content_of(saved) == content_of(whole));
+  }
   std::filesystem::remove(whole);
   std::filesystem::remove(saved);
 }
