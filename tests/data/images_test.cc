@@ -126,7 +126,7 @@ TEST(Images, AFolderWithoutImagesSaysWhatIsExpected) {
   const TemporaryFolder folder;
   const std::string path = folder.path().string();
   EXPECT_ERROR("t10k-images-idx3-ubyte", load_images(path));
-  EXPECT_ERROR("mnist and cifar-10", load_images(path, "svhn"));
+  EXPECT_ERROR("choose from mnist, cifar-10", load_images(path, "svhn"));
   folder.write("test_batch.bin", std::string(1, 1) + pixels(3072));
   EXPECT_ERROR("data_batch_1.bin is missing", load_images(path));
 }

@@ -256,7 +256,7 @@ TEST(Resnet, RefusesWhatDoesNotFit) {
   };
   refuses("unknown depth 21 of a ResNet", [] { ResnetConfig::of_depth(21); });
   refuses("unknown depth 0 of a ResNet", [] { ResnetConfig::of_depth(0); });
-  refuses("the shortcut", [] { shortcut_named("long"); });
+  refuses("unknown shortcut", [] { shortcut_named("long"); });
   Graph g;
   const Value images = g.input("images", {1, 8, 8, 3}), pixels = g.input("pixels", {1, 8, 8, 3}, Type::u8);
   refuses("they must be [samples, height, width, channels]", [&] {

@@ -86,7 +86,8 @@ def _stored(
     padded = np.zeros((rows * b, -(-k // b) * b), np.float32)
     padded[:m, :k] = weight
     blocks = padded.reshape(rows, b, -1, b).swapaxes(1, 2)
-    return blocks[np.repeat(np.arange(rows), np.diff(pointers.astype(np.int64))), columns].reshape(-1)
+    counts = (pointers[1:] - pointers[:-1]).astype(np.int64)
+    return blocks[np.repeat(np.arange(rows), counts), columns].reshape(-1)
 
 
 def resnet(
