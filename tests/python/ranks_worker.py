@@ -63,7 +63,7 @@ def train_bert(group, a):
     interruption = interrupt_next_exchange()
     config = {
         "hidden_size": 32,
-        "num_hidden_layers": 1,
+        "num_hidden_layers": a.stages,
         "num_attention_heads": 2,
         "intermediate_size": 64,
         "max_position_embeddings": 64,

@@ -216,7 +216,7 @@ def test_configurations_that_do_not_fit_are_refused(config: dict[str, Any], mess
         ({"loss_scale": "large"}, "unknown loss_scale 'large': use a number or 'dynamic'"),
         ({"loss_scale": 0}, "the loss scale is 0; it must be positive"),
         ({"sum_dtype": "f16"}, "only gradients of 16-bit parameters have sums of another type"),
-        ({"optimizer": "best"}, "the optimizer"),
+        ({"optimizer": "best"}, "unknown optimizer"),
         ({"lr_schedule": "steep"}, "steep"),
         ({"lr": -1}, "the learning rate"),
         ({"validation": 1.5}, "the fraction of documents held out"),
