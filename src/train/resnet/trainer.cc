@@ -34,7 +34,7 @@ Trainable trainable(const ResnetTrainingSettings& s, const ImageSources& images,
                     const Machine& machine) {
   const uint32_t rows = rows_of_part(s);
   return {.settings = s,
-          .settings_json = json_of(s).dump(),
+          .settings_json = train::json_of(s).dump(),
           .data = images.identity,
           .training_samples = images.training->count(),
           .test_samples = images.testing->count(),
