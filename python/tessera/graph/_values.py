@@ -687,10 +687,6 @@ def layer_norm(x: Value, weight: Value | None = None, bias: Value | None = None,
     return apply("layer_norm", *inputs, epsilon=float(eps))
 
 
-def _indices(ids: Value) -> Value:
-    return cast(ids, "u32") if ids.dtype == "i32" else ids
-
-
 def embedding(ids: Value, weight: Value, *, padding: int | None = None) -> Value:
     """weight[ids] of integer ids [...] and a weight [rows, features], dense or sparse, which may be that of `linear` too.
 
@@ -698,7 +694,7 @@ def embedding(ids: Value, weight: Value, *, padding: int | None = None) -> Value
     of all indices that a run is given or computes, an id that is below 0 or beyond the rows is an error of the run.
     """
     graph_of("embedding", ids, weight)
-    ids = _indices(ids)
+    ids = cast(ids, "u32") if ids.dtype == "i32" else ids
     operation = "embedding" if weight.graph.native.block_size(weight.id) == 0 else "sparse_embedding"
     if padding is None:
         return apply(operation, ids, weight)
