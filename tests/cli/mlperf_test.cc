@@ -1,4 +1,7 @@
 // tessera reproduce mlperf.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
 #include <nlohmann/json.hpp>
 #include <string>
 
