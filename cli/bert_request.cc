@@ -12,7 +12,6 @@
 #include <map>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -172,21 +171,12 @@ void add_text_options(CLI::App& command, BertRequest& r) {
             "Steps from one evaluation and checkpoint to the next (default: an epoch of the first length)");
 }
 
-/// Throws UsageError for a file that would be written over another of the request.
-void check_distinct(const BertRequest& r) {
-  std::vector<std::pair<const char*, std::filesystem::path>> read_or_written = {
-      {"--checkpoint", r.checkpoint}, {"--report", r.report}, {"--trace", r.trace}, {"--data", r.data}};
+NamedFiles files_of_text(const BertRequest& r) {
+  NamedFiles files = {{"--data", r.data}};
   if (std::filesystem::is_directory(r.data))
     for (const char* name : {"train.safetensors", "test.safetensors"})
-      read_or_written.emplace_back("--data", std::filesystem::path(r.data) / name);
-  for (const auto& [written, file] : {std::pair("--checkpoint", r.checkpoint),
-                                      {"--report", r.report},
-                                      {"--trace", r.trace},
-                                      {"--save", r.save}})
-    for (const auto& [option, other] : read_or_written)
-      if (std::string_view(option) != written && !file.empty() && !other.empty() && is_same_file(file, other))
-        throw UsageError(fmt::format("{} and {} name the same file, {}; give another name to {}", option,
-                                     written, file, written));
+      files.emplace_back("--data", (std::filesystem::path(r.data) / name).string());
+  return files;
 }
 
 uint32_t item(const std::vector<uint32_t>& items, size_t phase) {
@@ -251,7 +241,9 @@ void check(const BertRequest& r, const CLI::App& command) {
   check_extension("--trace", r.trace, {".json"});
   for (const std::string& file : {r.save, r.trace})
     if (!file.empty()) io::require_writable(file);
-  check_distinct(r);
+  check_distinct(
+      {{"--checkpoint", r.checkpoint}, {"--report", r.report}, {"--trace", r.trace}, {"--save", r.save}},
+      files_of_text(r));
   check_files(r);
   check_checkpoint(r);
 }

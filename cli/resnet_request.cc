@@ -4,11 +4,8 @@
 #include <tessera/error.h>
 
 #include <CLI/CLI.hpp>
-#include <cstddef>
 #include <filesystem>
 #include <string>
-#include <utility>
-#include <vector>
 
 #include "cli/config.h"
 #include "cli/option_parsing.h"
@@ -83,18 +80,8 @@ void add_resnet_data_options(CLI::App& command, ResnetRequest& r) {
       "Steps (default: as --epochs says)");
 }
 
-/// Throws UsageError for a file that would be written over another of the request.
 void check_files_of_resnet(const ResnetRequest& r) {
-  const std::vector<std::pair<const char*, std::string>> files = {
-      {"--checkpoint", r.checkpoint}, {"--report", r.report}, {"--save", r.save}};
-  for (size_t i = 0; i < files.size(); ++i)
-    for (size_t k = 0; k < i; ++k) {
-      const auto& [option, file] = files[i];
-      const auto& [before, other] = files[k];
-      if (!file.empty() && !other.empty() && is_same_file(file, other))
-        throw UsageError(
-            fmt::format("{} and {} name the same file, {}; give another name to one", before, option, file));
-    }
+  check_distinct({{"--checkpoint", r.checkpoint}, {"--report", r.report}, {"--save", r.save}});
   check_extension("--checkpoint", r.checkpoint, {".safetensors"});
   check_extension("--save", r.save, {".safetensors"});
   if (!r.save.empty()) io::require_writable(r.save);

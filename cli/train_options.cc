@@ -230,6 +230,17 @@ void check_files(const RunOptions& r) {
     if (!file.empty()) io::require_writable(file);
 }
 
+void check_distinct(const NamedFiles& written, const NamedFiles& read) {
+  NamedFiles before = read;
+  for (const auto& [option, file] : written) {
+    for (const auto& [earlier, other] : before)
+      if (!file.empty() && !other.empty() && is_same_file(file, other))
+        throw UsageError(fmt::format("{} and {} name the same file, {}; give another name to {}", earlier,
+                                     option, file, option));
+    before.emplace_back(option, file);
+  }
+}
+
 Machine machine_for(const RunOptions& r) {
   if (r.machine == "host") return Machine::host(r.tiles != 0 ? r.tiles : r.threads);
   return Machine::find(r.machine);

@@ -8,6 +8,8 @@
 #include <cstdint>
 #include <initializer_list>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "cli/commands.h"
 
@@ -52,6 +54,10 @@ void check_run_options(const RunOptions& options, const CLI::App& command);
 void check_checkpoint(const RunOptions& options);
 /// Throws UsageError for files that cannot be written.
 void check_files(const RunOptions& options);
+/// Files, or "", with the options that name them.
+using NamedFiles = std::vector<std::pair<const char*, std::string>>;
+/// Throws UsageError for a file that would be written over another one.
+void check_distinct(const NamedFiles& written, const NamedFiles& read = {});
 
 Machine machine_for(const RunOptions& options);
 

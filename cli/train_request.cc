@@ -20,13 +20,6 @@ constexpr uint32_t kMostImages = 10'000'000;
 constexpr uint32_t kMostSeeds = 1000;
 constexpr std::string_view kImageSets[] = {"cifar-10-grey", "cifar-10", "mnist"};
 
-/// Throws UsageError for a report that would be written over the checkpoint.
-void check_report(const TrainRequest& r) {
-  if (!r.report.empty() && !r.checkpoint.empty() && is_same_file(r.checkpoint, r.report))
-    throw UsageError(
-        fmt::format("--checkpoint and --report name the same file, {}; give another name to one", r.report));
-}
-
 void add_network_options(CLI::App& command, TrainRequest& r) {
   TrainingSettings& s = r.settings;
   command.add_option_function<std::string>(
@@ -190,7 +183,7 @@ void check(const TrainRequest& r, const CLI::App& command) {
     throw UsageError("--print is for one training; leave out it or some of the trainings");
   for (const TrainRequest& one : is_sweep(r) ? trainings_of(r) : std::vector{r}) {
     check_checkpoint(one);
-    check_report(one);
+    check_distinct({{"--checkpoint", one.checkpoint}, {"--report", one.report}});
   }
 }
 

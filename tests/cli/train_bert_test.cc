@@ -657,6 +657,8 @@ TEST_F(TrainBertCliTest, SaysWhatIsWrong) {
            {"--data nowhere --vocabulary 100", "--vocabulary is for synthetic text"}})
     expect_refused(run("train bert " + options), message);
   expect_refused(run("train --lr 1 bert"), "--lr stands before bert");
+  expect_refused(run(fmt::format("train bert --data '{0}' --save '{0}'", file)),
+                 "--data and --save name the same file");
   const auto fails = [&](const std::string& options, const std::string& message) {
     expect_failure(1, run("train bert --steps 1 --batch 2 " + options), message);
   };
