@@ -228,8 +228,7 @@ void check(const BertRequest& r, const CLI::App& command) {
     if (items.size() > 1 && items.size() != r.lengths.size())
       throw UsageError(fmt::format("{} has {} items; give one, or one for each of the {} lengths", option,
                                    items.size(), r.lengths.size()));
-  if (!r.steps.empty() && command.count("--epochs") != 0)
-    throw UsageError("--steps and --epochs both say how long to train; leave out one of them");
+  check_duration(command, r.configured);
   for (const char* option : {"--documents", "--vocabulary"})
     if (!r.data.empty() && command.count(option) != 0 && !r.configured.contains(option))
       throw UsageError(fmt::format("{} is for synthetic text; leave out it or --data", option));

@@ -114,10 +114,7 @@ void check(const ResnetRequest& r, const CLI::App& command) {
   check_optimizer_options(s, command);
   check_run_options(r, command);
   check_sums(s);
-  const bool has_epochs = command.count("--epochs") != 0 &&
-                          (!r.configured.contains("--epochs") || r.configured.contains("--steps"));
-  if (s.steps != 0 && has_epochs)
-    throw UsageError("--steps and --epochs both say how long to train; leave out one of them");
+  check_duration(command, r.configured);
   const std::string dataset = dataset_of(r);
   if (is_folder(dataset) && !std::filesystem::is_directory(dataset))
     throw invalid_value(

@@ -219,6 +219,13 @@ void check_run_options(const RunOptions& r, const CLI::App& command) {
     throw UsageError("--estimate runs no step to write in a checkpoint; leave out one of them");
 }
 
+void check_duration(const CLI::App& command, const std::set<std::string>& configured) {
+  const bool has_epochs =
+      command.count("--epochs") != 0 && (!configured.contains("--epochs") || configured.contains("--steps"));
+  if (command.count("--steps") != 0 && has_epochs)
+    throw UsageError("--steps and --epochs both say how long to train; leave out one of them");
+}
+
 void check_checkpoint(const RunOptions& r) {
   if (!r.checkpoint.empty() && !r.resume && std::filesystem::exists(r.checkpoint))
     throw UsageError(fmt::format("{} exists: add --resume to continue from it, or remove it", r.checkpoint));

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <initializer_list>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -50,6 +51,8 @@ void check_optimizer_options(const LearningSettings& settings, const CLI::App& c
 /// Of sums over micro-batches that are beside the chips or divided, if there is one micro-batch.
 void check_sums(const PlacementSettings& settings);
 void check_run_options(const RunOptions& options, const CLI::App& command);
+/// Of --steps and --epochs, if there are both. Steps count before epochs that only a file has `configured`.
+void check_duration(const CLI::App& command, const std::set<std::string>& configured);
 /// Throws UsageError for a checkpoint that exists, but is not resumed.
 void check_checkpoint(const RunOptions& options);
 /// Throws UsageError for files that cannot be written.

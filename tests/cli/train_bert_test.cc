@@ -186,6 +186,10 @@ TEST_F(TrainBertCliTest, TakesOptionsFromAFile) {
     const json of_flag = results_of(run("train bert --json --config " + negative))[0]["settings"];
     EXPECT_EQ(of_flag.count("bias_correction"), without ? 1U : 0U) << without;
   }
+  const std::string epochs =
+      file("epochs.toml", "documents = 60\nvocabulary = 100\nlength = 16\nbatch = 4\nepochs = 2\n");
+  const Outcome of_steps = run(fmt::format("train bert --json --config {} --steps 2", epochs));
+  EXPECT_EQ(results_of(of_steps)[0]["settings"]["phases"][0]["steps"], 2);
   const auto refused = [&](const std::string& content, const std::string& why) {
     expect_refused(run(fmt::format("train bert --config {}", file("wrong.toml", content))), why);
   };
@@ -193,6 +197,7 @@ TEST_F(TrainBertCliTest, TakesOptionsFromAFile) {
   refused("config = \"other.toml\"", "'config' is not an option of bert");
   refused("batch = [4]", "'batch' takes a text, a number, true or false");
   refused("batch = \"x\"", "--batch");
+  refused("steps = 2\nepochs = 2", "--steps and --epochs both say how long to train");
   refused("bias-correction = true\nno-bias-correction = true",
           "'no-bias-correction' is given under another name too");
   expect_refused(run("train bert --config mlperf"),
