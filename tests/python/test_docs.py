@@ -26,7 +26,8 @@ import pages
 PAGES = pages.pages()
 MODULES = (
     *("tessera", "tessera.graph", "tessera.nn", "tessera.nn.formulas", "tessera.sparse", "tessera.snn"),
-    *("tessera.snn.functional", "tessera.snn.surrogate", "tessera.onnx", "tessera.text", "tessera.pack"),
+    *("tessera.snn.functional", "tessera.snn.surrogate", "tessera.onnx", "tessera.text", "tessera.vision"),
+    "tessera.pack",
 )
 BUILT_TOOL = "build/release/cli/tessera"
 IS_FULL = os.environ.get("TESSERA_TEST_FULL", "0") != "0"
