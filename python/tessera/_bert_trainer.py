@@ -12,10 +12,10 @@ from tessera import _tessera
 from tessera._config import checked_threads
 from tessera._matrices import seed_of
 from tessera._tessera import BertConfig, Machine, PretrainingEvaluation, TokenText
-from tessera._trainer import Trainer, TrainerOptimizer, path_of, set_learning
+from tessera._trainer import Trainer, TrainerOptimizer, path_of, set_counts, set_learning, set_placement
 from tessera.graph._bert import PackedAverage, bert_config
 from tessera.graph._estimate import Estimate, machine_for
-from tessera.graph._graph import least_elements, native_scale
+from tessera.graph._graph import native_scale
 from tessera.graph._pipeline import PipelineKind
 from tessera.graph._ranks import communicator_of
 from tessera.graph._training import (
@@ -178,16 +178,16 @@ class BertTrainer(Trainer):
             seed=seed,
             host_io=host_io,
         )
-        for name, count, least in (
-            ("max_per_pack", 0 if max_per_pack is None else max_per_pack, 0 if max_per_pack is None else 1),
+        set_counts(
+            settings,
             ("micro_batches", micro_batches, 1),
             ("head_slices", head_slices, 1),
             ("stages", stages, 1),
             ("head_layers", head_layers, 0),
             ("head_feed_forwards", head_feed_forwards, 0),
             ("evaluate_every", evaluate_every, 0),
-        ):
-            setattr(settings, name, _tessera.whole_number(name, count, least))
+            optional=(("max_per_pack", max_per_pack, 1),),
+        )
         if replicas is None:
             replicas = _replicas(machine, settings.stages, process_group)
         settings.replicas = _tessera.whole_number("replicas", replicas, 1)
@@ -204,17 +204,16 @@ class BertTrainer(Trainer):
             settings.set_sums(value_type(sum_dtype))
         if loss_scale is not None:
             settings.set_loss_scale(*native_scale(loss_scale))
-        for option, given in (
-            ("shard", shard),
-            ("shard_weights", shard_weights),
-            ("shard_gradients", shard_gradients),
-            ("offload", offload),
-            ("offload_weights", offload_weights),
-            ("offload_gradients", offload_gradients),
-            ("offload_activations", offload_activations),
-        ):
-            if (least_of := least_elements(option, given)) is not None:
-                setattr(settings, f"{option}_from", least_of)
+        set_placement(
+            settings,
+            shard=shard,
+            shard_weights=shard_weights,
+            shard_gradients=shard_gradients,
+            offload=offload,
+            offload_weights=offload_weights,
+            offload_gradients=offload_gradients,
+            offload_activations=offload_activations,
+        )
         threads = checked_threads(threads)
         ranks = None
         if process_group is not None:

@@ -14,9 +14,8 @@ from tessera._config import checked_threads
 from tessera._images import ImageSet, ImageSplit
 from tessera._matrices import seed_of
 from tessera._tessera import EpochResult, Machine, SampleScore
-from tessera._trainer import Trainer, TrainerOptimizer, set_learning
+from tessera._trainer import Trainer, TrainerOptimizer, set_counts, set_learning, set_placement
 from tessera.graph._estimate import Estimate, machine_for
-from tessera.graph._graph import least_elements
 from tessera.graph._resnet import Shortcut
 from tessera.graph._training import Numbers, ScheduleKind
 
@@ -138,22 +137,18 @@ class ResnetTrainer(Trainer):
             seed=seed_of(seed),
             host_io=host_io,
         )
-        for name, count, least in (
+        set_counts(
+            settings,
             ("block_size", block_size, 1),
             ("padding", padding, 0),
-            ("size", 0 if size is None else size, 0 if size is None else 8),
             ("batch", batch, 1),
             ("micro_batches", micro_batches, 1),
             ("replicas", replicas, 1),
-            ("norm_replicas", 0 if norm_replicas is None else norm_replicas, 0 if norm_replicas is None else 1),
-            ("steps", 0 if steps is None else steps, 0 if steps is None else 1),
-        ):
-            setattr(settings, name, _tessera.whole_number(name, count, least))
+            optional=(("size", size, 8), ("norm_replicas", norm_replicas, 1), ("steps", steps, 1)),
+        )
         settings.label_smoothing, settings.density, settings.augment = label_smoothing, density, bool(augment)
         settings.recompute = bool(recompute)
-        for option, given in (("shard", shard), ("offload", offload)):
-            if (least_of := least_elements(option, given)) is not None:
-                setattr(settings, f"{option}_from", least_of)
+        set_placement(settings, shard=shard, offload=offload)
         settings.set_drop_grow(change, _tessera.whole_number("every", every, 1), until)
         threads = checked_threads(threads)
         self.machine = machine_for(machine, threads)

@@ -13,7 +13,9 @@ from numpy.typing import NDArray
 from tessera import _tessera
 from tessera._locks import Lock
 from tessera._tessera import Machine
+from tessera.graph._graph import least_elements
 
+_Settings: TypeAlias = "_tessera.PretrainingSettings | _tessera.ResnetTrainingSettings"
 #: Optimizers by the names that the tool has for them.
 TrainerOptimizer: TypeAlias = Literal["sgd", "momentum", "nesterov", "adam", "adamw", "lamb", "lars"]
 
@@ -126,7 +128,7 @@ def path_of(path: str | os.PathLike[str] | None) -> str:
 
 
 def set_learning(
-    settings: _tessera.PretrainingSettings | _tessera.ResnetTrainingSettings,
+    settings: _Settings,
     *,
     epochs: int,
     lr: float,
@@ -159,3 +161,20 @@ def set_learning(
     if clip_norm is not None:
         settings.clip_norm = clip_norm
     settings.seed, settings.validation, settings.host_io = seed, validation, bool(host_io)
+
+
+def set_counts(
+    settings: _Settings, *counts: tuple[str, int, int], optional: Sequence[tuple[str, int | None, int]] = ()
+) -> None:
+    """Set whole numbers by name, each with the least that it may be; an optional None is 0 in the settings."""
+    for name, count, least in counts:
+        setattr(settings, name, _tessera.whole_number(name, count, least))
+    for name, choice, least in optional:
+        setattr(settings, name, 0 if choice is None else _tessera.whole_number(name, choice, least))
+
+
+def set_placement(settings: _Settings, **given: bool | int) -> None:
+    """Set from how many elements on values lie elsewhere, by the names of `Graph.training_step`."""
+    for option, choice in given.items():
+        if (least := least_elements(option, choice)) is not None:
+            setattr(settings, f"{option}_from", least)
