@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/random.h"
+#include "compare.h"
 #include "networks.h"
 #include "sparse/generate.h"
 #include "support/error_of.h"
@@ -107,19 +108,12 @@ WideArrays inputs_of(const Graph& g) {
   return arrays;
 }
 
-WideArrays wide_state(const Session& session) {
-  WideArrays state;
-  for (const auto& [name, values] : session.state()) state[name] = {values.begin(), values.end()};
-  return state;
-}
-
 /// Two steps on a machine, compared with float64.
 void expect_trains(const Graph& g, const Machine& machine) {
   Session session(g, machine, {.seed = 4});
-  WideArrays state = wide_state(session);
+  WideArrays state = widened(session.state());
   const WideArrays inputs = inputs_of(g);
-  Arrays narrow;
-  for (const auto& [name, values] : inputs) narrow[name] = narrowed(values);
+  const Arrays narrow = narrowed(inputs);
   for (int step = 0; step < 2; ++step) {
     const WideArrays expected = evaluate(g, inputs, state);
     const float loss = session.run(narrow).at("loss").at(0);
@@ -164,8 +158,7 @@ TEST(Resnet, TrainsWithSparseConvolutionsThatMayChange) {
 TEST(Resnet, FollowsTheMeanOfReplicas) {
   const Graph g = step_of(small_config(), {.training = true, .replicas = 2}, 1, 2);
   Session session(g, Machine::host(1));
-  Arrays inputs;
-  for (const auto& [name, values] : inputs_of(g)) inputs[name] = narrowed(values);
+  const Arrays inputs = narrowed(inputs_of(g));
   session.run(inputs);
   // Each replica alone.
   const Graph one = step_of(small_config(), {.training = true});
@@ -189,8 +182,7 @@ TEST(Resnet, FollowsTheMeanOfReplicas) {
 
 /// Of a step in float64, from the initial contents of another graph.
 WideArrays state_after(const Graph& g, const Graph& initial, double& loss) {
-  WideArrays state;
-  for (const auto& [name, values] : initial_state(initial, 4)) state[name] = {values.begin(), values.end()};
+  WideArrays state = widened(initial_state(initial, 4));
   loss = evaluate(g, inputs_of(g), state).at("loss").at(0);
   return state;
 }
