@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <functional>
-#include <numeric>
 #include <set>
 
 namespace tessera::graph {
@@ -417,13 +416,8 @@ void PipelineLowering::list_events() {
 
 /// Of stages that share chips, one may make the others wait in the order of the slots.
 void PipelineLowering::order_by_time() {
-  const std::vector<TimedEvent> timed = timed_events();
-  std::vector<size_t> by_slots(timed.size());
-  std::iota(by_slots.begin(), by_slots.end(), size_t{0});
-  const std::vector<size_t> by_time = earliest_first(timed);
-  if (end_of(timed, by_time) >= end_of(timed, by_slots)) return;
   std::vector<Event> events;
-  for (const size_t e : by_time) events.push_back(events_[e]);
+  for (const size_t e : faster_order(timed_events())) events.push_back(events_[e]);
   events_ = std::move(events);
 }
 
