@@ -45,9 +45,8 @@ class TableParts {
                                                     [](const MappedBox& mapped) { return mapped.box.col; });
         const TileId spread = (i * parts.col_parts() + j) % builder.machine().tiles;
         tiles_.push_back(is_here ? (after - 1)->tile : spread);
+        by_tile_.emplace_back(i, j);
       }
-    for (uint32_t i = 0; i < parts.row_parts(); ++i)
-      for (uint32_t j = 0; j < parts.col_parts(); ++j) by_tile_.emplace_back(i, j);
     std::ranges::stable_sort(by_tile_, {}, [&](const auto& at) { return tile_of(at.first, at.second); });
   }
 
