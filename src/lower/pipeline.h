@@ -52,7 +52,8 @@ class PipelineLowering {
     StagePart part;
     std::vector<ValueId> takes = {};           ///< results of other passes
     std::vector<ValueId> gives = {};           ///< results that other passes take
-    std::vector<size_t> outputs = {};          ///< positions of the loop's outputs; in the end of `finish`'s
+    std::vector<size_t> outputs = {};          ///< positions of the loop's outputs that it computes; after
+                                               ///< add_sums(), of those that `finish` gives
     std::optional<ops::Operand> counter = {};  ///< its next micro-batch
     std::optional<ops::Operand> present = {};  ///< the micro-batch that `compute` works on
     ops::Function compute = {};
