@@ -35,10 +35,15 @@ using Evaluation = PretrainingEvaluation;
 using PhaseSizes = std::tuple<uint32_t, uint32_t, uint64_t>;
 
 std::vector<ParameterArray> arrays_of_parameters(const BertTrainer& trainer) {
+  // Threads that exchange parameters with other ranks take Python meanwhile.
+  const auto values_of = [&](const std::string& name) {
+    const nb::gil_scoped_release released;
+    return trainer.parameter(name);
+  };
   std::vector<ParameterArray> all;
   for (const graph::ValueInfo& info : trainer.graph().values())
     if (info.kind == graph::Kind::parameter)
-      all.emplace_back(info.name, array_from(trainer.parameter(info.name)), info.type.shape);
+      all.emplace_back(info.name, array_from(values_of(info.name)), info.type.shape);
   return all;
 }
 

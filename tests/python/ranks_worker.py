@@ -80,6 +80,7 @@ def train_bert(group, a):
         trainer.resume(a.out)
     if not a.interrupt:
         assert len(trainer.train(a.steps, checkpoint=a.out)) == a.steps
+        assert all(np.isfinite(values).all() for values in trainer.state_dict().values())
         return
     before, is_last = trainer.finished_steps, dist.get_rank() == dist.get_world_size() - 1
     if is_last:
