@@ -87,7 +87,8 @@ def _stored(
     padded[:m, :k] = weight
     blocks = padded.reshape(rows, b, -1, b).swapaxes(1, 2)
     counts = (pointers[1:] - pointers[:-1]).astype(np.int64)
-    return blocks[np.repeat(np.arange(rows), counts), columns].reshape(-1)
+    stored: NDArray[np.float32] = blocks[np.repeat(np.arange(rows), counts), columns].reshape(-1)
+    return stored
 
 
 def resnet(
