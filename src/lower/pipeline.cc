@@ -455,28 +455,18 @@ uint64_t PipelineLowering::work_of(const LoweredPass& pass) const {
 
 /// From when to when a buffer holds each micro-batch, in the order of the beginnings.
 std::vector<PipelineLowering::KeptInterval> PipelineLowering::kept(const BufferKey& key) const {
-  const auto& [id, place] = key;
-  const bool is_home = home_of(id) == place;
   std::vector<KeptInterval> all;
   std::map<uint32_t, size_t> present;  // by micro-batch: position in `all`
+  const auto has_key = [&](const std::vector<BufferKey>& keys) {
+    return std::ranges::find(keys, key) != keys.end();
+  };
   for (size_t e = 0; e < events_.size(); ++e) {
-    const Event& event = events_[e];
-    bool is_filled = false, is_read = false;
-    if (event.kind == Event::Kind::send) {
-      const Sending& sending = sendings_[event.index];
-      const bool has = std::ranges::binary_search(sending.values, id);
-      is_filled = has && !is_home && sending.to == place;
-      is_read = has && origin_of(sending) == place;
-    } else {
-      const LoweredPass& pass = passes_[event.index];
-      is_filled = is_home && event.index == pass_of(id);
-      is_read = place_of(pass) == place && std::ranges::binary_search(pass.takes, id);
+    const uint32_t micro_batch = events_[e].micro_batch;
+    if (has_key(keys_of(events_[e], Direction::given))) {
+      present[micro_batch] = all.size();
+      all.push_back({micro_batch, e, e});
     }
-    if (is_filled) {
-      present[event.micro_batch] = all.size();
-      all.push_back({event.micro_batch, e, e});
-    }
-    if (is_read) all[present.at(event.micro_batch)].last = e;
+    if (has_key(keys_of(events_[e], Direction::taken))) all[present.at(micro_batch)].last = e;
   }
   return all;
 }
