@@ -46,7 +46,7 @@ class Spec:
     """What a process does."""
 
     case: str
-    library: str
+    package: str
     ranks: int
     size: str = "base"
 
@@ -65,7 +65,7 @@ class Spec:
 
     def is_possible(self) -> bool:
         """Only Tessera divides stages, of which each rank has as many."""
-        return self.case != "stages" or (self.library == "Tessera" and PIPELINE[3] % self.ranks == 0)
+        return self.case != "stages" or (self.package == "Tessera" and PIPELINE[3] % self.ranks == 0)
 
 
 # What a rank does, in a process of its own.
@@ -106,7 +106,7 @@ def bert_rank(spec: Spec, group: Any) -> Rank:
     from packed_bert import PREDICTIONS, Batch, config_of, in_pytorch, packs_of, step_in_tessera
 
     config, batch = config_of(spec.size), Batch(packs_of(2), PREDICTIONS)
-    if spec.library == "PyTorch":
+    if spec.package == "PyTorch":
         return Rank(in_pytorch(config, batch, False, lambda module: wrapped(module, group)))
     step = step_in_tessera(config, batch, replicas=spec.ranks)
     message = 4 * batch.arrays["input_ids"].size * config.hidden_size
@@ -123,7 +123,7 @@ def network_rank(spec: Spec, group: Any) -> Rank:
     rows = batch // spec.ranks if spec.case == "divided" else batch
     torch.manual_seed(1)
     module, x, labels = network(sizes, None), torch.randn(rows, sizes[0]), torch.randint(sizes[-1], (rows,))
-    if spec.library == "PyTorch":
+    if spec.package == "PyTorch":
         return Rank(in_pytorch(wrapped(module, group), "sgd", x, labels, fused=True))
     graph = tg.from_torch(module, x)
     step = graph.training_step("cross_entropy", "sgd", lr=RATE, momentum=0.9, replicas=spec.ranks)
@@ -337,7 +337,7 @@ class Result:
 
     def line(self, alone: Result) -> str:
         speed_up = self.spec.rows() * alone.median() / self.median()
-        text = f"  {self.spec.library}, {self.spec.ranks} × 1 core"
+        text = f"  {self.spec.package}, {self.spec.ranks} × 1 core"
         text = f"{text:<28}{1e3 * self.median():10.2f} ms{speed_up:7.3f} ×"
         if self.spec.ranks == 1:
             return text
@@ -353,7 +353,7 @@ def measured(case: str, a: argparse.Namespace) -> dict[str, list[Result]]:
     jobs: list[tuple[Ranks, Result]] = []
     try:
         for spec in specs:
-            job = Ranks([spec.case, spec.library, str(spec.ranks), spec.size], spec.ranks)
+            job = Ranks([spec.case, spec.package, str(spec.ranks), spec.size], spec.ranks)
             jobs.append((job, Result(spec, {})))
             jobs[-1][1].about = job.answers()[0]
         for _ in range(a.rounds):
@@ -364,7 +364,7 @@ def measured(case: str, a: argparse.Namespace) -> dict[str, list[Result]]:
             job.end()
     results: dict[str, list[Result]] = {}
     for _, result in jobs:
-        results.setdefault(result.spec.library, []).append(result)
+        results.setdefault(result.spec.package, []).append(result)
     return results
 
 

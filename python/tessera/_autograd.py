@@ -1,4 +1,4 @@
-"""Derivatives of operators, with less overhead than `torch.library.register_autograd`, and for `torch.func` too."""
+"""Derivatives of operators, with less overhead than PyTorch's `register_autograd`, and for `torch.func` too."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def differentiable(
     """The operator above autograd, for `library.impl(…, "Autograd", with_keyset=True)`.
 
     `kernel` is the one for the CPU; `setup(ctx, inputs, output)` and `derivative(ctx, *gradients)` are those of
-    `torch.library.register_autograd`, which takes 20 µs a call longer and cannot be differentiated by `torch.func`.
+    PyTorch's `register_autograd`, which takes 20 µs a call longer and cannot be differentiated by `torch.func`.
     """
 
     def below(keyset: Any, *arguments: Any) -> Any:
