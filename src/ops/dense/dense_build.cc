@@ -1,7 +1,9 @@
 #include <algorithm>
 #include <array>
+#include <map>
 #include <optional>
 
+#include "base/ceil_divide.h"
 #include "kernels/common/element.h"
 #include "kernels/map/reduce/codelet.h"
 #include "kernels/tile/tile_product/codelet.h"
@@ -25,6 +27,10 @@ using program::VariableId;
 /// Maximum number of tiles that hold a broadcast part together: with more there would be more transfers for
 /// the same data.
 constexpr uint32_t kMostHolders = 16;
+
+/// Bytes of partial sums that a tile must be spared for complete sums to be sent on in a superstep of their
+/// own.
+constexpr uint64_t kWorthSending = 8192;
 
 /// Place of a tile in the grid.
 struct GridPosition {
@@ -80,17 +86,35 @@ class DenseBuilder {
         partition_(partition),
         layouts_(dense_layouts(shape, partition)),
         grid_(partition),
-        w_{*layouts_.values.parts, operands.values, partition.n_parts, partition.m_slices > 1,
+        w_{*layouts_.values.parts,
+           operands.values,
+           partition.n_parts,
+           partition.m_slices > 1,
            [](const GridPosition& p) {
              return std::array{p.n, p.m, p.k};
+           },
+           [](uint32_t copy, uint32_t i, uint32_t j) {
+             return GridPosition{i, j, copy};
            }},
-        x_{*layouts_.x.parts, operands.x, partition.m_parts, partition.n_slices > 1,
+        x_{*layouts_.x.parts,
+           operands.x,
+           partition.m_parts,
+           partition.n_slices > 1,
            [](const GridPosition& p) {
              return std::array{p.m, p.k, p.n};
+           },
+           [](uint32_t copy, uint32_t i, uint32_t j) {
+             return GridPosition{copy, i, j};
            }},
-        y_{*layouts_.y.parts, operands.y, partition.k_parts, partition.slices() > 1,
+        y_{*layouts_.y.parts,
+           operands.y,
+           partition.k_parts,
+           partition.slices() > 1,
            [](const GridPosition& p) {
              return std::array{p.k, p.m, p.n};
+           },
+           [](uint32_t copy, uint32_t i, uint32_t j) {
+             return GridPosition{i, copy, j};
            }} {}
 
   StepId build() {
@@ -117,8 +141,9 @@ class DenseBuilder {
     const Operand& operand;
     uint32_t copies;
     bool is_sliced;
-    std::array<uint32_t, 3> (*where)(const GridPosition&);  ///< which copy, and which part of it
-    VariableId local = 0;                                   ///< what the tiles process
+    std::array<uint32_t, 3> (*where)(const GridPosition&);         ///< which copy, and which part of it
+    GridPosition (*place)(uint32_t copy, uint32_t i, uint32_t j);  ///< the inverse
+    VariableId local = 0;                                          ///< what the tiles process
     bool is_local_copy = false;
 
     /// A tile's box of the local variable, which has a row for each copy.
@@ -167,18 +192,32 @@ class DenseBuilder {
   /// them there; otherwise in the plan's layout, to be copied from there.
   void choose_result() {
     Side& side = result();
-    const std::vector<MappedBox>& native = layout_of_result().mapping;
     sum_ = side.operand;
-    const bool in_place = side.copies > 1 ? b_.holds(sum_) : lies_as(sum_, native);
+    const bool in_place = side.copies > 1 ? b_.holds(sum_) && !adds_on_few_tiles(side)
+                                          : lies_as(sum_, layout_of_result().mapping);
     if (partition_.slices() > 1 || !in_place) {
-      std::vector<MappedBox> mapping = native;
-      for (MappedBox& mapped : mapping) mapped.box.rows = 1;
+      std::vector<MappedBox> mapping =
+          share_out(side.parts, 1, side.copies,
+                    [&](uint32_t i, uint32_t j, uint32_t h) { return grid_.tile_of(side.place(h, i, j)); });
       sum_ = b_.temporary(b_.variable_name(side.operand) + ".slice", shape_.numbers.operands, 1,
                           side.parts.slice_elements(), std::move(mapping), b_.purpose_of(side.operand));
     }
     side.local = sum_.variable;
     side.is_local_copy = side.copies > 1;
     if (side.copies > 1) side.local = add_parts("partials", shape_.numbers.partials, side).variable;
+  }
+
+  /// Whether a tile that adds partial sums at the result's place receives many more of them than if all tiles
+  /// did.
+  bool adds_on_few_tiles(const Side& side) const {
+    std::map<TileId, uint64_t> elements;
+    for (const MappedBox& mapped : b_.mapping_of(side.operand))
+      elements[mapped.tile] += mapped.box.elements();
+    uint64_t most = 0;
+    for (const auto& [tile, of_tile] : elements) most = std::max(most, of_tile);
+    const uint64_t even =
+        base::ceil_divide(uint64_t{side.parts.slice_elements()}, uint64_t{partition_.tiles()});
+    return most > even && (most - even) * side.copies * size_of(shape_.numbers.partials) > kWorthSending;
   }
 
   const OperandLayout& layout_of_result() {
