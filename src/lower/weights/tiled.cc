@@ -44,6 +44,10 @@ ops::ForcedKnobs TiledWeight::knobs() const {
   return dense_ && !forward_only_ ? ops::ForcedKnobs{{"m_slices", 1}, {"n_slices", 1}} : ops::ForcedKnobs{};
 }
 
+/// Of a tile's memory a product should take no more than one part in so many: the rest of a network lies
+/// there too.
+constexpr uint64_t kShareOfProduct = 3;
+
 /// That of the forward product; of a table of which rows are taken too, the one with which all of its uses
 /// together take least time: all have the weight in the same parts.
 TileProductPlan TiledWeight::plan_forward(const WeightUse& use) const {
@@ -80,6 +84,9 @@ TileProductPlan TiledWeight::plan_forward(const WeightUse& use) const {
     forced["k_parts"] = parts;
     forced["n_parts"] = 1;
     TileProductPlan plan = plan_tile_product(pattern_, problem, machine_, forced);
+    if (plan.chosen.max_tile_bytes >
+        std::max(best.chosen.max_tile_bytes, machine_.tile_bytes / kShareOfProduct))
+      continue;
     if (const Cost cost = cost_of(plan, &least); cost < least) best = std::move(plan), least = cost;
   }
   return best;
