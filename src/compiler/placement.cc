@@ -57,7 +57,8 @@ struct Occupancy {
 
 /// One memory: what is at which address when. A tile's code comes first. First fit, always-live pieces first
 /// and then by size: pieces for the interleaved region from the end of the memory down, the others from the
-/// code up, so that both may use all free space.
+/// code up, so that both may use all free space. Where that takes more than there is, all from the code up,
+/// if so they take less.
 class Arena {
  public:
   Arena(Compilation& c, TileId space, std::span<PieceId> ids, Occupancy& occupancy)
@@ -69,9 +70,9 @@ class Arena {
             std::any_of(ids.begin(), ids.end(), [&](PieceId id) { return c.pieces[id].interleaved; })),
         capacity_(has_region_ ? c.machine.tile_bytes / program::kDataAlignment * program::kDataAlignment
                               : kNever64) {
-    occupancy.up.clear();
-    occupancy.down.clear();
+    sort(ids);
     place(ids);
+    if (has_region_ && end_ > c.machine.tile_bytes) place_upward(ids);
     count(ids);
     for (PieceId id : ids) c.pieces[id].offset -= base_ + (c.pieces[id].offset >= top_ ? gap_ : 0);
   }
@@ -87,7 +88,7 @@ class Arena {
   }
   uint64_t room_of(const Piece& piece) const { return bytes_of(c_, piece) + piece.over_read; }
 
-  void place(std::span<PieceId> ids) {
+  void sort(std::span<PieceId> ids) const {
     using Rank = std::tuple<bool, bool, bool, uint64_t, PieceId>;
     std::vector<Rank> ranks;
     ranks.reserve(ids.size());
@@ -101,12 +102,30 @@ class Arena {
     }
     std::ranges::sort(ranks);
     std::ranges::transform(ranks, ids.begin(), [](const Rank& rank) { return std::get<PieceId>(rank); });
+  }
+
+  /// Pieces in this order.
+  void place(std::span<const PieceId> ids) {
+    occupancy_.up.clear();
+    occupancy_.down.clear();
+    low_ = end_ = base_;
+    top_ = capacity_;
     const auto dynamic =
         std::partition_point(ids.begin(), ids.end(), [&](PieceId id) { return c_.pieces[id].always_live; });
     for (auto id = ids.begin(); id != dynamic; ++id) place_always(c_.pieces[*id]);
     if (low_ > base_) occupy({base_, low_}, kAlways);
     if (top_ < capacity_) occupy({top_, capacity_}, kAlways);
     for (auto id = dynamic; id != ids.end(); ++id) place_dynamic(c_.pieces[*id]);
+  }
+
+  /// Again, all from the code up; or as before, if so they end no lower.
+  void place_upward(std::span<const PieceId> ids) {
+    const uint64_t end = end_;
+    is_upward_ = true;
+    place(ids);
+    if (end_ < end) return;
+    is_upward_ = false;
+    place(ids);
   }
 
   /// Always-live pieces are adjacent. What has no room goes past the end of the memory.
@@ -128,10 +147,12 @@ class Arena {
 
   void place_dynamic(Piece& piece) {
     const uint64_t room = room_of(piece);
-    uint64_t offset = piece.interleaved ? highest_fit(piece, room) : lowest_fit(piece, room, base_);
+    const bool is_down = piece.interleaved && !is_upward_;
+    const uint64_t lowest = piece.interleaved ? std::max(base_, c_.machine.interleaved_from) : base_;
+    uint64_t offset = is_down ? highest_fit(piece, room) : lowest_fit(piece, room, lowest);
     if (offset == kNever64) offset = lowest_fit(piece, room, std::max(base_, capacity_));
     piece.offset = offset;
-    if (piece.interleaved && offset < capacity_) top_ = std::min(top_, offset);
+    if (is_down && offset < capacity_) top_ = std::min(top_, offset);
     occupy({offset, offset + room}, piece.lifetime);
   }
 
@@ -215,6 +236,7 @@ class Arena {
   TileMemory& memory_;
   Occupancy& occupancy_;
   const uint64_t base_;       ///< where data begins
+  bool is_upward_ = false;    ///< whether pieces for the interleaved region are placed from the code up
   const bool has_region_;     ///< whether any piece must be in the interleaved region
   const uint64_t capacity_;   ///< where pieces that grow down begin
   uint64_t low_ = base_;      ///< end of what is always live and grows up
