@@ -221,9 +221,10 @@ void count_code(const program::Program& program, const Collective& collective,
     TileMemory& of_tile = memory.at(tile);
     for (const program::Round& round : rounds) {
       const Message& message = round.messages.front();
+      of_tile[MemoryUse::exchange_code] += program::kExchangeCodeBytes;
       for (const Line& line : lines) {
         const uint64_t bytes = line.elements * message.chunks / group * size_of(line.type);
-        of_tile[MemoryUse::exchange_code] += 2 * program::exchange_code_bytes(bytes);
+        of_tile[MemoryUse::exchange_code] += 2 * program::transfer_code_bytes(bytes);
         if (round.adds) of_tile[MemoryUse::vertex_state] += program::vertex_state_bytes(*collective.add);
       }
       if (round.adds) of_tile[MemoryUse::control_code] += program::control_code_bytes(1);

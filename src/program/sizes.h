@@ -17,14 +17,18 @@ inline uint64_t vertex_state_bytes(const Codelet& codelet) {
 /// Code for starting one superstep on a tile: a branch to each group of vertices.
 inline uint64_t control_code_bytes(uint32_t groups) { return 16 + 12 * uint64_t{groups}; }
 
-/// Exchange code of one end of a transfer: up to 9 words (third-party measurement).
+/// Exchange code of a tile that takes part in an exchange: what a transfer by itself takes, up to 9 words
+/// (third-party measurement).
 inline constexpr uint64_t kExchangeCodeBytes = 36;
+/// Exchange code of each end of a transfer besides: a word, to send on or to listen to another tile. Fitted
+/// to the one program of which a source gives all of the exchange code (docs/machine-model.md).
+inline constexpr uint64_t kTransferCodeBytes = 4;
 /// The longest transfer: 4148 words (third-party measurement).
 inline constexpr uint64_t kMostTransferBytes = 4148 * 4;
 
 /// Exchange code of one end of a move of this many bytes, which may take several transfers.
-inline uint64_t exchange_code_bytes(uint64_t bytes) {
-  return kExchangeCodeBytes * std::max<uint64_t>(1, (bytes + kMostTransferBytes - 1) / kMostTransferBytes);
+inline uint64_t transfer_code_bytes(uint64_t bytes) {
+  return kTransferCodeBytes * std::max<uint64_t>(1, (bytes + kMostTransferBytes - 1) / kMostTransferBytes);
 }
 
 /// Alignment of a tile's data, which follows its code, and of the gap between its two regions.

@@ -103,6 +103,8 @@ void Traffic::count() {
       known_.try_emplace(*hash, Known{{tiles.begin(), tiles.end()}, sent_bytes_, copies, exchanges_});
   }
   count_streamed();
+  for (Tile& tile : counted())
+    if (tile.code_bytes != 0) tile.code_bytes += kExchangeCodeBytes;
   if (chips_)
     for (uint32_t slot = counted_.begin; slot < counted_.end; ++slot)
       chips_->count_tile(chip_of(slot), traffic_cycles(machine_, tiles_[slot].traffic));
@@ -192,7 +194,7 @@ void Traffic::count_apart() {
     (m.gathered ? to.traffic.gathered_in : to.traffic.in) += static_cast<double>(bytes);
     for (Tile* tile : {&from, &to}) {
       ++tile->traffic.transfers;
-      tile->code_bytes += exchange_code_bytes(bytes);
+      tile->code_bytes += transfer_code_bytes(bytes);
     }
     sent_bytes_ += bytes;
     if (chips_) carried[{chip_of(m.from), chip_of(m.to)}] += bytes;
@@ -208,7 +210,7 @@ void Traffic::count_local() {
     if (m.from != m.to) return false;
     const uint64_t bytes = m.box.elements() * m.element;
     tiles_[m.from].traffic.local += static_cast<double>(bytes);
-    tiles_[m.from].code_bytes += exchange_code_bytes(bytes);
+    tiles_[m.from].code_bytes += transfer_code_bytes(bytes);
     if (chips_) chips_->copy_on(chip_of(m.from));
     return true;
   });
@@ -221,7 +223,7 @@ void Traffic::count_streamed() {
     const auto bytes = static_cast<double>(move.bytes);
     (move.to_tile ? tile.traffic.in : tile.traffic.out) += bytes;
     ++tile.traffic.transfers;
-    tile.code_bytes += exchange_code_bytes(move.bytes);
+    tile.code_bytes += transfer_code_bytes(move.bytes);
     chip_streamed_[machine_.chip_of(move.tile) - machine_.first_chip()] += bytes;
     if (chips_) chips_->exchange_on(chip_of(move.tile));
   }
@@ -270,7 +272,7 @@ void Traffic::count_sent(Iterator begin, Iterator end) {
       begin, end, [](const Move& a, const Move& b) { return a.box == b.box; },
       [&](Iterator send, Iterator) {
         ++tile.traffic.transfers;
-        tile.code_bytes += exchange_code_bytes(send->box.elements() * send->element);
+        tile.code_bytes += transfer_code_bytes(send->box.elements() * send->element);
       });
 }
 
@@ -308,7 +310,7 @@ void Traffic::count_received(Iterator begin, Iterator end) {
     const uint64_t bytes = m->box.elements() * m->element;
     Tile& tile = tiles_[m->to];
     ++tile.traffic.transfers;
-    tile.code_bytes += exchange_code_bytes(bytes);
+    tile.code_bytes += transfer_code_bytes(bytes);
     auto& of_tile = received[m->to & 1];
     of_tile.bytes += bytes;
     of_tile.first = std::min<uint64_t>(of_tile.first, m->box.row);

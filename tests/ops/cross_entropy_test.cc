@@ -168,7 +168,7 @@ TEST(CrossEntropyTest, HasNoTransferFromEachColumnToEachTile) {
                                         &PlanCandidate::partition);
   ASSERT_NE(spread, made.candidates.end()) << to_string(made.candidates);
   // Labels and weights of all columns come to one tile.
-  EXPECT_LT(spread->exchange_code_bytes, 2 * kColumns * program::kExchangeCodeBytes + 3000);
+  EXPECT_LT(spread->exchange_code_bytes, 2 * kColumns * program::kTransferCodeBytes + 3000);
 }
 
 /// Of few columns and many classes, that is fastest, and takes little exchange code.

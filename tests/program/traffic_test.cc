@@ -20,6 +20,9 @@ using testing::toy_machine_with_regions;
 
 constexpr VariableId kX = 3;
 
+/// Exchange code of a tile at which so many transfers of one exchange end or begin.
+constexpr uint64_t code_of(uint64_t transfers) { return kExchangeCodeBytes + transfers * kTransferCodeBytes; }
+
 TEST(Traffic, CountsWhatComesInAndGoesOut) {
   const machine::Machine m = toy_machine(4);
   Traffic traffic(m);
@@ -30,8 +33,9 @@ TEST(Traffic, CountsWhatComesInAndGoesOut) {
   EXPECT_EQ(traffic.of(1).transfers, 2u);
   EXPECT_EQ(traffic.of(0).out, 64);
   EXPECT_EQ(traffic.of(3).transfers, 0u);
-  EXPECT_EQ(traffic.code_bytes(1), 2 * kExchangeCodeBytes);
-  EXPECT_EQ(traffic.code_bytes(0), kExchangeCodeBytes);
+  EXPECT_EQ(traffic.code_bytes(1), code_of(2));
+  EXPECT_EQ(traffic.code_bytes(0), code_of(1));
+  EXPECT_EQ(traffic.code_bytes(3), 0U);
   EXPECT_EQ(traffic.sent_bytes(), 96u);
   EXPECT_EQ(traffic.cycles()[Phase::exchange], m.exchange_cycles + 96 / m.exchange_bytes_per_cycle);
   EXPECT_EQ(traffic.cycles()[Phase::sync], m.sync_cycles);
@@ -44,7 +48,7 @@ TEST(Traffic, SendsWhatSeveralReceiveOnce) {
   traffic.count();
   EXPECT_EQ(traffic.of(0).out, 6 * 8 * 2);
   EXPECT_EQ(traffic.of(0).transfers, 2u);
-  EXPECT_EQ(traffic.code_bytes(0), 2 * kExchangeCodeBytes);
+  EXPECT_EQ(traffic.code_bytes(0), code_of(2));
   EXPECT_EQ(traffic.of(4).in, 4 * 8 * 2);
 }
 
@@ -96,8 +100,8 @@ TEST(Traffic, LongMovesTakeSeveralTransfers) {
   Traffic traffic(toy_machine(2));
   traffic.add(0, 1, kX, {0, 1, 0, 4148 * 2 + 1}, 4);
   traffic.count();
-  EXPECT_EQ(traffic.code_bytes(1), 3 * kExchangeCodeBytes);
-  EXPECT_EQ(traffic.code_bytes(0), 3 * kExchangeCodeBytes);
+  EXPECT_EQ(traffic.code_bytes(1), code_of(3));
+  EXPECT_EQ(traffic.code_bytes(0), code_of(3));
 }
 
 /// One kind of data, element by element: who sends it to which pair, and who receives it.

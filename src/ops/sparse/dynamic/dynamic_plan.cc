@@ -174,7 +174,7 @@ class DynamicEstimate {
     const double x_rows = std::ceil(double{1} * s_.k / m_.tiles);
     const double transfers = inner_ / std::max(1.0, x_rows) + rows_ / std::max(1.0, x_rows) + tiling_.k_parts;
     return resident + partial_bytes() + std::max(working, received) +
-           transfers * program::kExchangeCodeBytes + program::kStackBytes;
+           transfers * program::kTransferCodeBytes + program::kStackBytes;
   }
 
   const DynamicShape& s_;

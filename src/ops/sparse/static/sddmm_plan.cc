@@ -78,7 +78,7 @@ class SddmmEstimate : public PartitionEstimate {
     const double lists = 2.0 * (rows_ + blocks_);
     return resident_bytes(pattern_.cols) + resident_bytes(pattern_.rows) + lists +
            owned_blocks() * b_ * b_ * size_ + sent + std::max(x_bytes() + row_bytes(size_), received) +
-           transfers * program::kExchangeCodeBytes + program::kStackBytes;
+           transfers * program::kTransferCodeBytes + program::kStackBytes;
   }
 
   bool stays_;

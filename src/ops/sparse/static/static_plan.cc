@@ -86,7 +86,7 @@ class ProductEstimate : public PartitionEstimate {
              : 0);
     const double lists = 2.0 * (rows_ + blocks_);
     return resident_bytes(pattern_.cols) + resident_bytes(pattern_.rows) + lists + values + taken +
-           x_bytes() + row_bytes(partial_size_) + transfers * program::kExchangeCodeBytes +
+           x_bytes() + row_bytes(partial_size_) + transfers * program::kTransferCodeBytes +
            program::kStackBytes;
   }
 
