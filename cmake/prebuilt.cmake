@@ -4,4 +4,4 @@ set_target_properties(tessera PROPERTIES
   IMPORTED_LOCATION ${TESSERA_PREBUILT}/src/libtessera.a
   INTERFACE_INCLUDE_DIRECTORIES ${PROJECT_SOURCE_DIR}/include
   INTERFACE_COMPILE_FEATURES cxx_std_20
-  INTERFACE_LINK_LIBRARIES "hwy::hwy;fmt::fmt;tomlplusplus::tomlplusplus;ZLIB::ZLIB;protobuf::libprotobuf-lite;Threads::Threads;$<$<BOOL:${TESSERA_HDF5}>:${TESSERA_HDF5_LIBRARY}>;$<$<BOOL:${TESSERA_JPEG}>:${TESSERA_JPEG_LIBRARY}>;$<$<BOOL:${TESSERA_MPI}>:${TESSERA_MPI_LIBRARY}>")
+  INTERFACE_LINK_LIBRARIES "hwy::hwy;fmt::fmt;tomlplusplus::tomlplusplus;ZLIB::ZLIB;protobuf::libprotobuf-lite;Threads::Threads;${TESSERA_OPTIONAL_LIBRARIES}")
