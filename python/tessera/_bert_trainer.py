@@ -158,26 +158,8 @@ class BertTrainer(Trainer):
         phases = _phases(length, packs, steps)
         settings = _tessera.PretrainingSettings(own, phases, average, numbers, optimizer, lr_schedule, pipeline)
         settings.packed = pack == "optimal"
-        set_learning(
-            settings,
-            epochs=epochs,
-            lr=lr,
-            warmup=warmup,
-            lr_power=lr_power,
-            lr_end=lr_end,
-            lr_decay_at=lr_decay_at,
-            lr_decay=lr_decay,
-            momentum=momentum,
-            betas=betas,
-            bias_correction=bias_correction,
-            trust_coefficient=trust_coefficient,
-            weight_decay=weight_decay,
-            exclude=exclude,
-            clip_norm=clip_norm,
-            validation=validation,
-            seed=seed,
-            host_io=host_io,
-        )
+        set_learning(settings, locals())
+        set_placement(settings, locals())
         set_counts(
             settings,
             ("micro_batches", micro_batches, 1),
@@ -204,16 +186,6 @@ class BertTrainer(Trainer):
             settings.set_sums(value_type(sum_dtype))
         if loss_scale is not None:
             settings.set_loss_scale(*native_scale(loss_scale))
-        set_placement(
-            settings,
-            shard=shard,
-            shard_weights=shard_weights,
-            shard_gradients=shard_gradients,
-            offload=offload,
-            offload_weights=offload_weights,
-            offload_gradients=offload_gradients,
-            offload_activations=offload_activations,
-        )
         threads = checked_threads(threads)
         ranks = None
         if process_group is not None:

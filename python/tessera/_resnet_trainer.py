@@ -117,26 +117,9 @@ class ResnetTrainer(Trainer):
         settings = _tessera.ResnetTrainingSettings(
             _tessera.whole_number("depth", depth), shortcut, numbers, optimizer, lr_schedule, drop_grow
         )
-        set_learning(
-            settings,
-            epochs=30 if epochs is None else epochs,
-            lr=lr,
-            warmup=warmup,
-            lr_power=lr_power,
-            lr_end=lr_end,
-            lr_decay_at=lr_decay_at,
-            lr_decay=lr_decay,
-            momentum=momentum,
-            betas=betas,
-            bias_correction=bias_correction,
-            trust_coefficient=trust_coefficient,
-            weight_decay=weight_decay,
-            exclude=exclude,
-            clip_norm=clip_norm,
-            validation=validation,
-            seed=seed_of(seed),
-            host_io=host_io,
-        )
+        epochs, seed = 30 if epochs is None else epochs, seed_of(seed)
+        set_learning(settings, locals())
+        set_placement(settings, locals())
         set_counts(
             settings,
             ("block_size", block_size, 1),
@@ -148,7 +131,6 @@ class ResnetTrainer(Trainer):
         )
         settings.label_smoothing, settings.density, settings.augment = label_smoothing, density, bool(augment)
         settings.recompute = bool(recompute)
-        set_placement(settings, shard=shard, offload=offload)
         settings.set_drop_grow(change, _tessera.whole_number("every", every, 1), until)
         threads = checked_threads(threads)
         self.machine = machine_for(machine, threads)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal, Protocol, TypeAlias
 
 import numpy as np
@@ -127,40 +127,21 @@ def path_of(path: str | os.PathLike[str] | None) -> str:
     return "" if path is None else os.fspath(path)
 
 
-def set_learning(
-    settings: _Settings,
-    *,
-    epochs: int,
-    lr: float,
-    warmup: int,
-    lr_power: float,
-    lr_end: float,
-    lr_decay_at: Sequence[float],
-    lr_decay: float,
-    momentum: float,
-    betas: tuple[float, float],
-    bias_correction: bool,
-    trust_coefficient: float,
-    weight_decay: float,
-    exclude: Sequence[str],
-    clip_norm: float | None,
-    validation: float,
-    seed: int,
-    host_io: bool,
-) -> None:
-    """Set what all trainings have; the library checks the values."""
-    settings.epochs = _tessera.whole_number("epochs", epochs, 1)
-    settings.lr, settings.weight_decay = lr, weight_decay
+def set_learning(settings: _Settings, given: Mapping[str, Any]) -> None:
+    """Set what all trainings have, of a trainer's arguments by name; the library checks the values."""
+    settings.epochs = _tessera.whole_number("epochs", given["epochs"], 1)
+    for name in ("lr", "momentum", "trust_coefficient", "weight_decay", "validation", "seed"):
+        setattr(settings, name, given[name])
+    warmup = _tessera.whole_number("warmup", given["warmup"])
     settings.set_lr_schedule(
-        _tessera.whole_number("warmup", warmup), lr_power, lr_end, list(lr_decay_at), lr_decay
+        warmup, given["lr_power"], given["lr_end"], list(given["lr_decay_at"]), given["lr_decay"]
     )
-    settings.momentum, settings.trust_coefficient = momentum, trust_coefficient
-    settings.set_betas(*betas)
-    settings.bias_correction = bool(bias_correction)
+    settings.set_betas(*given["betas"])
+    exclude = given["exclude"]
     settings.excluded = [exclude] if isinstance(exclude, str) else list(exclude)
-    if clip_norm is not None:
-        settings.clip_norm = clip_norm
-    settings.seed, settings.validation, settings.host_io = seed, validation, bool(host_io)
+    settings.bias_correction, settings.host_io = bool(given["bias_correction"]), bool(given["host_io"])
+    if given["clip_norm"] is not None:
+        settings.clip_norm = given["clip_norm"]
 
 
 def set_counts(
@@ -173,8 +154,8 @@ def set_counts(
         setattr(settings, name, 0 if choice is None else _tessera.whole_number(name, choice, least))
 
 
-def set_placement(settings: _Settings, **given: bool | int) -> None:
-    """Set from how many elements on values lie elsewhere, by the names of `Graph.training_step`."""
+def set_placement(settings: _Settings, given: Mapping[str, Any]) -> None:
+    """Set from how many elements on values lie elsewhere, by arguments that `Graph.training_step` has too."""
     for option, choice in given.items():
-        if (least := least_elements(option, choice)) is not None:
+        if hasattr(settings, f"{option}_from") and (least := least_elements(option, choice)) is not None:
             setattr(settings, f"{option}_from", least)
