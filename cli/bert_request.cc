@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <tessera/error.h>
 #include <tessera/gradients.h>
+#include <tessera/training_settings.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>

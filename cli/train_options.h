@@ -36,8 +36,6 @@ void add_optimizer_options(CLI::App& command, LearningSettings& settings, const 
 double single_density(const std::string& text);
 /// How sparse layers change, which the help calls `what`.
 void add_drop_grow_options(CLI::App& command, DropGrowSchedule& schedule, const std::string& what);
-/// From so many elements on values are divided or beside the chips, as options say.
-inline constexpr uint64_t kLargeValue = 8192;
 /// Micro-batches, recomputation of what the help calls `what`, and where values lie; --replicas is apart.
 void add_placement_options(CLI::App& command, PlacementSettings& settings, const std::string& what);
 /// `checkpoint_help` is what the help says of --checkpoint.

@@ -4,6 +4,7 @@
 #include <tessera/machine.h>
 #include <tessera/pretraining.h>
 #include <tessera/token_text.h>
+#include <tessera/training_settings.h>
 
 #include <cstddef>
 #include <cstdint>
@@ -44,7 +45,7 @@ struct PretrainingPlanOptions {
   double margin = 0.02;          ///< whole networks are estimated that are slower than the fastest that fits
                                  ///< by this fraction at most, extrapolated
   uint32_t chips_per_stage = 2;  ///< of stages and replicas, at most, where fewer do not suffice
-  uint64_t large = 8192;         ///< elements of parameters that are sharded or offloaded, at least
+  uint64_t large = kLargeValue;  ///< elements of parameters that are sharded or offloaded, at least
   uint32_t head_slices = 4;      ///< beside 1, unless the settings have several
   uint32_t threads = 0;          ///< see Trainer; with more than one, two networks are estimated side by side
   /// Called before each estimate, with the number of those before it, the most there may be, and its name;

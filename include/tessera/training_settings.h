@@ -73,6 +73,9 @@ struct LearningSettings {
   double lr_of(uint64_t step, uint64_t steps) const;
 };
 
+/// From so many elements on values are divided or beside the chips, where an option says no number.
+inline constexpr uint64_t kLargeValue = 8192;
+
 /// How a step is divided among the chips of a machine, and where its values lie.
 struct PlacementSettings {
   uint32_t micro_batches = 1;  ///< into which a batch is divided

@@ -6,6 +6,7 @@
 #include <tessera/pipeline.h>
 #include <tessera/pretraining_plan.h>
 #include <tessera/run_cost.h>
+#include <tessera/training_settings.h>
 
 #include <algorithm>
 #include <utility>
@@ -16,9 +17,6 @@
 
 namespace tessera::studies::mlperf {
 namespace {
-
-/// Parameters of at least so many elements have their optimizer's state divided or off chip.
-constexpr uint64_t kLarge = 8192;
 
 constexpr uint32_t kPackTokens = 512;
 
@@ -147,8 +145,8 @@ PretrainingSettings settings_of(const BertSetup& setup, const graph::BertConfig&
   s.recompute = true;
   s.micro_batches = setup.micro_batches;
   s.replicas = setup.replicas;
-  s.shard_from = kLarge;
-  if (setup.offload) s.offload_from = kLarge;
+  s.shard_from = kLargeValue;
+  if (setup.offload) s.offload_from = kLargeValue;
   return s;
 }
 
@@ -169,7 +167,7 @@ double forward_flops(const graph::BertConfig& config, const graph::BertBatch& st
 Result extrapolate_step(const BertSetup& setup, uint32_t sequences, const PretrainingSettings& settings) {
   const Machine machine = Machine::find(setup.machine);
   const PretrainingSettings s = with_whole_layers(settings);
-  train::StepExtrapolation extrapolation(s, pack_of(sequences, 1), machine, kLarge, 1,
+  train::StepExtrapolation extrapolation(s, pack_of(sequences, 1), machine, kLargeValue, 1,
                                          [](const std::string&) { return true; });
   const std::optional<PretrainingCost> cost = extrapolation.cost_of(s);
   if (!cost) return {.fits = false, .reason = "an operation alone takes more memory than a chip has"};

@@ -1,9 +1,10 @@
 #include "studies/mlperf/state_bytes.h"
 
+#include <tessera/training_settings.h>
+
 namespace tessera::studies::mlperf {
 
 Result state_result(const graph::Graph& graph) {
-  constexpr uint64_t kDividedFrom = 8192;
   Result result;
   for (const char* name : {"parameters", "parameter_bytes", "divided_bytes", "whole_bytes"})
     result.values[name] = 0;
@@ -12,7 +13,7 @@ Result state_result(const graph::Graph& graph) {
       result.values["parameters"] += static_cast<double>(info.type.elements());
       result.values["parameter_bytes"] += static_cast<double>(info.type.bytes());
     } else if (info.kind == graph::Kind::state && info.belongs) {
-      const bool is_divided = graph.info(*info.belongs).type.elements() >= kDividedFrom;
+      const bool is_divided = graph.info(*info.belongs).type.elements() >= kLargeValue;
       result.values[is_divided ? "divided_bytes" : "whole_bytes"] += static_cast<double>(info.type.bytes());
     }
   }

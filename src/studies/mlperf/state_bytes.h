@@ -10,7 +10,7 @@
 namespace tessera::studies::mlperf {
 
 /// "parameters" (elements), "parameter_bytes", and of the optimizer's state "divided_bytes", which replicas
-/// divide, and "whole_bytes", of parameters with fewer than 8,192 elements.
+/// divide, and "whole_bytes", of parameters with fewer than kLargeValue elements.
 Result state_result(const graph::Graph& graph);
 
 /// Bytes of the state that each of so many replicas has.
