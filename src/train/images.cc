@@ -102,23 +102,8 @@ StepResult ImageTrainer::step(uint64_t number) {
       regrowth_.apply(trained(), batch_, number, fraction);
   for (uint32_t i = 0; i < settings_.micro_batches; ++i)
     dropout_steps_[i] = static_cast<uint32_t>(number * settings_.micro_batches + i);
-  auto from_one = static_cast<uint32_t>(number + 1);
-  auto lr = static_cast<float>(settings_.lr_of(number, steps()));
-  float loss = 0;
-  const std::vector<graph::Tensor> arrays =
-      taken_by(trained().graph(), {{kImages, batch_.images.data()},
-                                   {kLabels, batch_.labels.data()},
-                                   {kDropoutStep, dropout_steps_.data()},
-                                   {"lr", &lr},
-                                   {"step", &from_one},
-                                   {kLoss, &loss},
-                                   {kLogits, logits.data()}});
-  const double seconds = run_step(arrays);
-  StepResult result{.loss = loss, .seconds = seconds};
-  if (settings_.micro_batches == 1)
-    result.right =
-        count_right(std::span(logits).first(size_t{settings_.batch} * what.classes), batch_.labels);
-  return result;
+  return run_step(number, batch_.labels,
+                  {{kImages, batch_.images.data()}, {kDropoutStep, dropout_steps_.data()}});
 }
 
 std::unique_ptr<TrainerImpl> image_trainer(const TrainingSettings& settings, const ImageSplit& images,

@@ -4,7 +4,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <span>
+#include <utility>
+#include <vector>
 
+#include "train/network.h"
 #include "train/trainer_impl.h"
 
 namespace tessera {
@@ -53,7 +57,7 @@ uint64_t TrainerImpl::cycles_of(double seconds) const {
   return machine.is_host() ? 0 : static_cast<uint64_t>(std::llround(seconds * machine.clock_hz()));
 }
 
-double TrainerImpl::run_step(std::span<const graph::Tensor> arrays) {
+double TrainerImpl::run_timed(std::span<const graph::Tensor> arrays) {
   const Clock::time_point start = Clock::now();
   double seconds = 0;
   if (machine.is_host() && taken_.steps % kStepsPerMeasurement == kFirstMeasurement) {
@@ -68,6 +72,23 @@ double TrainerImpl::run_step(std::span<const graph::Tensor> arrays) {
   taken_.step_cycles = cycles_of(seconds);
   taken_.cycles += taken_.step_cycles;
   return seconds;
+}
+
+StepResult TrainerImpl::run_step(uint64_t number, std::span<const uint32_t> labels,
+                                 std::vector<graph::Tensor> arrays) {
+  auto from_one = static_cast<uint32_t>(number + 1);
+  auto lr = static_cast<float>(what.settings.lr_of(number, steps()));
+  float loss = 0;
+  arrays.insert(arrays.end(), {{kLabels, const_cast<uint32_t*>(labels.data())},
+                               {"lr", &lr},
+                               {"step", &from_one},
+                               {kLoss, &loss},
+                               {kLogits, logits.data()}});
+  const double seconds = run_timed(taken_by(graph(), std::move(arrays)));
+  StepResult result{.loss = loss, .seconds = seconds};
+  if (graph().outputs().contains(kLogits))
+    result.right = count_right(std::span(logits).first(labels.size() * what.classes), labels);
+  return result;
 }
 
 void TrainerImpl::save(const TrainingRun& run) {

@@ -117,9 +117,8 @@ struct TrainerImpl {
   /// The samples of a step: those for training, shuffled for every epoch; the last incomplete batch is left
   /// out. Valid until the next call.
   std::span<const uint32_t> samples_of(uint64_t step);
-  /// Runs a step; returns its seconds, on a tiled machine the model's. On a host, some steps are measured
-  /// operation by operation, which takes a little longer.
-  double run_step(std::span<const graph::Tensor> arrays);
+  /// Runs a step, counted from 0, with its labels and what else its graph may take but the learning rate.
+  StepResult run_step(uint64_t number, std::span<const uint32_t> labels, std::vector<graph::Tensor> arrays);
 
   base::BufferVector<float> logits;  ///< logits of a training step, or an evaluation
   double evaluation_seconds = 0;     ///< seconds of one batch; on a tiled machine the model's
@@ -135,6 +134,9 @@ struct TrainerImpl {
   };
   Sessions& sessions();
 
+  /// Runs the session of a step; returns its seconds, on a tiled machine the model's. On a host, some steps
+  /// are measured operation by operation, which takes a little longer.
+  double run_timed(std::span<const graph::Tensor> arrays);
   SampleScore evaluate(bool of_test, std::span<const uint32_t> which);
   uint64_t cycles_of(double seconds) const;
   void add(const StepResult& step);

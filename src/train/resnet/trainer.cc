@@ -101,19 +101,7 @@ StepResult ResnetTrainer::step(uint64_t number) {
   if (drops_and_grows(settings_))
     if (const double fraction = settings_.drop_grow.fraction(number, steps()); fraction > 0)
       drop_and_grow(number, fraction);
-  auto from_one = static_cast<uint32_t>(number + 1);
-  auto lr = static_cast<float>(settings_.lr_of(number, steps()));
-  float loss = 0;
-  const double seconds = run_step(taken_by(trained().graph(), {{kImages, pixels_.data()},
-                                                               {kLabels, labels_.data()},
-                                                               {"lr", &lr},
-                                                               {"step", &from_one},
-                                                               {kLoss, &loss},
-                                                               {kLogits, logits.data()}}));
-  StepResult result{.loss = loss, .seconds = seconds};
-  if (settings_.micro_batches == 1)
-    result.right = count_right(std::span(logits).first(size_t{settings_.batch} * what.classes), labels_);
-  return result;
+  return run_step(number, labels_, {{kImages, pixels_.data()}});
 }
 
 std::span<const uint32_t> ResnetTrainer::evaluate_batch(bool of_test, std::span<const uint32_t> which) {

@@ -109,8 +109,8 @@ class SpikingTrainer final : public TrainerImpl {
   }
   double loss_of(std::span<const float> row, uint32_t label) const override;
 
-  /// The arrays of a session, which only reads those of the batch that is loaded.
-  std::vector<graph::Tensor> arrays_of(const graph::Session& of, std::vector<graph::Tensor> further);
+  /// With the arrays of the batch that is loaded, which sessions only read, and of layers.
+  std::vector<graph::Tensor> with_batch(std::vector<graph::Tensor> arrays);
   /// Runs a forward pass of the batch that lists spikes alone.
   void forward(graph::Session& with, std::vector<graph::Tensor> further = {});
   std::vector<SpikingActivity> activity() const;
@@ -136,17 +136,15 @@ double SpikingTrainer::loss_of(std::span<const float> row, uint32_t label) const
   return sum / static_cast<double>(row.size());
 }
 
-std::vector<graph::Tensor> SpikingTrainer::arrays_of(const graph::Session& of,
-                                                     std::vector<graph::Tensor> further) {
+std::vector<graph::Tensor> SpikingTrainer::with_batch(std::vector<graph::Tensor> arrays) {
   const SpikeLists spikes = batch_.spikes();
-  further.push_back({kSpikeIds, const_cast<uint16_t*>(spikes.ids)});
-  further.push_back({kSpikeNum, const_cast<uint32_t*>(spikes.num)});
-  further.push_back({kLogits, logits.data()});
+  arrays.push_back({kSpikeIds, const_cast<uint16_t*>(spikes.ids)});
+  arrays.push_back({kSpikeNum, const_cast<uint32_t*>(spikes.num)});
   for (size_t layer = 0; layer < lists_.size(); ++layer) {
-    further.push_back({value_name(layer, "num"), lists_[layer].num.data()});
-    further.push_back({value_name(layer, "dropped"), lists_[layer].dropped.data()});
+    arrays.push_back({value_name(layer, "num"), lists_[layer].num.data()});
+    arrays.push_back({value_name(layer, "dropped"), lists_[layer].dropped.data()});
   }
-  return taken_by(of.graph(), std::move(further));
+  return arrays;
 }
 
 StepResult SpikingTrainer::step(uint64_t number) {
@@ -159,18 +157,14 @@ StepResult SpikingTrainer::step(uint64_t number) {
   const auto epoch = static_cast<uint32_t>(number / identity.steps_per_epoch);
   auto threshold = static_cast<float>(settings_.gradient_threshold_of(epoch));
   uint32_t most = settings_.most_listed_of(epoch);
-  auto from_zero = static_cast<uint32_t>(number), from_one = from_zero + 1;
-  auto lr = static_cast<float>(settings_.lr_of(number, steps()));
-  float loss = 0;
-  const double seconds = run_step(arrays_of(trained(), {{kLabels, const_cast<uint32_t*>(labels.data())},
-                                                        {kTargetRates, target_rates.data()},
-                                                        {kGradientThreshold, &threshold},
-                                                        {kMostListed, &most},
-                                                        {kListStep, &from_zero},
-                                                        {"lr", &lr},
-                                                        {"step", &from_one},
-                                                        {kLoss, &loss}}));
-  return {.loss = loss, .right = count_right(logits, labels), .seconds = seconds, .activity = activity()};
+  auto from_zero = static_cast<uint32_t>(number);
+  StepResult result = run_step(number, labels,
+                               with_batch({{kTargetRates, target_rates.data()},
+                                           {kGradientThreshold, &threshold},
+                                           {kMostListed, &most},
+                                           {kListStep, &from_zero}}));
+  result.activity = activity();
+  return result;
 }
 
 std::vector<SpikingActivity> SpikingTrainer::activity() const {
@@ -192,8 +186,10 @@ std::vector<SpikingActivity> SpikingTrainer::activity() const {
 void SpikingTrainer::forward(graph::Session& with, std::vector<graph::Tensor> further) {
   float threshold = std::numeric_limits<float>::infinity();
   uint32_t most = ~uint32_t{0}, step = 0;
-  further.insert(further.end(), {{kGradientThreshold, &threshold}, {kMostListed, &most}, {kListStep, &step}});
-  with.run(arrays_of(with, std::move(further)));
+  further.insert(
+      further.end(),
+      {{kGradientThreshold, &threshold}, {kMostListed, &most}, {kListStep, &step}, {kLogits, logits.data()}});
+  with.run(taken_by(with.graph(), with_batch(std::move(further))));
   evaluation_seconds = with.last_seconds();
 }
 
