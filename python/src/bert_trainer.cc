@@ -57,7 +57,7 @@ std::pair<std::shared_ptr<TokenText>, std::shared_ptr<TokenText>> text_from(cons
 void bind_settings(nb::module_& m) {
   using Settings = PretrainingSettings;
   nb::class_<Settings> settings(m, "PretrainingSettings", "How BERT is pre-trained.");
-  bind_learning(settings);
+  bind_common_settings(settings);
   settings
       .def(
           "__init__",
@@ -78,27 +78,15 @@ void bind_settings(nb::module_& m) {
           "config"_a, "phases"_a, "average"_a, "numbers"_a, "optimizer"_a, "lr_schedule"_a, "pipeline"_a)
       .def_rw("packed", &Settings::packed)
       .def_rw("max_per_pack", &Settings::max_per_pack)
-      .def_rw("micro_batches", &Settings::micro_batches)
       .def_rw("head_slices", &Settings::head_slices)
       .def_rw("stages", &Settings::stages)
       .def_rw("stage_layers", &Settings::stage_layers)
       .def_rw("stage_feed_forwards", &Settings::stage_feed_forwards)
       .def_rw("head_layers", &Settings::head_layers)
       .def_rw("head_feed_forwards", &Settings::head_feed_forwards)
-      .def_rw("recompute", &Settings::recompute)
-      .def_rw("replicas", &Settings::replicas)
-      .def_rw("overlap", &Settings::overlap)
-      .def_rw("shard_from", &Settings::shard_from)
-      .def_rw("shard_weights_from", &Settings::shard_weights_from)
-      .def_rw("shard_gradients_from", &Settings::shard_gradients_from)
-      .def_rw("offload_from", &Settings::offload_from)
-      .def_rw("offload_weights_from", &Settings::offload_weights_from)
-      .def_rw("offload_gradients_from", &Settings::offload_gradients_from)
       .def_rw("offload_activations_from", &Settings::offload_activations_from)
-      .def_rw("prefetch", &Settings::prefetch)
       .def_rw("evaluate_every", &Settings::evaluate_every)
       .def_rw("estimate_packs", &Settings::estimate_packs)
-      .def_rw("groups", &Settings::groups)
       .def(
           "set_roundings",
           [](Settings& s, std::optional<bool> all, std::optional<bool> parameters, std::optional<bool> state,

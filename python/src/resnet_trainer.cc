@@ -27,7 +27,7 @@ using Released = nb::call_guard<nb::gil_scoped_release>;
 void bind_resnet_settings(nb::module_& m) {
   using Settings = ResnetTrainingSettings;
   nb::class_<Settings> settings(m, "ResnetTrainingSettings", "How a residual network is trained.");
-  bind_learning(settings);
+  bind_common_settings(settings);
   settings
       .def(
           "__init__",
@@ -51,12 +51,7 @@ void bind_resnet_settings(nb::module_& m) {
       .def_rw("padding", &Settings::padding)
       .def_rw("size", &Settings::size)
       .def_rw("batch", &Settings::batch)
-      .def_rw("micro_batches", &Settings::micro_batches)
-      .def_rw("replicas", &Settings::replicas)
       .def_rw("norm_replicas", &Settings::norm_replicas)
-      .def_rw("recompute", &Settings::recompute)
-      .def_rw("shard_from", &Settings::shard_from)
-      .def_rw("offload_from", &Settings::offload_from)
       .def_rw("steps", &Settings::steps)
       .def(
           "set_drop_grow",

@@ -43,7 +43,7 @@ std::vector<double> train_by(AnyTrainer& trainer, uint64_t steps, const std::str
 
 /// The settings that all have, but for the optimizer and the kind of schedule.
 template <class Settings>
-void bind_learning(nb::class_<Settings>& settings) {
+void bind_common_settings(nb::class_<Settings>& settings) {
   using namespace nb::literals;
   settings.def_rw("momentum", &Settings::momentum)
       .def_rw("bias_correction", &Settings::bias_correction)
@@ -56,6 +56,18 @@ void bind_learning(nb::class_<Settings>& settings) {
       .def_rw("seed", &Settings::seed)
       .def_rw("validation", &Settings::validation)
       .def_rw("host_io", &Settings::host_io)
+      .def_rw("micro_batches", &Settings::micro_batches)
+      .def_rw("recompute", &Settings::recompute)
+      .def_rw("replicas", &Settings::replicas)
+      .def_rw("overlap", &Settings::overlap)
+      .def_rw("shard_from", &Settings::shard_from)
+      .def_rw("shard_weights_from", &Settings::shard_weights_from)
+      .def_rw("shard_gradients_from", &Settings::shard_gradients_from)
+      .def_rw("offload_from", &Settings::offload_from)
+      .def_rw("offload_weights_from", &Settings::offload_weights_from)
+      .def_rw("offload_gradients_from", &Settings::offload_gradients_from)
+      .def_rw("prefetch", &Settings::prefetch)
+      .def_rw("groups", &Settings::groups)
       .def(
           "set_betas",
           [](Settings& s, double beta1, double beta2) {
