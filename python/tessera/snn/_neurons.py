@@ -13,6 +13,11 @@ from tessera.snn.surrogate import Surrogate, atan
 
 RESETS = ("subtract", "zero", "none")
 _RESET_GRADIENTS = ("detached", "gated", "attached")
+_REFUSED = {
+    "init_hidden": "a call takes a whole sequence and keeps no states; pass them, if there are any",
+    "inhibition": "each neuron fires by itself",
+    "state_quant": "states are FP32",
+}
 
 
 def _tensor(value: float | Tensor) -> Tensor:
@@ -20,14 +25,9 @@ def _tensor(value: float | Tensor) -> Tensor:
     return tensor if tensor.is_floating_point() else tensor.to(torch.get_default_dtype())
 
 
-def _refuse_options(kind: str, init_hidden: bool, inhibition: bool, state_quant: Any) -> None:
-    for name, value, why in (
-        ("init_hidden", init_hidden, "a call takes a whole sequence and keeps no states; pass them, if there are any"),
-        ("inhibition", inhibition, "each neuron fires by itself"),
-        ("state_quant", state_quant, "states are FP32"),
-    ):
-        if value:
-            raise ValueError(f"{kind} has no {name}: {why}")
+def _arguments(of_constructor: dict[str, Any]) -> dict[str, Any]:
+    """Return a constructor's arguments, of its local variables."""
+    return {name: value for name, value in of_constructor.items() if name not in ("self", "__class__")}
 
 
 class _Neurons(nn.Module):
@@ -54,8 +54,12 @@ class _Neurons(nn.Module):
         reset_gradient: str | None = None,
         fires_at_threshold: bool = False,
         gain: float = 1.0,
+        **others: Any,
     ) -> None:
         super().__init__()
+        for name, why in _REFUSED.items():
+            if others.get(name):
+                raise ValueError(f"{type(self).__name__} has no {name}: {why}")
         self._add("beta", beta, learn_beta)
         self._add("alpha", alpha, learn_alpha)
         self._add("threshold", threshold, learn_threshold)
@@ -223,20 +227,7 @@ class Leaky(_Neurons):
         fires_at_threshold: bool = False,
         gain: float = 1.0,
     ) -> None:
-        _refuse_options("Leaky", init_hidden, inhibition, state_quant)
-        super().__init__(
-            beta,
-            learn_beta,
-            threshold=threshold,
-            learn_threshold=learn_threshold,
-            spike_grad=spike_grad,
-            surrogate_disable=surrogate_disable,
-            reset_mechanism=reset_mechanism,
-            reset_delay=reset_delay,
-            reset_gradient=reset_gradient,
-            fires_at_threshold=fires_at_threshold,
-            gain=gain,
-        )
+        super().__init__(**_arguments(locals()))
         self._add("graded_spikes_factor", graded_spikes_factor, learn_graded_spikes_factor)
         self.is_graded = self._has_factor()
 
@@ -283,22 +274,7 @@ class Synaptic(_Neurons):
         fires_at_threshold: bool = False,
         gain: float = 1.0,
     ) -> None:
-        _refuse_options("Synaptic", init_hidden, inhibition, state_quant)
-        super().__init__(
-            beta,
-            learn_beta,
-            alpha,
-            learn_alpha,
-            threshold,
-            learn_threshold,
-            spike_grad,
-            surrogate_disable,
-            reset_mechanism,
-            reset_delay,
-            reset_gradient,
-            fires_at_threshold,
-            gain,
-        )
+        super().__init__(**_arguments(locals()))
 
     def forward(
         self, input_: Tensor, syn: Tensor | None = None, mem: Tensor | None = None
@@ -328,7 +304,7 @@ class _Recurrent(_Neurons):
 
     recurrent: nn.Linear | OneToOne
 
-    def _add_recurrent(
+    def __init__(
         self,
         V: float | Tensor,
         all_to_all: bool,
@@ -337,7 +313,9 @@ class _Recurrent(_Neurons):
         kernel_size: Any,
         learn_recurrent: bool,
         recurrent_bias: bool,
+        **of_neurons: Any,
     ) -> None:
+        super().__init__(**of_neurons)
         kind = type(self).__name__
         if conv2d_channels or kernel_size:
             raise ValueError(f"{kind} has no convolutions among its neurons: use linear_features, or all_to_all=False")
@@ -412,23 +390,7 @@ class RLeaky(_Recurrent):
         fires_at_threshold: bool = False,
         gain: float = 1.0,
     ) -> None:
-        _refuse_options("RLeaky", init_hidden, inhibition, state_quant)
-        super().__init__(
-            beta,
-            learn_beta,
-            threshold=threshold,
-            learn_threshold=learn_threshold,
-            spike_grad=spike_grad,
-            surrogate_disable=surrogate_disable,
-            reset_mechanism=reset_mechanism,
-            reset_delay=reset_delay,
-            reset_gradient=reset_gradient,
-            fires_at_threshold=fires_at_threshold,
-            gain=gain,
-        )
-        self._add_recurrent(
-            V, all_to_all, linear_features, conv2d_channels, kernel_size, learn_recurrent, recurrent_bias
-        )
+        super().__init__(**_arguments(locals()))
 
     def forward(self, input_: Tensor, spk: Tensor | None = None, mem: Tensor | None = None) -> tuple[Tensor, Tensor]:
         spikes, _, membrane = self._run_recurrent(input_, spk, mem, None)
@@ -469,25 +431,7 @@ class RSynaptic(_Recurrent):
         fires_at_threshold: bool = False,
         gain: float = 1.0,
     ) -> None:
-        _refuse_options("RSynaptic", init_hidden, inhibition, state_quant)
-        super().__init__(
-            beta,
-            learn_beta,
-            alpha,
-            learn_alpha,
-            threshold,
-            learn_threshold,
-            spike_grad,
-            surrogate_disable,
-            reset_mechanism,
-            reset_delay,
-            reset_gradient,
-            fires_at_threshold,
-            gain,
-        )
-        self._add_recurrent(
-            V, all_to_all, linear_features, conv2d_channels, kernel_size, learn_recurrent, recurrent_bias
-        )
+        super().__init__(**_arguments(locals()))
 
     def forward(
         self,
