@@ -14,7 +14,6 @@
 #include <tessera/graph.h>
 
 #include <chrono>
-#include <cmath>
 #include <map>
 #include <memory>
 #include <stdexcept>

@@ -1,6 +1,5 @@
 #include "spmm/targets.h"
 
-#include <algorithm>
 #include <cmath>
 
 namespace tessera::bench {

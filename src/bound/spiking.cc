@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <array>
 #include <memory>
-#include <optional>
 
 #include "base/on_demand.h"
 #include "bound/bound_program.h"

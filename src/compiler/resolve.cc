@@ -1,8 +1,6 @@
 #include <fmt/format.h>
 #include <tessera/error.h>
 
-#include <algorithm>
-
 #include "compiler/passes.h"
 
 namespace tessera::compiler {

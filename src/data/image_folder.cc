@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <filesystem>
-#include <iterator>
 #include <memory>
 #include <optional>
 #include <span>

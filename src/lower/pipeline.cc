@@ -4,7 +4,6 @@
 #include <tessera/error.h>
 
 #include <algorithm>
-#include <functional>
 #include <set>
 
 namespace tessera::graph {

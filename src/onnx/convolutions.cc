@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <functional>
 #include <numeric>
-#include <string_view>
 
 #include "onnx/windows.h"
 

@@ -1,7 +1,6 @@
 #include "sparse/moves.h"
 
 #include <cstring>
-#include <memory>
 
 #include "sparse/parts.h"
 

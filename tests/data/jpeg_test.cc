@@ -3,13 +3,11 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <tessera/error.h>
 #include <tessera/images.h>
 
 #include <cmath>
 #include <cstdint>
 #include <filesystem>
-#include <set>
 #include <span>
 #include <string>
 #include <vector>

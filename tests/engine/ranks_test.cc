@@ -2,7 +2,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <tessera/communicator.h>
-#include <tessera/error.h>
 
 #include <cstddef>
 #include <cstdint>

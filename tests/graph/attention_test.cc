@@ -4,7 +4,6 @@
 #include <tessera/gradients.h>
 
 #include <algorithm>
-#include <cmath>
 #include <memory>
 #include <string>
 #include <vector>

@@ -1,7 +1,6 @@
 // The type in which gradients are summed over micro-batches and replicas.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
-#include <tessera/error.h>
 #include <tessera/gradients.h>
 #include <tessera/numbers.h>
 

@@ -1,7 +1,6 @@
 // Batch norms with the statistics of several replicas, which equal those of one batch with all their rows.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
-#include <tessera/error.h>
 #include <tessera/gradients.h>
 #include <tessera/vision.h>
 

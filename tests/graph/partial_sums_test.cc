@@ -1,6 +1,5 @@
 // The type in which tiles send each other the parts of products' sums, and its rounding.
 #include <gtest/gtest.h>
-#include <tessera/error.h>
 #include <tessera/estimate.h>
 #include <tessera/gradients.h>
 #include <tessera/numbers.h>

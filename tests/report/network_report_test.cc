@@ -3,8 +3,6 @@
 
 #include <gtest/gtest.h>
 
-#include <cmath>
-
 #include "report/strict_markup.h"
 
 namespace tessera::report {

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cstring>
 #include <map>
-#include <variant>
 
 #include "base/random.h"
 #include "program/uses.h"

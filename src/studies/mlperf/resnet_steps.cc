@@ -7,7 +7,6 @@
 #include <tessera/run_cost.h>
 
 #include <algorithm>
-#include <utility>
 
 #include "machine/model/machine.h"
 #include "train/resnet/network.h"

@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 #include <tessera/graph.h>
 
-#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
