@@ -19,32 +19,6 @@ namespace {
 
 using ::testing::HasSubstr;
 
-void expect_equal(const RunCost& cost, const RunCost& expected) {
-  EXPECT_EQ(cost.seconds, expected.seconds);
-  EXPECT_EQ(cost.cycles, expected.cycles);
-  EXPECT_EQ(cost.balance, expected.balance);
-  EXPECT_EQ(cost.bytes, expected.bytes);
-  EXPECT_EQ(cost.total_bytes, expected.total_bytes);
-  EXPECT_EQ(cost.fullest_tile_bytes, expected.fullest_tile_bytes);
-  EXPECT_EQ(cost.tiles, expected.tiles);
-  EXPECT_EQ(cost.overflow, expected.overflow);
-  ASSERT_EQ(cost.operations.size(), expected.operations.size());
-  for (size_t i = 0; i < cost.operations.size(); ++i)
-    EXPECT_EQ(cost.operations[i].cycles, expected.operations[i].cycles) << cost.operations[i].value;
-  ASSERT_EQ(cost.chips.size(), expected.chips.size());
-  for (size_t i = 0; i < cost.chips.size(); ++i) {
-    EXPECT_EQ(cost.chips[i].cycles, expected.chips[i].cycles);
-    EXPECT_EQ(cost.chips[i].bytes, expected.chips[i].bytes);
-  }
-  ASSERT_EQ(cost.links.size(), expected.links.size());
-  for (size_t i = 0; i < cost.links.size(); ++i) EXPECT_EQ(cost.links[i].bytes, expected.links[i].bytes);
-  ASSERT_EQ(cost.placements.size(), expected.placements.size());
-  for (size_t i = 0; i < cost.placements.size(); ++i) {
-    EXPECT_EQ(cost.placements[i].seconds, expected.placements[i].seconds);
-    EXPECT_EQ(cost.placements[i].chosen, expected.placements[i].chosen);
-  }
-}
-
 Machine chips(uint32_t count) { return Machine::find("m2000").with("chips", count).with("tiles", 8); }
 Machine few_tiles() { return Machine::find("bow").with("tiles", 16); }
 

@@ -35,28 +35,6 @@ bool has_pass(const RunCost& cost, std::string_view name) {
   return std::ranges::find(cost.passes, name, &PassRecord::name) != cost.passes.end();
 }
 
-void expect_equal(const RunCost& cost, const RunCost& expected) {
-  EXPECT_EQ(cost.seconds, expected.seconds);
-  EXPECT_EQ(cost.cycles, expected.cycles);
-  EXPECT_EQ(cost.balance, expected.balance);
-  EXPECT_EQ(cost.bytes, expected.bytes);
-  EXPECT_EQ(cost.total_bytes, expected.total_bytes);
-  EXPECT_EQ(cost.tiles, expected.tiles);
-  EXPECT_EQ(cost.overflow, expected.overflow);
-  ASSERT_EQ(cost.operations.size(), expected.operations.size());
-  for (size_t i = 0; i < cost.operations.size(); ++i)
-    EXPECT_EQ(cost.operations[i].seconds, expected.operations[i].seconds) << cost.operations[i].value;
-  ASSERT_EQ(cost.chips.size(), expected.chips.size());
-  for (size_t i = 0; i < cost.chips.size(); ++i) EXPECT_EQ(cost.chips[i].cycles, expected.chips[i].cycles);
-  ASSERT_EQ(cost.placements.size(), expected.placements.size());
-  for (size_t i = 0; i < cost.placements.size(); ++i) {
-    EXPECT_EQ(cost.placements[i].placement, expected.placements[i].placement);
-    EXPECT_EQ(cost.placements[i].seconds, expected.placements[i].seconds);
-    EXPECT_EQ(cost.placements[i].overflow, expected.placements[i].overflow);
-    EXPECT_EQ(cost.placements[i].chosen, expected.placements[i].chosen);
-  }
-}
-
 /// With the same program and cost, which is not compiled.
 void expect_found(const Session& found, const Session& compiled) {
   EXPECT_EQ(found.program(), compiled.program());
