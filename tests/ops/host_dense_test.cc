@@ -211,19 +211,26 @@ std::string describe(const HostDenseProblem& p, uint64_t seed) {
                      static_cast<int>(p.activation), p.relu, p.adds);
 }
 
+/// What `expect_right` says of the arrays before and after a product, and the same bits where threads divide
+/// its panels or its columns.
+void expect_right_on_threads(const HostDenseProblem& problem, uint64_t seed, uint32_t threads,
+                             void (*expect_right)(const Arrays& before, const Arrays& after)) {
+  SCOPED_TRACE(describe(problem, seed));
+  const Arrays before(problem, seed);
+  Arrays alone(problem, seed), by_panels(problem, seed), by_columns(problem, seed);
+  multiply(alone, 1, 1);
+  expect_right(before, alone);
+  multiply(by_panels, threads, 1);
+  expect_same(alone, by_panels);
+  multiply(by_columns, 1, threads);
+  expect_same(alone, by_columns);
+}
+
 TEST(HostDense, AgreesWithFloat64AndHasTheSameBitsOnTwoThreads) {
   for (uint64_t seed = 1; seed <= test::number_of_cases(14, 60); ++seed) {
     std::mt19937_64 dice(seed);
     const HostDenseProblem problem = random_problem(dice);
-    SCOPED_TRACE(describe(problem, seed));
-    const Arrays before(problem, seed);
-    Arrays alone(problem, seed), by_panels(problem, seed), by_columns(problem, seed);
-    multiply(alone, 1, 1);
-    expect_product(before, alone);
-    multiply(by_panels, 2, 1);
-    expect_same(alone, by_panels);
-    multiply(by_columns, 1, 2);
-    expect_same(alone, by_columns);
+    expect_right_on_threads(problem, seed, 2, expect_product);
     if (HasFailure()) return;
   }
 }
@@ -254,15 +261,7 @@ TEST(HostDense, AddsToImagesUnderAWindowInTheSameOrderOnTwoThreads) {
   for (uint64_t seed = 1; seed <= test::number_of_cases(16, 60); ++seed) {
     std::mt19937_64 dice(seed);
     const HostDenseProblem problem = random_fold(dice, seed % 4 == 0);
-    SCOPED_TRACE(describe(problem, seed));
-    const Arrays before(problem, seed);
-    Arrays alone(problem, seed), by_channels(problem, seed), by_images(problem, seed);
-    multiply(alone, 1, 1);
-    expect_folded(before, alone);
-    multiply(by_channels, 2, 1);
-    expect_same(alone, by_channels);
-    multiply(by_images, 1, 2);
-    expect_same(alone, by_images);
+    expect_right_on_threads(problem, seed, 2, expect_folded);
     if (HasFailure()) return;
   }
 }
@@ -280,15 +279,7 @@ TEST(HostDense, Bf16AgreesWithFloat64OnEveryInstructionSet) {
   test::on_every_isa([&] {
     for (HostDenseProblem problem : problems) {
       problem.weights = problem.values = Type::bf16;
-      SCOPED_TRACE(describe(problem, 1));
-      const Arrays before(problem, 1);
-      Arrays alone(problem, 1), by_panels(problem, 1), by_columns(problem, 1);
-      multiply(alone, 1, 1);
-      expect_product(before, alone);
-      multiply(by_panels, 3, 1);
-      expect_same(alone, by_panels);
-      multiply(by_columns, 1, 3);
-      expect_same(alone, by_columns);
+      expect_right_on_threads(problem, 1, 3, expect_product);
     }
   });
 }
