@@ -52,40 +52,34 @@ Variable rows_on_tiles(std::string name, Role role) {
           nullptr};
 }
 
-/// One compute set of six vertices per tile. Their x is on their tile, or `distance` tiles away.
-Program six_a_tile(uint32_t distance) {
+/// Each vertex's own row.
+BoxSeries own_rows() { return BoxSeries::stepped({0, 1, 0, kWidth}, {1, 0}); }
+
+/// One compute set of six vertices per tile, whose a and y are on their tile.
+Program six_a_tile(const BoxSeries& boxes_of_x) {
   Program p;
   const auto a = p.add(rows_on_tiles("a", Role::input));
   const auto x = p.add(rows_on_tiles("x", Role::input));
   const auto y = p.add(rows_on_tiles("y", Role::output));
-  const BoxSeries own = BoxSeries::stepped({0, 1, 0, kWidth}, {1, 0});
-  std::vector<Box> far(kVertices);
-  for (uint32_t i = 0; i < kVertices; ++i) far[i] = {(i + distance * kPerTile) % kVertices, 1, 0, kWidth};
   program::VertexGroup group{
-      &kNothing,
-      0,
-      kTiles,
-      kPerTile,
-      {{a, own}, {x, distance == 0 ? own : BoxSeries::table(std::move(far))}, {y, own}},
-      {}};
+      &kNothing, 0, kTiles, kPerTile, {{a, own_rows()}, {x, boxes_of_x}, {y, own_rows()}}, {}};
   p.set_main(p.execute({"set", Phase::compute, {std::move(group)}}));
   return p;
 }
 
-/// Six vertices per tile that each read a band of columns across `reach` tiles.
-Program wide_reads(uint32_t reach) {
-  Program p;
-  const auto a = p.add(rows_on_tiles("a", Role::input));
-  const auto x = p.add(rows_on_tiles("x", Role::input));
-  const auto y = p.add(rows_on_tiles("y", Role::output));
-  const BoxSeries own = BoxSeries::stepped({0, 1, 0, kWidth}, {1, 0});
-  std::vector<Box> far(kVertices);
+/// Rows `distance` tiles away.
+BoxSeries far_rows(uint32_t distance) {
+  std::vector<Box> boxes(kVertices);
+  for (uint32_t i = 0; i < kVertices; ++i) boxes[i] = {(i + distance * kPerTile) % kVertices, 1, 0, kWidth};
+  return BoxSeries::table(std::move(boxes));
+}
+
+/// A column across `reach` tiles each.
+BoxSeries wide_boxes(uint32_t reach) {
+  std::vector<Box> boxes(kVertices);
   for (uint32_t i = 0; i < kVertices; ++i)
-    far[i] = {std::min(i * 7 % kVertices, kVertices - reach * kPerTile), reach * kPerTile, i % kWidth, 1};
-  program::VertexGroup group{
-      &kNothing, 0, kTiles, kPerTile, {{a, own}, {x, BoxSeries::table(std::move(far))}, {y, own}}, {}};
-  p.set_main(p.execute({"set", Phase::compute, {std::move(group)}}));
-  return p;
+    boxes[i] = {std::min(i * 7 % kVertices, kVertices - reach * kPerTile), reach * kPerTile, i % kWidth, 1};
+  return BoxSeries::table(std::move(boxes));
 }
 
 /// Copies a row to each vertex from elsewhere, by a list of rows.
@@ -95,8 +89,7 @@ Program row_copies() {
   const auto y = p.add(rows_on_tiles("y", Role::output));
   auto rows = std::make_shared<std::vector<uint32_t>>(kVertices);
   for (uint32_t i = 0; i < kVertices; ++i) (*rows)[i] = (i * 2477U) % kVertices;
-  const BoxSeries own = BoxSeries::stepped({0, 1, 0, kWidth}, {1, 0});
-  p.set_main(p.copy({"gather", {{x, y, kVertices, own, own, rows, {}, {}}}}));
+  p.set_main(p.copy({"gather", {{x, y, kVertices, own_rows(), own_rows(), rows, {}, {}}}}));
   return p;
 }
 
@@ -149,7 +142,7 @@ void measure_compile(const char* name, const std::function<Program()>& build, ui
 }
 
 double dispatch_seconds() {
-  const engine::Engine engine(compiler::compile(six_a_tile(0), ipu()));
+  const engine::Engine engine(compiler::compile(six_a_tile(own_rows()), ipu()));
   std::vector<float> array(size_t{kVertices} * kWidth);
   std::vector<engine::Binding> bindings;
   for (program::VariableId v = 0; v < 3; ++v) bindings.push_back({v, array.data(), kWidth, 1});
@@ -165,7 +158,7 @@ double superstep_seconds(uint32_t threads) {
   Program p;
   const auto v = p.add(
       Variable{"v", Type::f32, threads, kWidth, Role::inout, program::map_shared(threads, kWidth), nullptr});
-  const auto field = [&] { return program::Field{v, BoxSeries::stepped({0, 1, 0, kWidth}, {1, 0})}; };
+  const auto field = [&] { return program::Field{v, own_rows()}; };
   program::VertexGroup group{&kNothing, 0, threads, 1, {field(), field(), field()}, {}};
   p.set_main(p.repeat(kTimes, p.execute({"set", Phase::compute, {std::move(group)}})));
   const engine::Engine engine(compiler::compile(std::move(p), host));
@@ -179,9 +172,9 @@ double superstep_seconds(uint32_t threads) {
 int main() {
   fmt::print("{} tiles of {} vertices, ns and bytes per vertex\n", kTiles, kPerTile);
   fmt::print("{:<22} {:>8} {:>8} {:>8} {:>8}   passes\n", "program", "build", "compile", "kept", "peak");
-  measure_compile("all on its tile", [] { return six_a_tile(0); });
-  measure_compile("x on another tile", [] { return six_a_tile(700); });
-  measure_compile("x over 4 tiles", [] { return wide_reads(4); });
+  measure_compile("all on its tile", [] { return six_a_tile(own_rows()); });
+  measure_compile("x on another tile", [] { return six_a_tile(far_rows(700)); });
+  measure_compile("x over 4 tiles", [] { return six_a_tile(wide_boxes(4)); });
   measure_compile("copies of listed rows", row_copies);
   measure_compile("scattered rows, per row", scattered_rows, kTiles * kRowsPerTile);
   fmt::print("dispatch: {:.0f} ns per vertex\n", dispatch_seconds() * 1e9);
