@@ -17,30 +17,6 @@ namespace {
 /// Numbers of micro-batches of the estimates from which those of others follow.
 constexpr uint32_t kFewMicroBatches = 2, kMoreMicroBatches = 6;
 
-std::vector<ResnetSetup> all_resnet_setups() {
-  std::vector<ResnetSetup> all;
-  const auto add = [&](const char* round, const char* machine, uint32_t chips, uint32_t local_batch,
-                       uint32_t accumulation, uint32_t epochs) {
-    all.push_back({.round = round,
-                   .machine = machine,
-                   .chips = chips,
-                   .local_batch = local_batch,
-                   .accumulation = accumulation,
-                   .epochs = epochs});
-  };
-  add("v1.0", "pod16", 16, 20, 6, 44);
-  add("v1.0", "pod64", 64, 20, 2, 45);
-  add("v1.1", "pod16", 16, 20, 10, 38);
-  add("v1.1", "pod64", 64, 20, 3, 38);
-  add("v1.1", "pod128", 128, 20, 2, 41);
-  add("v1.1", "pod256", 256, 20, 2, 45);
-  add("v2.0", "bow_pod16", 16, 22, 10, 38);
-  add("v2.0", "bow_pod64", 64, 20, 4, 40);
-  add("v2.0", "bow_pod128", 128, 20, 2, 41);
-  add("v2.0", "bow_pod256", 256, 20, 2, 45);
-  return all;
-}
-
 std::string key_of_resnet(const ResnetSetup& setup) {
   return fmt::format("{} on {} chips, {} images, {} micro-batches{}", setup.machine, setup.chips,
                      setup.local_batch, setup.accumulation, setup.recomputes ? ", recomputed" : "");
@@ -79,7 +55,12 @@ double clock_of(const std::string& machine) { return machine::find(machine).cloc
 }  // namespace
 
 const std::vector<ResnetSetup>& resnet_setups() {
-  static const std::vector<ResnetSetup> all = all_resnet_setups();
+  static const std::vector<ResnetSetup> all = {
+      {"v1.0", "pod16", 16, 20, 6, 44},       {"v1.0", "pod64", 64, 20, 2, 45},
+      {"v1.1", "pod16", 16, 20, 10, 38},      {"v1.1", "pod64", 64, 20, 3, 38},
+      {"v1.1", "pod128", 128, 20, 2, 41},     {"v1.1", "pod256", 256, 20, 2, 45},
+      {"v2.0", "bow_pod16", 16, 22, 10, 38},  {"v2.0", "bow_pod64", 64, 20, 4, 40},
+      {"v2.0", "bow_pod128", 128, 20, 2, 41}, {"v2.0", "bow_pod256", 256, 20, 2, 45}};
   return all;
 }
 

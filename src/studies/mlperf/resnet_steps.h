@@ -23,9 +23,9 @@ struct ResnetSetup {
   uint32_t chips = 16;        ///< each a replica
   uint32_t local_batch = 20;  ///< images of a micro-batch
   uint32_t accumulation = 6;  ///< micro-batches of a step
+  uint32_t epochs = 0;        ///< of the submission
   uint32_t group = 2;         ///< replicas that share the statistics of a batch norm
   bool recomputes = true;
-  uint32_t epochs = 0;  ///< of the submission
 
   uint32_t images() const { return chips * local_batch * accumulation; }  ///< of a step
 };
