@@ -332,18 +332,4 @@ SparseMatrix from_coordinates(uint32_t rows, uint32_t cols, const Coordinates& e
   return out;
 }
 
-Coordinates to_coordinates(const SparseMatrix& matrix) {
-  Coordinates out;
-  const uint64_t elements = stored_elements(matrix.pattern);
-  out.rows.reserve(elements);
-  out.cols.reserve(elements);
-  out.values.reserve(elements);
-  for_each_element(matrix.pattern, [&](uint32_t row, uint32_t col, uint64_t index) {
-    out.rows.push_back(row);
-    out.cols.push_back(col);
-    out.values.push_back(matrix.values[index]);
-  });
-  return out;
-}
-
 }  // namespace tessera::sparse

@@ -75,7 +75,4 @@ struct Coordinates {
 /// matrix or duplicate, or if the arrays' lengths differ.
 SparseMatrix from_coordinates(uint32_t rows, uint32_t cols, const Coordinates& elements);
 
-/// The stored elements inside the matrix, block row by block row, block by block.
-Coordinates to_coordinates(const SparseMatrix& matrix);
-
 }  // namespace tessera::sparse
