@@ -110,8 +110,7 @@ void bind_exchange(nb::module_& m) {
       .def(nb::init<nb::object, nb::object, nb::object, nb::list>(), "tensors"_a, "parameters"_a,
            "empty_like"_a, "watchers"_a,
            nb::sig("def __init__(self, tensors: type, parameters: type, empty_like: object, "
-                   "watchers: object) -> None"))
-      .def("is_watched", &TensorReader::is_watched);
+                   "watchers: object) -> None"));
 }
 
 }  // namespace tessera::python

@@ -163,7 +163,6 @@ void bind_values(nb::class_<Graph>& graph) {
           },
           "function"_a, "inputs"_a, "number"_a.none(), "stage"_a.none(), "recompute"_a)
       .def("place_stages", &Graph::place_stages, "places"_a)
-      .def_prop_ro("stage_places", &Graph::stage_places)
       .def(
           "set_partial_sums",
           [](Graph& g, const std::string& dtype, bool is_stochastic, uint64_t seed) {

@@ -143,7 +143,7 @@ void bind_machine(nb::module_& m) {
       m, "Machine",
       "This computer (\"host\"), a built-in machine, or that of a TOML file.\n\n"
       "Built in are the chips \"gc2\", \"gc200\" and \"bow\", and machines of 4 to 256 chips, \"m2000\", "
-      "\"pod16\" to\n\"pod256\", \"bow2000\" and \"bow_pod16\" to \"bow_pod256\" (`machine_names()`). "
+      "\"pod16\" to\n\"pod256\", \"bow2000\" and \"bow_pod16\" to \"bow_pod256\". "
       "`threads` are those of the host (0: the "
       "default, at most 4096). `figures` change those of a\nmodelled machine, as "
       "`tiles=2944`; docs/machines.md lists them.")
@@ -165,7 +165,6 @@ void bind_machine(nb::module_& m) {
         of.settings = c.settings;
         return fmt::format("<machine {}: {} tiles>", spmm::machine_title(of), c.machine.tiles());
       });
-  m.def("machine_names", &Machine::builtin_names);
 
   nb::class_<Result>(m, "ProductResult", "A product that was run or estimated on a machine.")
       .def_prop_ro("fits", [](const Result& r) { return (*r).fits; })

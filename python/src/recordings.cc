@@ -103,11 +103,6 @@ void bind_recordings(nb::module_& m) {
       nb::sig("def load_recordings(name: str, folder: str, steps: int, seconds: float, crop: int, downscale: "
               "int, "
               "delta: float, test: float, seed: int) -> tuple[str, Recordings, Recordings, int, int]"));
-  m.def("recording_sets", [] {
-    nb::typed<nb::list, nb::str> names;
-    for (const std::string_view name : recording_sets()) names.append(nb::str(name.data(), name.size()));
-    return names;
-  });
 }
 
 }  // namespace tessera::python
