@@ -10,6 +10,14 @@
 
 namespace tessera::engine {
 
+/// The sum of a variable over replicas.
+inline program::Collective all_reduce(
+    program::VariableId whole, program::VariableId buffer,
+    program::CollectiveAlgorithm algorithm = program::CollectiveAlgorithm::ring) {
+  return {
+      "sum", program::CollectiveKind::all_reduce, algorithm, &testing::add_codelet, {{whole, {}, buffer}}};
+}
+
 struct CollectiveProgram {
   program::Program program;
   program::VariableId whole = 0;

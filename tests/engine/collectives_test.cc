@@ -99,25 +99,23 @@ TEST(Replicas, ExchangeWhatTheirCollectivesSay) {
       }
 }
 
+/// A sum of 100 elements over replicas of a tile, with a chip each.
+Profile dry_sum(CollectiveAlgorithm algorithm, uint32_t replicas, uint32_t group = 0) {
+  const Program p =
+      collective_program(CollectiveKind::all_reduce, algorithm, replicas, 1, 100, group).program;
+  return Engine(compiler::compile(p, toy_chips(replicas, 1))).run({}, {.dry = true});
+}
+
 TEST(Replicas, ARingOfTwoAndFourByHand) {
   // Two replicas of a tile, 100 elements: 50 go over the link and are added, then 50 sums come back.
-  const machine::Machine pair = toy_chips(2, 1);
-  const Profile two =
-      Engine(compiler::compile(
-                 collective_program(CollectiveKind::all_reduce, CollectiveAlgorithm::ring, 2, 1, 100).program,
-                 pair))
-          .run({}, {.dry = true});
+  const Profile two = dry_sum(CollectiveAlgorithm::ring, 2);
   EXPECT_EQ(two.cycles[Phase::exchange], 2 * (200 / 2 + 5 + 20));
   EXPECT_EQ(two.cycles[Phase::sync], 2 * 50);
   EXPECT_EQ(two.cycles[Phase::compute], 51);
   ASSERT_EQ(two.links.size(), 2u);
   EXPECT_EQ(two.links[0].bytes, 2 * 200);
   // Four on a ladder: 0, 2, 3, 1 are a ring of neighbours, each link carries a quarter six times.
-  const Profile four =
-      Engine(compiler::compile(
-                 collective_program(CollectiveKind::all_reduce, CollectiveAlgorithm::ring, 4, 1, 100).program,
-                 toy_chips(4, 1)))
-          .run({}, {.dry = true});
+  const Profile four = dry_sum(CollectiveAlgorithm::ring, 4);
   EXPECT_EQ(four.cycles[Phase::exchange], 6 * (100 / 2 + 5 + 20));
   EXPECT_EQ(four.cycles[Phase::sync], 6 * 50);
   EXPECT_EQ(four.cycles[Phase::compute], 3 * 26);
@@ -126,25 +124,14 @@ TEST(Replicas, ARingOfTwoAndFourByHand) {
 }
 
 TEST(Replicas, GroupsExchangeAtOnce) {
-  const auto run = [](uint32_t replicas, uint32_t group) {
-    return Engine(compiler::compile(collective_program(CollectiveKind::all_reduce, CollectiveAlgorithm::ring,
-                                                       replicas, 1, 100, group)
-                                        .program,
-                                    toy_chips(replicas, 1)))
-        .run({}, {.dry = true});
-  };
-  const Profile two = run(2, 0), six = run(6, 2);
+  const Profile two = dry_sum(CollectiveAlgorithm::ring, 2), six = dry_sum(CollectiveAlgorithm::ring, 6, 2);
   EXPECT_EQ(six.cycles.at, two.cycles.at);
   EXPECT_EQ(six.links.size(), 3 * two.links.size());
 }
 
 TEST(Replicas, ATreeByHand) {
   // 1 to 0 and 3 to 2, then 2 to 0; and back: all 400 bytes each time, one link long.
-  const Profile four =
-      Engine(compiler::compile(
-                 collective_program(CollectiveKind::all_reduce, CollectiveAlgorithm::tree, 4, 1, 100).program,
-                 toy_chips(4, 1)))
-          .run({}, {.dry = true});
+  const Profile four = dry_sum(CollectiveAlgorithm::tree, 4);
   EXPECT_EQ(four.cycles[Phase::exchange], 4 * (400 / 2 + 5 + 20));
   EXPECT_EQ(four.cycles[Phase::compute], 2 * 101);
 }
@@ -169,11 +156,7 @@ TEST(Replicas, OfSeveralChipsKeepTheirClocks) {
   const auto fill = testing::execute(p, testing::fill_codelet, {a}, {7});
   const auto whole = program::BoxSeries::same({0, 1, 0, 100});
   const auto copy = p.copy({"copy", {{a, b, 1, whole, whole, {}, {}, {}}}});
-  const auto reduce = p.collect({"sum",
-                                 CollectiveKind::all_reduce,
-                                 CollectiveAlgorithm::tree,
-                                 &testing::add_codelet,
-                                 {{b, {}, buffer}}});
+  const auto reduce = p.collect(all_reduce(b, buffer, CollectiveAlgorithm::tree));
   p.set_main(p.sequence({fill, copy, reduce}));
   const Engine engine(compiler::compile(p, toy_chips(4, 1)));
   std::vector<float> sums(200);
@@ -250,11 +233,7 @@ TEST(Replicas, QueueForLinks) {
     for (const std::string name : {"a", "b"}) {
       const auto whole = p.add(testing::variable(name, Type::f32, 1, 100, Role::inout, 0));
       const auto buffer = p.add(testing::variable(name + ".buffer", Type::f32, 1, 50, Role::temporary, 0));
-      sums.push_back(p.collect({"sum",
-                                CollectiveKind::all_reduce,
-                                CollectiveAlgorithm::ring,
-                                &testing::add_codelet,
-                                {{whole, {}, buffer}}}));
+      sums.push_back(p.collect(all_reduce(whole, buffer)));
     }
     p.set_main(is_beside ? p.add(program::Step{program::Collect{0, sums[1]}}) : p.sequence(sums));
     return Engine(compiler::compile(p, toy_chips(2, 1))).run({}, {.dry = true});
@@ -276,11 +255,7 @@ TEST(Replicas, WaitForLinksInLoopsAsOutsideOfThem) {
       const auto sum = [&](const std::string& name, uint32_t elements) {
         const auto whole = variable(name, elements, Role::inout);
         const auto buffer = variable(name + ".buffer", elements / 2, Role::temporary);
-        return p.add(program::Collective{name,
-                                         CollectiveKind::all_reduce,
-                                         CollectiveAlgorithm::ring,
-                                         &testing::add_codelet,
-                                         {{whole, {}, buffer}}});
+        return p.add(all_reduce(whole, buffer));
       };
       const auto large = sum("large", 1000), small = sum("small", 20);
       const auto scratch = p.add(testing::variable("scratch", Type::f32, 1, 50, Role::temporary, 0));
@@ -306,11 +281,7 @@ TEST(Replicas, LetExchangesBetweenTheirChipsGoFirst) {
   const auto fill = testing::execute(p, testing::fill_codelet, {a}, {7});
   const auto whole = program::BoxSeries::same({0, 1, 0, 100});
   const auto copy = p.copy({"copy", {{a, c, 1, whole, whole, {}, {}, {}}}});
-  const auto sum = p.add(program::Collective{"sum",
-                                             CollectiveKind::all_reduce,
-                                             CollectiveAlgorithm::tree,
-                                             &testing::add_codelet,
-                                             {{b, {}, buffer}}});
+  const auto sum = p.add(all_reduce(b, buffer, CollectiveAlgorithm::tree));
   p.set_main(p.add(program::Step{program::Collect{sum, p.sequence({fill, copy})}}));
   const Engine engine(compiler::compile(p, toy_chips(4, 1)));
   const compiler::Executable& e = engine.executable();

@@ -16,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "collective_program.h"
 #include "compiler/compile.h"
 #include "engine/holders.h"
 #include "engine/session.h"
@@ -288,11 +289,7 @@ TEST(Parts, ExchangeMessagesBesideSumsOfReplicas) {
   of.run(0, testing::accumulate_codelet, {a, of.s});
   const StepId beside = of.sequence();
   of.run(1, testing::add_codelet, {of.x, of.x, sum});
-  const program::CollectiveId collective = p.add(program::Collective{"sum",
-                                                                     program::CollectiveKind::all_reduce,
-                                                                     program::CollectiveAlgorithm::ring,
-                                                                     &testing::add_codelet,
-                                                                     {{sum, {}, buffer}}});
+  const program::CollectiveId collective = p.add(all_reduce(sum, buffer));
   of.steps.push_back(p.add(program::Step{program::Collect{collective, beside}}));
   of.run(1, testing::add_codelet, {sum, of.x, of.y});
   p.set_main(of.sequence());

@@ -125,11 +125,7 @@ struct HostSum {
       const auto whole = program::BoxSeries::same({0, 1, 0, elements});
       return p.copy({"copy", {{from, to, 1, whole, whole, {}, {}, {}}}});
     };
-    const auto collect = p.collect({"exchange",
-                                    CollectiveKind::all_reduce,
-                                    CollectiveAlgorithm::ring,
-                                    &testing::add_codelet,
-                                    {{sum, {}, buffer}}});
+    const auto collect = p.collect(all_reduce(sum, buffer));
     p.set_main(p.sequence({copy(x, sum), collect, copy(sum, y), copy(x, first)}));
   }
 };
