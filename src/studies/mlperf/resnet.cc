@@ -171,17 +171,7 @@ Ours minutes_of_resnet(const Study& study, const std::string& round, uint32_t ch
 }
 
 std::vector<Row> resnet_time_rows(const Study& study) {
-  std::vector<Row> rows;
-  for (const PublishedRow& log : study.published.rows(kLogsTable)) {
-    if (log.text("model") != "ResNet-50") continue;
-    const auto chips = static_cast<uint32_t>(log.number("chips"));
-    rows.push_back({.name = log.text("name"),
-                    .where = fmt::format("logs {}", log.text("round")),
-                    .unit = "minutes",
-                    .published = study.published.number(kLogsTable, log.text("name"), "minutes"),
-                    .ours = minutes_of_resnet(study, log.text("round"), chips)});
-  }
-  return rows;
+  return rows_of_logs(study, "ResNet-50", minutes_of_resnet);
 }
 
 std::vector<Figure> resnet_figures(const Study& study) {

@@ -58,6 +58,21 @@ std::vector<Row> rows_of(const Study& study, std::string_view section, std::span
   return rows;
 }
 
+std::vector<Row> rows_of_logs(const Study& study, std::string_view model,
+                              Ours (*minutes)(const Study& study, const std::string& round, uint32_t chips)) {
+  std::vector<Row> rows;
+  for (const PublishedRow& log : study.published.rows(kLogsTable)) {
+    if (log.text("model") != model) continue;
+    const auto chips = static_cast<uint32_t>(log.number("chips"));
+    rows.push_back({.name = log.text("name"),
+                    .where = fmt::format("logs {}", log.text("round")),
+                    .unit = "minutes",
+                    .published = study.published.number(kLogsTable, log.text("name"), "minutes"),
+                    .ours = minutes(study, log.text("round"), chips)});
+  }
+  return rows;
+}
+
 Figure figure_of(const std::string& title, const std::string& note, const std::vector<Row>& rows) {
   Figure figure{
       title,

@@ -66,6 +66,11 @@ struct Row {
 /// The published rows of a section of slides.csv, in their order. One that `beside` lacks says so.
 std::vector<Row> rows_of(const Study& study, std::string_view section, std::span<const Beside> beside);
 
+/// The minutes of the published logs of a model, in their order, beside ours of a round and a number of
+/// chips.
+std::vector<Row> rows_of_logs(const Study& study, std::string_view model,
+                              Ours (*minutes)(const Study& study, const std::string& round, uint32_t chips));
+
 /// A table of rows; the title says what they are of.
 Figure figure_of(const std::string& title, const std::string& note, const std::vector<Row>& rows);
 

@@ -39,19 +39,7 @@ Ours minutes_of_bert(const Study& study, const std::string& round, uint32_t chip
                   setup->is_assumed ? "; setup assumed" : "", step->result->fits ? "" : "; does not fit"));
 }
 
-std::vector<Row> time_rows(const Study& study) {
-  std::vector<Row> rows;
-  for (const PublishedRow& log : study.published.rows(kLogsTable)) {
-    if (log.text("model") != "BERT") continue;
-    const auto chips = static_cast<uint32_t>(log.number("chips"));
-    rows.push_back({.name = log.text("name"),
-                    .where = fmt::format("logs {}", log.text("round")),
-                    .unit = "minutes",
-                    .published = study.published.number(kLogsTable, log.text("name"), "minutes"),
-                    .ours = minutes_of_bert(study, log.text("round"), chips)});
-  }
-  return rows;
-}
+std::vector<Row> time_rows(const Study& study) { return rows_of_logs(study, "BERT", minutes_of_bert); }
 
 std::vector<Figure> time_figures(const Study& study) {
   return {figure_of(
