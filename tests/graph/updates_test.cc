@@ -180,18 +180,23 @@ TEST(UpdatesInParts, TakeAFractionOfTheState) {
             0.3 * static_cast<double>(whole.bytes.at("optimizer")));
 }
 
+/// A session continues from another's state, with the same bits, though its own lies elsewhere.
+void expect_same_state(const TrainingOptions& options, const TrainingOptions& elsewhere,
+                       const Machine& machine) {
+  Session first(network(3, options, Type::f32, Code::shared), machine);
+  Session other(network(3, elsewhere, Type::f32, Code::shared), machine);
+  first.run(inputs(first.graph(), 1));
+  other.set_state(first.state());
+  expect_same_bits(other.state(), first.state());
+  first.run(inputs(first.graph(), 2));
+  other.run(inputs(other.graph(), 2));
+  expect_same_bits(other.state(), first.state());
+}
+
 TEST(UpdatesInParts, SaveAndTakeWholeState) {
-  const Machine chips = Machine::find("m2000").with("chips", 2).with("tiles", 16);
-  TrainingOptions options{.optimizer = Adam{.epsilon = 1e-3}, .replicas = 2};
-  Session whole(network(3, options, Type::f32, Code::shared), chips);
-  options.shard_from = 0;
-  Session parts(network(3, options, Type::f32, Code::shared), chips);
-  whole.run(inputs(whole.graph(), 1));
-  parts.set_state(whole.state());
-  expect_same_bits(parts.state(), whole.state());
-  whole.run(inputs(whole.graph(), 2));
-  parts.run(inputs(parts.graph(), 2));
-  expect_same_bits(parts.state(), whole.state());
+  const Adam adam{.epsilon = 1e-3};
+  expect_same_state({.optimizer = adam, .replicas = 2}, {.optimizer = adam, .replicas = 2, .shard_from = 0},
+                    Machine::find("m2000").with("chips", 2).with("tiles", 16));
 }
 
 TEST(UpdatesInParts, NeedSeveralReplicas) {
@@ -263,19 +268,6 @@ TEST(OffloadedState, IsNotOnTilesBetweenUpdates) {
     EXPECT_NE(overflow.find(part), std::string::npos) << overflow;
   // It is read and written once, at the rate of the streaming memory at least.
   EXPECT_GE(beside.seconds, on_tiles.seconds + 2 * static_cast<double>(state) / 20e9);
-}
-
-/// A session continues from another's state, with the same bits, though its own lies elsewhere.
-void expect_same_state(const TrainingOptions& options, const TrainingOptions& elsewhere,
-                       const Machine& machine) {
-  Session first(network(3, options, Type::f32, Code::shared), machine);
-  Session other(network(3, elsewhere, Type::f32, Code::shared), machine);
-  first.run(inputs(first.graph(), 1));
-  other.set_state(first.state());
-  expect_same_bits(other.state(), first.state());
-  first.run(inputs(first.graph(), 2));
-  other.run(inputs(other.graph(), 2));
-  expect_same_bits(other.state(), first.state());
 }
 
 TEST(OffloadedState, IsSavedAndTakenAsOnTiles) {
