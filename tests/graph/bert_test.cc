@@ -262,36 +262,42 @@ class TypedArrays {
   std::vector<Tensor> tensors_;
 };
 
+/// Trains on a batch for some steps, with dropout if it `drops`.
+void expect_trains_as_in_float64(const Machine& machine, BertOptions options, bool drops,
+                                 const TrainingOptions& training, uint32_t steps) {
+  PackedBatch batch({{0, 1}, {3, 2}}, kPack);
+  BertBatch own = batch.sizes;
+  own.packs /= training.micro_batches;
+  Graph graph;
+  if (drops) options.step = graph.input("step", {}, Type::u32);
+  const Bert bert = bert_for_pretraining(graph, kConfig, own, options);
+  graph.output("loss", bert.loss);
+  add_training(bert.loss, training);
+  Session session(graph, machine);
+  WideArrays state = state_of(graph);
+  for (auto& [name, values] : widened(session.state())) state.try_emplace(name, values);
+  session.set_state(narrowed(state));
+  batch.arrays["lr"] = {0.05};
+  for (double step = 1; step <= steps; ++step) {
+    batch.arrays["step"].assign(training.micro_batches, step);
+    const double expected = evaluate(graph, batch.arrays, state).at("loss")[0];
+    TypedArrays arrays(session, batch.arrays);
+    session.run(arrays.tensors());
+    EXPECT_NEAR(arrays.floats("loss")[0], expected, 2e-5 * expected);
+  }
+  expect_near(session.state(), state, 2e-3, 1e-2);
+}
+
 TEST(Bert, TrainsOnMachinesAsInFloat64) {
   for (const bool drops : {false, true})
     for (const bool on_tiles : {false, true}) {
       SCOPED_TRACE(fmt::format("dropout {}, tiles {}", drops, on_tiles));
-      const uint32_t micro_batches = on_tiles ? 1 : 2;
-      PackedBatch batch({{0, 1}, {3, 2}}, kPack);
-      BertBatch own = batch.sizes;
-      own.packs /= micro_batches;
-      Graph graph;
-      BertOptions options{.head_slices = 2};
-      if (drops) options.step = graph.input("step", {}, Type::u32);
-      const Bert bert = bert_for_pretraining(graph, kConfig, own, options);
-      graph.output("loss", bert.loss);
+      const Machine machine = on_tiles ? Machine::find("gc200").with("tiles", 24) : Machine::host(2);
       // Gradients of keys' biases are 0 but for rounding, which an optimizer that normalises them would blow
       // up.
-      add_training(bert.loss, {.optimizer = Sgd{.momentum = 0.9}, .micro_batches = micro_batches});
-      const Machine machine = on_tiles ? Machine::find("gc200").with("tiles", 24) : Machine::host(2);
-      Session session(graph, machine);
-      WideArrays state = state_of(graph);
-      for (auto& [name, values] : widened(session.state())) state.try_emplace(name, values);
-      session.set_state(narrowed(state));
-      batch.arrays["lr"] = {0.05};
-      for (double step = 1; step <= 2; ++step) {
-        batch.arrays["step"].assign(micro_batches, step);
-        const double expected = evaluate(graph, batch.arrays, state).at("loss")[0];
-        TypedArrays arrays(session, batch.arrays);
-        session.run(arrays.tensors());
-        EXPECT_NEAR(arrays.floats("loss")[0], expected, 2e-5 * expected);
-      }
-      expect_near(session.state(), state, 2e-3, 1e-2);
+      expect_trains_as_in_float64(machine, {.head_slices = 2}, drops,
+                                  {.optimizer = Sgd{.momentum = 0.9}, .micro_batches = on_tiles ? 1U : 2U},
+                                  2);
     }
 }
 
@@ -482,34 +488,17 @@ TEST(Bert, OnlyPartsOnDifferentStagesAreApart) {
 
 TEST(Bert, LayersInPartsTrainInPipelines) {
   const Machine machine = Machine::find("m2000").with("chips", 2).with("tiles", 24);
-  constexpr uint32_t kMicroBatches = 2;
   for (const uint32_t number : {0U, 1U, 2U})
     for (const bool drops : {false, true}) {
       if (!test::takes_half(2 * number + (drops ? 1 : 0))) continue;
       SCOPED_TRACE(fmt::format("{}, dropout {}", number, drops));
-      PackedBatch batch({{0, 1}, {3, 2}}, kPack);
-      BertBatch own = batch.sizes;
-      own.packs /= kMicroBatches;
-      Graph graph;
       BertOptions options = divided_layers()[number];
       options.recompute_layers = drops;
-      if (drops) options.step = graph.input("step", {}, Type::u32);
-      const Bert bert = bert_for_pretraining(graph, kConfig, own, options);
-      graph.output("loss", bert.loss);
-      add_training(bert.loss, {.optimizer = Sgd{.momentum = 0.9},
-                               .micro_batches = kMicroBatches,
-                               .pipeline = {PipelineKind::one_forward_one_backward}});
-      Session session(graph, machine);
-      WideArrays state = state_of(graph);
-      for (auto& [name, values] : widened(session.state())) state.try_emplace(name, values);
-      session.set_state(narrowed(state));
-      batch.arrays["lr"] = {0.05};
-      batch.arrays["step"].assign(kMicroBatches, 1);
-      const double expected = evaluate(graph, batch.arrays, state).at("loss")[0];
-      TypedArrays arrays(session, batch.arrays);
-      session.run(arrays.tensors());
-      EXPECT_NEAR(arrays.floats("loss")[0], expected, 2e-5 * expected);
-      expect_near(session.state(), state, 2e-3, 1e-2);
+      expect_trains_as_in_float64(machine, options, drops,
+                                  {.optimizer = Sgd{.momentum = 0.9},
+                                   .micro_batches = 2,
+                                   .pipeline = {PipelineKind::one_forward_one_backward}},
+                                  1);
     }
 }
 
