@@ -1,6 +1,7 @@
 // The training loop of classifiers of images and of recordings of spikes, with its checkpoints.
 #pragma once
 
+#include <tessera/communicator.h>
 #include <tessera/graph.h>
 #include <tessera/images.h>
 #include <tessera/machine.h>
@@ -107,13 +108,17 @@ class Trainer {
   /// distributed, scaled layer after layer so that the layer fires at the rate `initial_firing`.
   Trainer(const SpikingTrainingSettings& settings, const RecordingSplit& recordings, const Machine& machine,
           uint32_t threads = 0);
-  /// A residual network. It is validated and tested with its running statistics, on images as they are.
+  /// A residual network. It is validated and tested with its running statistics, on images as they are. With
+  /// a communicator, its ranks divide the replicas among them, and train as one process does, bit for bit:
+  /// all have the same settings, images, machine and checkpoints, and make the same calls. A rank takes the
+  /// images of its own replicas; all evaluate. The first rank writes files, and training stops on all if
+  /// progress() stops it on one.
   Trainer(const ResnetTrainingSettings& settings, const ImageSplit& images, const Machine& machine,
-          uint32_t threads = 0);
+          uint32_t threads = 0, const std::shared_ptr<Communicator>& communicator = {});
   /// The same of JPEG files, for which the library must be built with libjpeg; several threads read them.
   /// They are normalised by the statistics of ImageNet.
   Trainer(const ResnetTrainingSettings& settings, const ImageFolder& images, const Machine& machine,
-          uint32_t threads = 0);
+          uint32_t threads = 0, const std::shared_ptr<Communicator>& communicator = {});
   /// A trainer that only estimates: it computes costs without sessions and their memory, and cannot train.
   static Trainer for_estimates(const TrainingSettings& settings, const ImageSplit& images,
                                const Machine& machine, uint32_t threads = 0);

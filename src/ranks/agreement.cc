@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <exception>
 #include <mutex>
+#include <numeric>
 #include <span>
 #include <sstream>
 #include <string>
@@ -81,6 +82,13 @@ void AtWork::run() {
   } catch (...) {
     failure_ = std::current_exception();
   }
+}
+
+uint64_t sum_of(Communicator* communicator, uint64_t own) {
+  if (communicator == nullptr) return own;
+  std::vector<uint64_t> all(communicator->size());
+  all_gather(*communicator, std::as_bytes(std::span(&own, 1)), std::as_writable_bytes(std::span(all)));
+  return std::accumulate(all.begin(), all.end(), uint64_t{0});
 }
 
 void require_equal(Communicator& communicator, const Facts& facts) {

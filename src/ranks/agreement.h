@@ -5,6 +5,7 @@
 #include <tessera/communicator.h>
 
 #include <condition_variable>
+#include <cstdint>
 #include <exception>
 #include <mutex>
 #include <string>
@@ -81,6 +82,9 @@ inline bool is_any(Communicator* communicator, bool own) {
     if (!each.empty()) return true;
   return false;
 }
+
+/// The sum of what all ranks have.
+uint64_t sum_of(Communicator* communicator, uint64_t own);
 
 /// What ranks have to have in common, by names for messages, and values of one line.
 using Facts = std::vector<std::pair<std::string, std::string>>;

@@ -207,6 +207,8 @@ void set(Session& session, const std::map<std::string, Pattern>& patterns) {
 
 }  // namespace
 
+std::string text_of(const Position& position) { return json_of(position).dump(); }
+
 std::string host_or_name(const Machine& machine) { return machine.is_host() ? "host" : machine.name(); }
 
 Snapshot snapshot_of(const Session& session) {
@@ -252,34 +254,35 @@ void save_checkpoint(const std::string& path, const Identity& identity, const st
 }
 
 void save_checkpoint(const std::string& path, const Identity& identity, const Position& position,
-                     const Session& session) {
-  save_checkpoint(path, identity, json_of(position).dump(), session,
-                  position.best ? &*position.best : nullptr);
+                     const Session& session, Communicator* communicator) {
+  save_checkpoint(path, identity, text_of(position), session, position.best ? &*position.best : nullptr,
+                  communicator);
 }
 
 namespace {
 
-/// `take` is also given the file.
+/// `take` is also given the file, and returns a checksum of what else it reads, or "".
 void load(const std::string& path, const Identity& identity, bool allow_different_environment,
           Session& session,
-          const std::function<void(const StateFile& file, const std::string& position)>& take,
-          Communicator* communicator = nullptr) {
+          const std::function<std::string(const StateFile& file, const std::string& position)>& take,
+          Communicator* communicator) {
   Values values;
-  std::string position;
+  std::string position, others;
   ranks::do_on_each(communicator, [&] {
     const StateFile file(io::Source::open(path));
     try {
       check_identity(file, path, identity, allow_different_environment);
       values = read(file, session.graph(), "");
       position = text(file, path, "position");
-      take(file, position);
+      others = take(file, position);
     } catch (const nlohmann::json::exception& e) {
       throw Error(fmt::format("{}: a damaged checkpoint: {}", path, e.what()));
     }
   });
   if (communicator != nullptr)
-    ranks::require_equal(*communicator,
-                         {{"checkpoint", position}, {"checkpoint", checksum_of_values(values)}});
+    ranks::require_equal(
+        *communicator,
+        {{"checkpoint", position}, {"checkpoint", checksum_of_values(values)}, {"checkpoint", others}});
   set(session, values.patterns);
   for (const auto& [name, array] : values.arrays) session.set(name, array);
 }
@@ -291,20 +294,27 @@ void load_checkpoint(const std::string& path, const Identity& identity, bool all
                      Communicator* communicator) {
   load(
       path, identity, allow_different_environment, session,
-      [&](const StateFile& /*file*/, const std::string& position) { take(position); }, communicator);
+      [&](const StateFile& /*file*/, const std::string& position) {
+        take(position);
+        return std::string();
+      },
+      communicator);
 }
 
 Position load_checkpoint(const std::string& path, const Identity& identity, bool allow_different_environment,
-                         Session& session) {
+                         Session& session, Communicator* communicator) {
   Position position;
-  load(path, identity, allow_different_environment, session,
-       [&](const StateFile& file, const std::string& json) {
-         position = position_of(ordered_json::parse(json));
-         check_position(position, path, identity);
-         if (position.best_epoch == 0) return;
-         const Values best = read(file, session.graph(), kBest);
-         position.best = Snapshot{{best.arrays.begin(), best.arrays.end()}, best.patterns};
-       });
+  load(
+      path, identity, allow_different_environment, session,
+      [&](const StateFile& file, const std::string& json) {
+        position = position_of(ordered_json::parse(json));
+        check_position(position, path, identity);
+        if (position.best_epoch == 0) return std::string();
+        const Values best = read(file, session.graph(), kBest);
+        position.best = Snapshot{{best.arrays.begin(), best.arrays.end()}, best.patterns};
+        return checksum_of_values(best);
+      },
+      communicator);
   return position;
 }
 

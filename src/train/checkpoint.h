@@ -55,6 +55,9 @@ struct Position {
   std::optional<Snapshot> best;
 };
 
+/// As JSON, without times and the best network.
+std::string text_of(const Position& position);
+
 /// The identity of a training, against which a checkpoint is checked.
 struct Identity {
   std::string settings;  ///< JSON
@@ -75,7 +78,7 @@ void save_checkpoint(const std::string& path, const Identity& identity, const st
                      const graph::Session& session, const Snapshot* best = nullptr,
                      Communicator* communicator = nullptr);
 void save_checkpoint(const std::string& path, const Identity& identity, const Position& position,
-                     const graph::Session& session);
+                     const graph::Session& session, Communicator* communicator = nullptr);
 
 /// Sets the session's state; `take` is given the position before, and may refuse it by Error or an exception
 /// of JSON. Throws Error, and changes nothing, for a damaged file and for another identity; another
@@ -86,6 +89,6 @@ void load_checkpoint(const std::string& path, const Identity& identity, bool all
 
 /// The same for a position with the best network; returns it.
 Position load_checkpoint(const std::string& path, const Identity& identity, bool allow_different_environment,
-                         graph::Session& session);
+                         graph::Session& session, Communicator* communicator = nullptr);
 
 }  // namespace tessera::train

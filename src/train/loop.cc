@@ -8,6 +8,8 @@
 #include <utility>
 #include <vector>
 
+#include "ranks/agreement.h"
+#include "train/checkpoint.h"
 #include "train/network.h"
 #include "train/trainer_impl.h"
 
@@ -87,7 +89,8 @@ StepResult TrainerImpl::run_step(uint64_t number, std::span<const uint32_t> labe
   const double seconds = run_timed(taken_by(graph(), std::move(arrays)));
   StepResult result{.loss = loss, .seconds = seconds};
   if (graph().outputs().contains(kLogits))
-    result.right = count_right(std::span(logits).first(labels.size() * what.classes), labels);
+    result.right = ranks::sum_of(communicator.get(),
+                                 count_right(std::span(logits).first(labels.size() * what.classes), labels));
   return result;
 }
 
@@ -101,7 +104,7 @@ void TrainerImpl::save(const std::string& checkpoint) {
     if (last) restore(position.best.value(), trained());
   };
   try {
-    save_checkpoint(checkpoint, identity, position, trained());
+    save_checkpoint(checkpoint, identity, position, trained(), communicator.get());
   } catch (...) {
     show_best();
     throw;
@@ -172,6 +175,9 @@ void TrainerImpl::finish_epoch(const TrainingRun& run, double seconds) {
 }
 
 TrainingResult TrainerImpl::train(const TrainingRun& run) {
+  if (communicator != nullptr)
+    ranks::require_equal(*communicator, {{"number of steps so far", fmt::format("{}", position.step)},
+                                         {"checkpoint", text_of(position)}});
   const Clock::time_point start = Clock::now();
   Clock::time_point epoch_start = start;
   TrainingResult result;
@@ -190,7 +196,7 @@ TrainingResult TrainerImpl::train(const TrainingRun& run) {
       epoch_start = Clock::now();
       now.finished = &position.epochs.back();
     }
-    stopped = run.progress && !run.progress(now);
+    stopped = ranks::is_any(communicator.get(), run.progress && !run.progress(now));
     if (stopped && now.finished == nullptr) save(run);
   }
   if (position.step == identity.steps) {

@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <tessera/communicator.h>
 #include <tessera/error.h>
 #include <tessera/estimate.h>
 #include <tessera/training.h>
@@ -6,15 +7,18 @@
 #include <algorithm>
 #include <cmath>
 #include <future>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <numeric>
 #include <span>
+#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include "base/isa.h"
 #include "graph/transforms/transforms.h"
+#include "ranks/agreement.h"
 #include "sparse/pattern.h"
 #include "train/settings.h"
 #include "train/trainer_impl.h"
@@ -59,6 +63,8 @@ void make_for(const Machine& machine, const std::function<void()>& make) {
     make();
   } catch (const UsageError&) {
     throw;
+  } catch (const RankError&) {
+    throw;
   } catch (const Error& e) {
     if (machine.is_host()) throw;
     std::string_view why = e.what();  // then a list of all that was tried
@@ -84,10 +90,12 @@ void require_fit(std::initializer_list<graph::RunCost> costs) {
 
 }  // namespace train
 
-TrainerImpl::TrainerImpl(Trainable of, Machine place, uint32_t most_threads, bool only_estimates)
+TrainerImpl::TrainerImpl(Trainable of, Machine place, uint32_t most_threads, bool only_estimates,
+                         std::shared_ptr<Communicator> ranks)
     : what(std::move(of)),
       machine(std::move(place)),
       threads(most_threads),
+      communicator(std::move(ranks)),
       division(divide(what.training_samples, what.settings.validation, what.settings.seed)),
       identity{without_placement(nlohmann::ordered_json::parse(what.settings_json)).dump(),
                what.data,
@@ -103,8 +111,14 @@ TrainerImpl::TrainerImpl(Trainable of, Machine place, uint32_t most_threads, boo
     transform(estimated_->graph, graph::session_transforms(), machine.model());
     return;
   }
+  if (communicator != nullptr)
+    ranks::require_equal(*communicator,
+                         {{"set of samples", what.data}, {"set of settings", what.settings_json}});
   graph::Session trained(what.training, machine,
-                         {.seed = what.settings.seed, .threads = threads, .host_io = what.settings.host_io});
+                         {.seed = what.settings.seed,
+                          .threads = threads,
+                          .host_io = what.settings.host_io,
+                          .communicator = communicator});
   graph::Session evaluation(what.evaluation, trained);
   sessions_.emplace(std::move(trained), std::move(evaluation));
 }
@@ -194,7 +208,8 @@ std::vector<NamedParameter> Trainer::named_parameters() { return impl_->named_pa
 void Trainer::resume(const std::string& checkpoint, bool allow_different_bits) {
   graph::Session& trained = impl_->trained();
   require_fit({step_cost()});
-  impl_->position = load_checkpoint(checkpoint, impl_->identity, allow_different_bits, trained);
+  impl_->position =
+      load_checkpoint(checkpoint, impl_->identity, allow_different_bits, trained, impl_->communicator.get());
   impl_->last.reset();
   impl_->is_prepared = true;
   impl_->has_failed = false;

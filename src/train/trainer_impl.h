@@ -2,11 +2,13 @@
 // checkpoints, progress. Derived classes define batches and steps.
 #pragma once
 
+#include <tessera/communicator.h>
 #include <tessera/training.h>
 
 #include <cstdint>
 #include <functional>
 #include <initializer_list>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -63,7 +65,8 @@ struct StepResult {
 };
 
 struct TrainerImpl {
-  TrainerImpl(Trainable of, Machine place, uint32_t most_threads, bool only_estimates);
+  TrainerImpl(Trainable of, Machine place, uint32_t most_threads, bool only_estimates,
+              std::shared_ptr<Communicator> ranks = {});
   TrainerImpl(const TrainerImpl&) = delete;
   TrainerImpl& operator=(const TrainerImpl&) = delete;
   virtual ~TrainerImpl() = default;
@@ -98,6 +101,7 @@ struct TrainerImpl {
   Trainable what;
   Machine machine;
   uint32_t threads;
+  std::shared_ptr<Communicator> communicator;  ///< null: one process has all replicas
   Division division;
   Identity identity;
   Position position;

@@ -1,12 +1,15 @@
 // Training of residual networks: what is learned, and that breaks change nothing.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <tessera/communicator.h>
 #include <tessera/error.h>
 #include <tessera/training.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <filesystem>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -15,6 +18,7 @@
 #include "support/error_of.h"
 #include "support/jpeg_file.h"
 #include "support/number_of.h"
+#include "support/on_ranks.h"
 
 namespace tessera {
 namespace {
@@ -143,6 +147,97 @@ TEST_P(ResnetTrainings, ResumeBitForBit) {
 INSTANTIATE_TEST_SUITE_P(All, ResnetTrainings, testing::ValuesIn(kResnetCases),
                          [](const auto& of) { return std::string(of.param.name); });
 
+/// Calls work(communicator) on two ranks, which both have to succeed.
+template <class Work>
+void on_two_ranks(const Work& work) {
+  EXPECT_EQ(test::errors_on_ranks(connect_threads(2, std::chrono::minutes(10)), work),
+            std::vector<std::string>(2));
+}
+
+/// Trains on two ranks as in one process, also where the others go on from a checkpoint of either.
+void expect_ranks_train_as_one(ResnetTrainingSettings s, const std::string& name) {
+  const ImageSplit images = synthetic_images(48, 16, 1, {12, 12, 4});
+  s.replicas = 2;
+  s.norm_replicas = 2;
+  s.steps = 5;  // of which two are an epoch
+  const std::string whole = file_named(name + "_one"), stopped = file_named(name + "_stopped"),
+                    divided = file_named(name + "_ranks");
+  Trainer one(s, images, Machine::host(2), 1);
+  const TrainingResult expected = one.train({.checkpoint = whole});
+  on_two_ranks([&](const std::shared_ptr<Communicator>& ranks) {
+    Trainer trainer(s, images, Machine::host(2), 1, ranks);
+    const auto progress = [&](const TrainingProgress& now) { return ranks->rank() == 0 || now.step < 3; };
+    EXPECT_EQ(trainer.train({.checkpoint = stopped, .progress = progress}).step, 3U);
+  });
+  on_two_ranks([&](const std::shared_ptr<Communicator>& ranks) {
+    Trainer trainer(s, images, Machine::host(2), 1, ranks);
+    trainer.resume(stopped);
+    const TrainingResult result = trainer.train({.checkpoint = divided});
+    ASSERT_EQ(result.epochs.size(), expected.epochs.size());
+    for (size_t i = 0; i < result.epochs.size(); ++i) {
+      EXPECT_EQ(result.epochs[i].loss, expected.epochs[i].loss);
+      EXPECT_EQ(result.epochs[i].accuracy, expected.epochs[i].accuracy);
+      EXPECT_EQ(result.epochs[i].validation_loss, expected.epochs[i].validation_loss);
+    }
+    EXPECT_EQ(result.test_loss, expected.test_loss);
+    trainer.save_parameters(divided + ".parameters");
+  });
+  EXPECT_TRUE(content_of(divided) == content_of(whole));
+  one.save_parameters(whole + ".parameters");
+  EXPECT_TRUE(content_of(divided + ".parameters") == content_of(whole + ".parameters"));
+  Trainer resumed(s, images, Machine::host(2), 1);
+  resumed.resume(stopped);
+  EXPECT_TRUE(resumed.train({.checkpoint = stopped}).finished);
+  EXPECT_TRUE(content_of(stopped) == content_of(whole));
+  for (const std::string& file : {whole, stopped, divided, whole + ".parameters", divided + ".parameters"})
+    std::filesystem::remove(file);
+}
+
+TEST(ResnetTrainer, RanksTrainAsOneProcess) {
+  ResnetTrainingSettings s = small_settings();
+  s.shard_from = 1000;
+  expect_ranks_train_as_one(s, "dense");
+}
+
+TEST(ResnetTrainer, RanksComputeBlocksAgainAsOneProcess) {
+  ResnetTrainingSettings s = small_settings();
+  s.numbers = "bf16";
+  s.micro_batches = 2;
+  s.recompute = true;
+  expect_ranks_train_as_one(s, "recomputed");
+}
+
+/// Where blocks grow follows from the gradients of all images, of which a rank trains with half.
+TEST(ResnetTrainer, RanksChangePatternsAsOneProcess) {
+  ResnetTrainingSettings s = small_settings();
+  s.density = 0.5;
+  s.block_size = 4;
+  s.drop_grow = {DropGrowKind::rigl, 0.3, 2, 1};
+  expect_ranks_train_as_one(s, "patterns");
+}
+
+TEST(ResnetTrainer, RanksThatDifferAreRefused) {
+  const auto errors_with = [](auto change) {
+    return test::errors_on_ranks(connect_threads(2, std::chrono::minutes(10)),
+                                 [&](const std::shared_ptr<Communicator>& ranks) {
+                                   ResnetTrainingSettings s = small_settings();
+                                   s.replicas = 2;
+                                   ImageSplit images = small_images();
+                                   if (ranks->rank() == 1) change(s, images);
+                                   Trainer(s, images, Machine::host(1), 1, ranks);
+                                 });
+  };
+  const auto expect = [](const std::vector<std::string>& errors, const std::string& text) {
+    for (const std::string& error : errors) EXPECT_TRUE(says(error, text));
+  };
+  expect(errors_with([](ResnetTrainingSettings& s, ImageSplit&) { s.lr = 0.06; }),
+         "rank 1 has another set of settings than rank 0");
+  expect(errors_with([](ResnetTrainingSettings&, ImageSplit& images) { images.name = "others"; }),
+         "rank 1 has another set of samples than rank 0");
+  expect(errors_with([](ResnetTrainingSettings& s, ImageSplit&) { s.depth = 9; }),
+         "unknown depth 9 of a ResNet");
+}
+
 TEST(ResnetTrainer, SavesAndEvaluatesBetweenSteps) {
   ResnetTrainingSettings s = small_settings();
   s.density = 0.5;
@@ -228,13 +323,41 @@ TEST(ResnetTrainer, LearnsFromAFolderOfFiles) {
   EXPECT_EQ(result.test_loss, other.test_loss);
 }
 
-TEST(ResnetTrainer, DoesNotGoOnWithoutAnEpochThatCouldNotBeEvaluated) {
-  const test::TemporaryFolder folder;
+/// 36 images of two classes for training, and four for testing.
+void write_blue_and_red(const test::TemporaryFolder& folder) {
   for (const char* name : {"blue", "red"}) {
     std::filesystem::create_directory(folder.path() / name);
     for (uint8_t i = 0; i < 20; ++i)
       folder.write(fmt::format("{}/{}.jpg", name, i), test::jpeg_of(16, 16, 10, i, 200));
   }
+}
+
+/// Each rank reads the files of its own images.
+TEST(ResnetTrainer, RanksStopAtAFileThatOneOfThemLacksAndMayGoOn) {
+  const test::TemporaryFolder folder;
+  write_blue_and_red(folder);
+  ResnetTrainingSettings s = small_settings();
+  s.size = 12;
+  s.replicas = 2;
+  s.steps = 2;
+  const ImageFolder images = find_image_folder(folder.path().string());
+  const TrainingResult expected = Trainer(s, images, Machine::host(1), 1).train();
+  const train::Division division = train::divide(images.train.count(), s.validation, s.seed);
+  ASSERT_EQ(division.training.size(), 2 * s.batch);  // so each is trained with
+  const std::string missing = images.train.paths.at(division.training.front()),
+                    elsewhere = missing + ".elsewhere";
+  std::filesystem::rename(missing, elsewhere);
+  on_two_ranks([&](const std::shared_ptr<Communicator>& ranks) {
+    Trainer trainer(s, images, Machine::host(1), 1, ranks);
+    EXPECT_TRUE(says(error_of([&] { trainer.train(); }), missing));
+    if (ranks->rank() == 0) std::filesystem::rename(elsewhere, missing);
+    EXPECT_EQ(trainer.train().test_loss, expected.test_loss);
+  });
+}
+
+TEST(ResnetTrainer, DoesNotGoOnWithoutAnEpochThatCouldNotBeEvaluated) {
+  const test::TemporaryFolder folder;
+  write_blue_and_red(folder);
   ResnetTrainingSettings s = small_settings();
   s.size = 12;
   const ImageFolder images = find_image_folder(folder.path().string());

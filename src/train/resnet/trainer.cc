@@ -1,8 +1,10 @@
 // Training of residual networks.
+#include <tessera/communicator.h>
 #include <tessera/convolution.h>
 #include <tessera/training.h>
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -17,6 +19,7 @@
 #include "base/parallel.h"
 #include "data/image_source.h"
 #include "graph/state_file.h"
+#include "ranks/agreement.h"
 #include "train/network.h"
 #include "train/regrow.h"
 #include "train/resnet/network.h"
@@ -53,19 +56,36 @@ bool is_running_statistic(const std::string& name) {
 class ResnetTrainer final : public TrainerImpl {
  public:
   ResnetTrainer(const ResnetTrainingSettings& chosen, ImageSources images, const Patterns& patterns,
-                const Machine& place, uint32_t most_threads, bool only_estimates)
-      : TrainerImpl(trainable(chosen, images, patterns, place), place, most_threads, only_estimates),
+                const Machine& place, uint32_t most_threads, bool only_estimates,
+                const std::shared_ptr<Communicator>& ranks)
+      : TrainerImpl(trainable(chosen, images, patterns, place), place, most_threads, only_estimates, ranks),
         settings_(chosen),
         images_(std::move(images)),
         patterns_(patterns),
-        pixels_(only_estimates ? 0 : size_t{chosen.batch} * images_.format.image_size()),
-        labels_(chosen.batch) {}
+        pixels_(only_estimates ? 0 : most_rows() * images_.format.image_size()),
+        labels_(most_rows()) {}
 
   uint64_t parameters() const override;
   void save_parameters(const std::string& path) override;
   std::vector<NamedParameter> named_parameters() override;
 
  private:
+  /// Images of a step's batch.
+  struct Rows {
+    size_t first = 0, count = 0;
+  };
+
+  /// Those of this rank's replicas.
+  Rows own_rows() const {
+    if (communicator == nullptr) return {0, settings_.batch};
+    const size_t count = settings_.batch / communicator->size();
+    return {communicator->rank() * count, count};
+  }
+  bool grows_by_gradients() const {
+    return drops_and_grows(settings_) && settings_.drop_grow.kind == DropGrowKind::rigl;
+  }
+  /// That are loaded at once.
+  size_t most_rows() const { return grows_by_gradients() ? settings_.batch : own_rows().count; }
   StepResult step(uint64_t number) override;
   std::span<const uint32_t> evaluate_batch(bool of_test, std::span<const uint32_t> which) override;
   void load(const ImageSource& source, std::span<const uint32_t> which, std::optional<uint32_t> epoch);
@@ -89,19 +109,28 @@ void ResnetTrainer::load(const ImageSource& source, std::span<const uint32_t> wh
                          std::optional<uint32_t> epoch) {
   const size_t size = images_.format.image_size();
   const uint32_t most = threads == 0 ? default_threads() : threads;
-  base::run_parallel(which.size(), source.is_slow() ? most : 1,
-                     [&](size_t i, const std::atomic<bool>& /*stopped*/) {
-                       source.read(which[i], epoch, std::span(pixels_).subspan(i * size, size));
-                       labels_[i] = source.label(which[i]);
-                     });
+  const auto read = [&](uint32_t readers) {
+    base::run_parallel(which.size(), readers, [&](size_t i, const std::atomic<bool>& /*stopped*/) {
+      source.read(which[i], epoch, std::span(pixels_).subspan(i * size, size));
+      labels_[i] = source.label(which[i]);
+    });
+  };
+  if (!source.is_slow()) return read(1);
+  ranks::do_on_each(communicator.get(), [&] { read(most); });  // of a file that one lacks all have to know
 }
 
 StepResult ResnetTrainer::step(uint64_t number) {
-  load(*images_.training, samples_of(number), static_cast<uint32_t>(number / identity.steps_per_epoch));
-  if (drops_and_grows(settings_))
-    if (const double fraction = settings_.drop_grow.fraction(number, steps()); fraction > 0)
-      drop_and_grow(number, fraction);
-  return run_step(number, labels_, {{kImages, pixels_.data()}});
+  const double fraction = drops_and_grows(settings_) ? settings_.drop_grow.fraction(number, steps()) : 0;
+  // Gradients by which patterns change are those of the whole batch, which each rank computes for itself.
+  const bool takes_all = fraction > 0 && grows_by_gradients();
+  const Rows own = own_rows();
+  const std::span<const uint32_t> batch = samples_of(number);
+  load(*images_.training, takes_all ? batch : batch.subspan(own.first, own.count),
+       static_cast<uint32_t>(number / identity.steps_per_epoch));
+  if (fraction > 0) drop_and_grow(number, fraction);
+  const size_t first = takes_all ? own.first : 0;
+  return run_step(number, std::span(labels_).subspan(first, own.count),
+                  {{kImages, &pixels_[first * images_.format.image_size()]}});
 }
 
 std::span<const uint32_t> ResnetTrainer::evaluate_batch(bool of_test, std::span<const uint32_t> which) {
@@ -189,7 +218,7 @@ void ResnetTrainer::save_parameters(const std::string& path) {
     file.add({.name = info.name, .kind = info.kind, .type = {info.type.type, next->shape}}, next->values);
     ++next;
   }
-  file.write(path);
+  ranks::do_once(communicator.get(), [&] { file.write(path); });
 }
 
 }  // namespace
@@ -213,15 +242,20 @@ train::ImageSources sources_of(const ResnetTrainingSettings& /*settings*/, const
 template <class Images>
 std::unique_ptr<train::TrainerImpl> resnet_trainer(const ResnetTrainingSettings& settings,
                                                    const Images& images, const Machine& machine,
-                                                   uint32_t threads, bool only_estimates) {
-  train::check(settings);
-  train::ImageSources sources = sources_of(settings, images);
-  train::check_images(settings, sources.training->count(), sources.testing->count());
+                                                   uint32_t threads, bool only_estimates,
+                                                   const std::shared_ptr<Communicator>& communicator = {}) {
+  train::ImageSources sources;
+  train::Patterns patterns;
+  ranks::do_on_each(communicator.get(), [&] {
+    train::check(settings);
+    sources = sources_of(settings, images);
+    train::check_images(settings, sources.training->count(), sources.testing->count());
+    patterns = train::initial_patterns(settings, sources.format);
+  });
   std::unique_ptr<train::TrainerImpl> made;
   train::make_for(machine, [&] {
-    const train::Patterns patterns = train::initial_patterns(settings, sources.format);
     made = std::make_unique<train::ResnetTrainer>(settings, std::move(sources), patterns, machine, threads,
-                                                  only_estimates);
+                                                  only_estimates, communicator);
   });
   return made;
 }
@@ -229,8 +263,8 @@ std::unique_ptr<train::TrainerImpl> resnet_trainer(const ResnetTrainingSettings&
 }  // namespace
 
 Trainer::Trainer(const ResnetTrainingSettings& settings, const ImageSplit& images, const Machine& machine,
-                 uint32_t threads)
-    : impl_(resnet_trainer(settings, images, machine, threads, false)) {}
+                 uint32_t threads, const std::shared_ptr<Communicator>& communicator)
+    : impl_(resnet_trainer(settings, images, machine, threads, false, communicator)) {}
 
 Trainer Trainer::for_estimates(const ResnetTrainingSettings& settings, const ImageSplit& images,
                                const Machine& machine, uint32_t threads) {
@@ -238,8 +272,8 @@ Trainer Trainer::for_estimates(const ResnetTrainingSettings& settings, const Ima
 }
 
 Trainer::Trainer(const ResnetTrainingSettings& settings, const ImageFolder& images, const Machine& machine,
-                 uint32_t threads)
-    : impl_(resnet_trainer(settings, images, machine, threads, false)) {}
+                 uint32_t threads, const std::shared_ptr<Communicator>& communicator)
+    : impl_(resnet_trainer(settings, images, machine, threads, false, communicator)) {}
 
 Trainer Trainer::for_estimates(const ResnetTrainingSettings& settings, const ImageFolder& images,
                                const Machine& machine, uint32_t threads) {
