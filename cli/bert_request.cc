@@ -153,15 +153,7 @@ void add_text_options(CLI::App& command, BertRequest& r) {
   add_count(command, "--replicas", r.settings.replicas,
             "Equal parts of the machine's chips, or on a host of the ranks of mpirun, among which a batch is "
             "divided (default: 1, with mpirun the number of ranks, on a host by that of stages)");
-  add_count(
-      command, "--rank-timeout", r.rank_timeout,
-      "With mpirun: seconds after which a rank counts as failed that does not answer, because it computes, "
-      "writes a checkpoint, or hangs (default: 10)",
-      86400);
-  command.add_flag(
-      "--divide-cores,!--no-divide-cores", r.divide_cores,
-      "With mpirun: let each rank have cores of its own, of those that several of a computer may "
-      "use (default)");
+  add_rank_options(command, r.ranks);
   command.add_flag_callback(
       "--offload-activations", [&r] { r.settings.offload_activations_from = kLargeValue; },
       fmt::format("Keep there also what stages have computed for later passes of micro-batches in flight, "

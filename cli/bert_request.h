@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "cli/ranks.h"
 #include "cli/train_options.h"
 
 namespace tessera::cli {
@@ -35,9 +36,8 @@ struct BertRequest : RunOptions {
   std::string data = {};  ///< a file of tokens or a folder; "": synthetic text
   SyntheticText synthetic = {};
 
-  uint32_t rank_timeout = 10;  ///< seconds that ranks wait for each other
-  bool divide_cores = true;    ///< among ranks of one computer
-  bool plan = false;           ///< search how to divide a step, instead of training
+  RankOptions ranks = {};
+  bool plan = false;  ///< search how to divide a step, instead of training
   uint32_t plan_estimates = PretrainingPlanOptions{}.estimates;  ///< of whole networks, at most
   std::set<std::string> configured = {};                         ///< options that a file has given
 

@@ -3,17 +3,20 @@
 #include <fmt/format.h>
 #include <tessera/error.h>
 
+#include <CLI/CLI.hpp>
 #include <chrono>
 #include <condition_variable>
 #include <cstdio>
 #include <cstdlib>
+#include <exception>
 #include <mutex>
 #include <string>
-#include <string_view>
 #include <thread>
 #include <utility>
 
+#include "cli/option_parsing.h"
 #include "cli/output.h"
+#include "cli/parse.h"
 
 namespace tessera::cli {
 namespace {
@@ -51,19 +54,32 @@ class Deadline {
 
 }  // namespace
 
-bool has_other_ranks() {
-  for (const char* variable : {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE"})
-    if (const char* size = std::getenv(variable); size != nullptr && std::string_view(size) != "1")
-      return true;
-  return false;
+void add_rank_options(CLI::App& command, RankOptions& options) {
+  constexpr uint32_t kDay = 86400;
+  add_count(
+      command, "--rank-timeout", options.longest_wait,
+      "With mpirun: seconds after which a rank counts as failed that does not answer, because it computes, "
+      "writes a checkpoint, or hangs (default: 10)",
+      kDay);
+  command.add_flag(
+      "--divide-cores,!--no-divide-cores", options.divide_cores,
+      "With mpirun: let each rank have cores of its own, of those that several of a computer may "
+      "use (default)");
 }
 
-std::shared_ptr<Communicator> connect_ranks(uint32_t longest_wait, bool divides_cores) {
-  const std::chrono::seconds wait(longest_wait);
+uint32_t started_ranks() {
+  for (const char* variable : {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE"})
+    if (const char* size = std::getenv(variable); size != nullptr)
+      if (const auto count = parse_number<uint32_t>(size); count && *count > 1) return *count;
+  return 1;
+}
+
+std::shared_ptr<Communicator> connect_ranks(const RankOptions& options) {
+  const std::chrono::seconds wait(options.longest_wait);
   std::shared_ptr<Communicator> ranks;
   {
     const Deadline deadline(wait, "have not connected");
-    ranks = connect_mpi(wait, divides_cores);
+    ranks = connect_mpi(wait, options.divide_cores);
   }
   if (ranks->rank() > 0 && std::freopen("/dev/null", "w", stdout) == nullptr)
     throw Error("/dev/null cannot be opened, to which ranks but the first print their results");
@@ -72,6 +88,19 @@ std::shared_ptr<Communicator> connect_ranks(uint32_t longest_wait, bool divides_
     ranks.reset();
   };
   return {ranks.get(), end};
+}
+
+int run_as_rank(Communicator* ranks, const std::function<int()>& work) {
+  if (ranks == nullptr) return work();
+  try {
+    return work();
+  } catch (const RankError& error) {
+    ranks->abort(error.what());
+    throw;
+  } catch (const std::exception& error) {
+    ranks->abort(fmt::format("rank {}: {}", ranks->rank(), error.what()));
+    throw;
+  }
 }
 
 }  // namespace tessera::cli

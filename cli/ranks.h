@@ -4,15 +4,30 @@
 #include <tessera/communicator.h>
 
 #include <cstdint>
+#include <functional>
 #include <memory>
+
+namespace CLI {
+class App;
+}
 
 namespace tessera::cli {
 
-/// Whether mpirun has started this process with others.
-bool has_other_ranks();
+struct RankOptions {
+  uint32_t longest_wait = 10;  ///< seconds for which ranks wait for each other
+  bool divide_cores = true;    ///< among ranks of one computer
+};
 
-/// The ranks that mpirun has started, of which the first one alone prints results. Waits for none of them
-/// longer than so many seconds. See connect_mpi().
-std::shared_ptr<Communicator> connect_ranks(uint32_t longest_wait, bool divides_cores);
+void add_rank_options(CLI::App& command, RankOptions& options);
+
+/// How many processes mpirun has started, with this one; 1: it is alone.
+uint32_t started_ranks();
+
+/// The ranks that mpirun has started, of which the first one alone prints results. See connect_mpi().
+std::shared_ptr<Communicator> connect_ranks(const RankOptions& options);
+
+/// Calls `work`, which returns an exit status. A rank that fails tells the others, which would wait for it,
+/// and whose end would end it before it says why; null: there are no others.
+int run_as_rank(Communicator* ranks, const std::function<int()>& work);
 
 }  // namespace tessera::cli

@@ -70,7 +70,9 @@ void add_resnet_data_options(CLI::App& command, ResnetRequest& r) {
   add_count(command, "--batch", s.batch, fmt::format("Images of a step (default: {})", s.batch));
   add_placement_options(command, s, "blocks");
   add_count(command, "--replicas", s.replicas,
-            "Equal parts of the machine's chips, among which a batch is divided (default: 1)");
+            "Equal parts of the machine's chips, or on a host of the ranks of mpirun, among which a batch is "
+            "divided (default: 1, with mpirun the number of ranks)");
+  add_rank_options(command, r.ranks);
   add_count(command, "--norm-replicas", s.norm_replicas,
             "Consecutive replicas whose images are normalised as one batch, 0: all (default: 1)", kMostCount,
             0);

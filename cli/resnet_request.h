@@ -10,6 +10,7 @@
 #include <string>
 #include <variant>
 
+#include "cli/ranks.h"
 #include "cli/train_options.h"
 
 namespace CLI {
@@ -26,6 +27,8 @@ struct ResnetRequest : RunOptions {
   std::string dataset = {};
   std::optional<uint32_t> images = {};  ///< synthetic ones for training
   uint32_t classes = 10;                ///< of these
+
+  RankOptions ranks = {};
 
   std::string save = {};                  ///< file for the trained parameters
   std::set<std::string> configured = {};  ///< options that a file has given

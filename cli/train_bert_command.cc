@@ -7,7 +7,6 @@
 #include <csignal>
 #include <cstdint>
 #include <cstdio>
-#include <exception>
 #include <memory>
 
 #include "cli/bert_plan.h"
@@ -47,10 +46,10 @@ uint32_t replicas_for(const BertRequest& r, uint32_t ranks) {
 
 /// Those that mpirun has started, which divide the replicas and their stages among them; null: none.
 std::shared_ptr<Communicator> ranks_for(BertRequest& r, const CLI::App& command) {
-  if (!has_other_ranks()) return {};
+  if (started_ranks() == 1) return {};
   if (r.estimate || r.plan)
     throw UsageError("--estimate and --plan take one process: run them without mpirun");
-  std::shared_ptr<Communicator> ranks = connect_ranks(r.rank_timeout, r.divide_cores);
+  std::shared_ptr<Communicator> ranks = connect_ranks(r.ranks);
   if (command.count("--replicas") == 0) r.settings.replicas = replicas_for(r, ranks->size());
   return ranks;
 }
@@ -102,21 +101,10 @@ int run(const BertRequest& request, const CLI::App& command, const std::shared_p
                           : train(request, trainer, report, ranks.get());
 }
 
-/// A rank that fails tells the others, which would wait for it, and whose end would end it before it says
-/// why.
 int run(BertRequest request, const CLI::App& command) {
   check(request, command);
   const std::shared_ptr<Communicator> ranks = ranks_for(request, command);
-  if (ranks == nullptr) return run(request, command, ranks);
-  try {
-    return run(request, command, ranks);
-  } catch (const RankError& error) {
-    ranks->abort(error.what());
-    throw;
-  } catch (const std::exception& error) {
-    ranks->abort(fmt::format("rank {}: {}", ranks->rank(), error.what()));
-    throw;
-  }
+  return run_as_rank(ranks.get(), [&] { return run(request, command, ranks); });
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <csignal>
 #include <cstdio>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -11,6 +12,7 @@
 #include "cli/train_display.h"
 #include "cli/train_output.h"
 #include "io/atomic_file.h"
+#include "ranks/agreement.h"
 #include "report/axis.h"
 
 namespace tessera::cli {
@@ -48,7 +50,8 @@ int show_estimate(const TrainingRunRequest& run, const Trainer& trainer,
 
 int train(const TrainingRunRequest& run, Trainer& trainer, report::TrainingReport& report) {
   const RunOptions& r = run.options;
-  if (continues(r)) trainer.resume(r.checkpoint, r.allow_different_bits);
+  // The others cannot begin anew if one rank has a checkpoint.
+  if (ranks::is_any(run.ranks, continues(r))) trainer.resume(r.checkpoint, r.allow_different_bits);
   const uint64_t first = trainer.step(), steps = report.phases[0].steps;
   if (!r.json)
     fmt::print("{}{}\nepoch      loss  accuracy  validation loss  validation accuracy      time\n",
@@ -63,13 +66,18 @@ int train(const TrainingRunRequest& run, Trainer& trainer, report::TrainingRepor
   display.clear();
   fmt::print("{}", r.json ? json({json_of(r, run.samples, trainer, report, first)}, {}, run.command)
                           : summary(report));
-  const bool written = write_or_complain([&] {
+  const bool finished = write_or_complain([&] {
     if (run.finish) run.finish();
-    if (!r.report.empty()) io::write_text(r.report, page_of(report));
   });
-  if (report.result->finished) return written ? 0 : 1;
+  const bool written = write_or_complain([&] {
+    ranks::do_once(run.ranks, [&] {
+      if (!r.report.empty()) io::write_text(r.report, page_of(report));
+    });
+  });
+  if (report.result->finished) return finished && written ? 0 : 1;
   complain(stopped_text(r, report.result->step, steps));
-  return 128 + Interruption::pending();
+  const int last_signal = Interruption::pending();
+  return 128 + (last_signal != 0 ? last_signal : SIGTERM);  // another rank may have had it
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 // A training of the tool, from its checkpoint to what is said of it.
 #pragma once
 
+#include <tessera/communicator.h>
 #include <tessera/training.h>
 
 #include <cstdint>
@@ -16,7 +17,9 @@ struct TrainingRunRequest {
   const char* command = "train";   ///< of the tool
   const char* samples = "images";  ///< what the data are called
   uint32_t batch = 1;
-  std::function<void()> finish = {};  ///< called after training, before the page is written
+  /// Called after training, before the page is written, on all ranks.
+  std::function<void()> finish = {};
+  Communicator* ranks = nullptr;  ///< that train together, of which the first writes files; null: none
 };
 
 /// Trains, or shows the estimate if that is all that is wanted; returns the exit status.

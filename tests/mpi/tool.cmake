@@ -4,7 +4,7 @@ set(train ${TOOL} train bert --documents 60 --vocabulary 100 --length 16 --batch
 set(mpirun ${MPIRUN} --allow-run-as-root --oversubscribe)
 set(ranks ${mpirun} -n 2)
 set(patient --rank-timeout 600)
-foreach(file one two one_staged two_staged)
+foreach(file one two one_staged two_staged one_normed two_normed)
   file(REMOVE ${FOLDER}/${file}.safetensors)
 endforeach()
 execute_process(COMMAND ${train} --replicas 2 --checkpoint ${FOLDER}/one.safetensors COMMAND_ERROR_IS_FATAL ANY)
@@ -18,11 +18,20 @@ execute_process(COMMAND ${ranks} ${train} ${stages} ${patient} --checkpoint ${FO
   COMMAND_ERROR_IS_FATAL ANY)
 execute_process(COMMAND ${CMAKE_COMMAND} -E compare_files ${FOLDER}/one_staged.safetensors
   ${FOLDER}/two_staged.safetensors COMMAND_ERROR_IS_FATAL ANY)
+# So are those of residual networks, whose norms have the statistics of all.
+set(normed ${TOOL} train resnet --depth 8 --images 48 --size 12 --batch 16 --steps 3 --norm-replicas 2 --threads 1 --seed 3)
+execute_process(COMMAND ${normed} --replicas 2 --checkpoint ${FOLDER}/one_normed.safetensors COMMAND_ERROR_IS_FATAL ANY)
+execute_process(COMMAND ${ranks} ${normed} ${patient} --checkpoint ${FOLDER}/two_normed.safetensors
+  COMMAND_ERROR_IS_FATAL ANY)
+execute_process(COMMAND ${CMAKE_COMMAND} -E compare_files ${FOLDER}/one_normed.safetensors
+  ${FOLDER}/two_normed.safetensors COMMAND_ERROR_IS_FATAL ANY)
 # What all of them refuse, they refuse at once.
-execute_process(COMMAND ${ranks} ${train} --estimate RESULT_VARIABLE status ERROR_VARIABLE error)
-if(status EQUAL 0 OR NOT error MATCHES "run them without mpirun")
-  message(FATAL_ERROR "ranks estimate: status ${status}, ${error}")
-endif()
+foreach(command train normed)
+  execute_process(COMMAND ${ranks} ${${command}} --estimate RESULT_VARIABLE status ERROR_VARIABLE error)
+  if(status EQUAL 0 OR NOT error MATCHES "without mpirun")
+    message(FATAL_ERROR "ranks estimate: status ${status}, ${error}")
+  endif()
+endforeach()
 # What one of them lacks ends all of them at once, and it says what.
 string(TIMESTAMP begin %s)
 execute_process(
