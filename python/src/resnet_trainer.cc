@@ -1,13 +1,16 @@
 // Training of residual networks: its settings, and the trainer of `tessera train resnet`.
 #include <nanobind/stl/optional.h>
+#include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
+#include <tessera/communicator.h>
 #include <tessera/images.h>
 #include <tessera/resnet_training.h>
 #include <tessera/training.h>
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -92,12 +95,13 @@ std::vector<ParameterArray> arrays_of_network(Trainer& trainer) {
 /// Images are ImageSplit or ImageFolder.
 template <class Images>
 void make_resnet_trainer(Trainer* made, const ResnetTrainingSettings& settings, const Images& images,
-                         const ChosenMachine& machine, uint32_t threads, bool only_estimates) {
+                         const ChosenMachine& machine, uint32_t threads, bool only_estimates,
+                         const std::shared_ptr<Communicator>& communicator) {
   const nb::gil_scoped_release released;
   if (only_estimates)
     new (made) Trainer(Trainer::for_estimates(settings, images, machine.machine, threads));
   else
-    new (made) Trainer(settings, images, machine.machine, threads);
+    new (made) Trainer(settings, images, machine.machine, threads, communicator);
 }
 
 }  // namespace
@@ -108,9 +112,9 @@ void bind_resnet_trainer(nb::module_& m) {
   nb::class_<Trainer> trainer(m, "ResnetTrainer", "A residual network with its images, on a machine.");
   trainer
       .def("__init__", &make_resnet_trainer<ImageSplit>, "settings"_a, "images"_a, "machine"_a, "threads"_a,
-           "only_estimates"_a)
+           "only_estimates"_a, "communicator"_a.none())
       .def("__init__", &make_resnet_trainer<ImageFolder>, "settings"_a, "images"_a, "machine"_a, "threads"_a,
-           "only_estimates"_a)
+           "only_estimates"_a, "communicator"_a.none())
       .def("validate", &Trainer::validate, Released())
       .def("test", &Trainer::test, Released())
       .def("parameters", &arrays_of_network)

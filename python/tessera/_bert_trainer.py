@@ -12,7 +12,15 @@ from tessera import _tessera
 from tessera._config import checked_threads
 from tessera._matrices import seed_of
 from tessera._tessera import BertConfig, Machine, PretrainingEvaluation, TokenText
-from tessera._trainer import Trainer, TrainerOptimizer, path_of, set_counts, set_learning, set_placement
+from tessera._trainer import (
+    Trainer,
+    TrainerOptimizer,
+    path_of,
+    replicas_of_ranks,
+    set_counts,
+    set_learning,
+    set_placement,
+)
 from tessera.graph._bert import PackedAverage, bert_config
 from tessera.graph._estimate import Estimate, machine_for
 from tessera.graph._graph import native_scale
@@ -171,7 +179,7 @@ class BertTrainer(Trainer):
             optional=(("max_per_pack", max_per_pack, 1),),
         )
         if replicas is None:
-            replicas = _replicas(machine, settings.stages, process_group)
+            replicas = replicas_of_ranks(machine, process_group, settings.stages)
         settings.replicas = _tessera.whole_number("replicas", replicas, 1)
         settings.stage_layers = _whole_numbers("stage_layers", stage_layers)
         settings.stage_feed_forwards = _whole_numbers("stage_feed_forwards", stage_feed_forwards)
@@ -232,16 +240,6 @@ class BertTrainer(Trainer):
 def _whole_numbers(name: str, given: int | Sequence[int], least: int = 0) -> list[int]:
     items = given if isinstance(given, Sequence) else [given]
     return [_tessera.whole_number(name, item, least) for item in items]
-
-
-def _replicas(machine: Machine | str, stages: int, group: ProcessGroup | None) -> int:
-    """One for each rank, or on a host, whose stages ranks divide as well, for as many ranks as have stages."""
-    if group is None:
-        return 1
-    import torch.distributed as dist
-
-    is_host = machine == "host" or (isinstance(machine, Machine) and machine.is_host)
-    return max(1, dist.get_world_size(group) // (stages if is_host else 1))
 
 
 def _phases(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from typing import Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,10 +14,21 @@ from tessera._config import checked_threads
 from tessera._images import ImageSet, ImageSplit
 from tessera._matrices import seed_of
 from tessera._tessera import EpochResult, Machine, SampleScore
-from tessera._trainer import Trainer, TrainerOptimizer, set_counts, set_learning, set_placement
+from tessera._trainer import (
+    Trainer,
+    TrainerOptimizer,
+    replicas_of_ranks,
+    set_counts,
+    set_learning,
+    set_placement,
+)
 from tessera.graph._estimate import Estimate, machine_for
+from tessera.graph._ranks import communicator_of
 from tessera.graph._resnet import Shortcut
 from tessera.graph._training import Numbers, ScheduleKind
+
+if TYPE_CHECKING:
+    from torch.distributed import ProcessGroup
 
 #: How the patterns of sparse convolutions change: not, growing at random, or where the gradient is largest.
 DropGrow: TypeAlias = Literal["none", "set", "rigl"]
@@ -55,6 +66,12 @@ class ResnetTrainer(Trainer):
     With the same options, images, tiles and instruction set, training gives the same bits as the tool's, on any number
     of threads and wherever it is stopped and resumed, and either continues the other's checkpoints. A trainer with
     `only_estimates` takes no memory for parameters, and cannot train.
+
+    The ranks of `process_group`, of `torch.distributed`, divide the replicas among them; by default every rank has one.
+    They train as one process does, bit for bit (docs/ranks.md): each makes this trainer with the same options and
+    images, of which it takes those of its own replicas, and makes the same calls. Rank 0 writes files; Ctrl-C in one
+    ends `train` in all, whose lists are shorter then. Where one fails, or gives no sign of life for `rank_timeout`
+    seconds, the others raise RuntimeError. `divide_cores` is as for `Graph.session`.
 
     Raises ValueError for options that are out of range or do not fit together or the images, TypeError for those of
     another type, and RuntimeError for files that cannot be read or are damaged, if memory is short, and from `train` if
@@ -97,7 +114,7 @@ class ResnetTrainer(Trainer):
         clip_norm: float | None = None,
         batch: int = 128,
         micro_batches: int = 1,
-        replicas: int = 1,
+        replicas: int | None = None,
         norm_replicas: int | None = 1,
         recompute: bool = False,
         shard: bool | int = False,
@@ -110,14 +127,21 @@ class ResnetTrainer(Trainer):
         threads: int = 0,
         host_io: bool = False,
         only_estimates: bool = False,
+        process_group: ProcessGroup | None = None,
+        rank_timeout: float = 10,
+        divide_cores: bool = True,
     ) -> None:
         super().__init__()
+        if only_estimates and process_group is not None:
+            raise ValueError("estimates take one process: leave out process_group")
         if epochs is not None and steps is not None:
             raise ValueError("steps and epochs both say how long to train: leave out one of them")
         settings = _tessera.ResnetTrainingSettings(
             _tessera.whole_number("depth", depth), shortcut, numbers, optimizer, lr_schedule, drop_grow
         )
         epochs, seed = 30 if epochs is None else epochs, seed_of(seed)
+        if replicas is None:
+            replicas = replicas_of_ranks(machine, process_group)
         set_learning(settings, locals())
         set_placement(settings, locals())
         set_counts(
@@ -133,9 +157,12 @@ class ResnetTrainer(Trainer):
         settings.recompute = bool(recompute)
         settings.set_drop_grow(change, _tessera.whole_number("every", every, 1), until)
         threads = checked_threads(threads)
+        ranks = None
+        if process_group is not None:
+            ranks = communicator_of(process_group, rank_timeout, bool(divide_cores))
         self.machine = machine_for(machine, threads)
         data = _native_images(images, size)
-        self._native = _tessera.ResnetTrainer(settings, data, self.machine, threads, bool(only_estimates))
+        self._native = _tessera.ResnetTrainer(settings, data, self.machine, threads, bool(only_estimates), ranks)
         self._depth = depth
 
     def validate(self) -> SampleScore:

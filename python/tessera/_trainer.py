@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +14,9 @@ from tessera import _tessera
 from tessera._locks import Lock
 from tessera._tessera import Machine
 from tessera.graph._graph import least_elements
+
+if TYPE_CHECKING:
+    from torch.distributed import ProcessGroup
 
 _Settings: TypeAlias = "_tessera.PretrainingSettings | _tessera.ResnetTrainingSettings"
 #: Optimizers by the names that the tool has for them.
@@ -121,6 +124,16 @@ class Trainer:
     def __repr__(self) -> str:
         done = f"{self.finished_steps:,} of {self.steps:,} steps"
         return f"<{type(self).__name__} on {self.machine.name}: {done}>"
+
+
+def replicas_of_ranks(machine: Machine | str, group: ProcessGroup | None, stages: int = 1) -> int:
+    """One for each rank, or on a host, whose stages ranks divide as well, for as many ranks as have stages."""
+    if group is None:
+        return 1
+    import torch.distributed as dist
+
+    is_host = machine == "host" or (isinstance(machine, Machine) and machine.is_host)
+    return max(1, dist.get_world_size(group) // (stages if is_host else 1))
 
 
 def path_of(path: str | os.PathLike[str] | None) -> str:

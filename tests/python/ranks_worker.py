@@ -15,6 +15,7 @@ from torch import nn
 from tessera import graph as tg
 from tessera.graph import _ranks
 from tessera.text import BertTrainer, synthetic_text
+from tessera.vision import ResnetTrainer, synthetic_images
 
 ROWS, REPLICAS = 10, 4
 
@@ -94,6 +95,31 @@ def train_bert(group, a):
     assert trainer.finished_steps == before + 1
 
 
+def train_resnet(group, a):
+    """Trains by some steps of 6, from the checkpoint on that is there, with a norm over all replicas."""
+    images = synthetic_images(80, 20, 3, height=12, width=12, channels=3)
+    trainer = ResnetTrainer(
+        images,
+        depth=8,
+        batch=16,
+        steps=6,
+        lr=0.05,
+        padding=1,
+        seed=3,
+        replicas=2 if group is None else None,
+        norm_replicas=None,
+        shard=1000,
+        threads=1,
+        process_group=group,
+        rank_timeout=a.timeout,
+    )
+    if Path(a.out).exists():
+        trainer.resume(a.out)
+    assert len(trainer.train(a.steps, checkpoint=a.out)) == a.steps
+    assert np.isfinite(trainer.validate().loss)
+    assert all(np.isfinite(values).all() for values in trainer.state_dict().values())
+
+
 def batch_of(step):
     random = np.random.default_rng(step)
     x = random.standard_normal((REPLICAS * ROWS, 12), np.float32)
@@ -112,6 +138,7 @@ def main():
     parser.add_argument("--keep-cores", action="store_true")
     parser.add_argument("--norm", action="store_true", help="have a batch norm over all replicas")
     parser.add_argument("--bert", action="store_true", help="train BERT, with its checkpoints as the file at the end")
+    parser.add_argument("--resnet", action="store_true", help="train a residual network likewise")
     parser.add_argument("--stages", type=int, default=1, help="each of which is a rank's, instead of replicas")
     parser.add_argument("--interrupt", action="store_true", help="the last rank, in its first step of BERT")
     a = parser.parse_args()
@@ -120,8 +147,8 @@ def main():
     if world > 1:
         dist.init_process_group("gloo", timeout=timedelta(seconds=a.timeout))
         group = dist.group.WORLD
-    if a.bert:
-        train_bert(group, a)
+    if a.bert or a.resnet:
+        (train_bert if a.bert else train_resnet)(group, a)
         if group is not None:
             dist.destroy_process_group()
         return

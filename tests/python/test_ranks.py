@@ -130,6 +130,14 @@ def test_bert_is_trained_as_in_one_process(tmp_path):
     assert parts.read_bytes() == whole.read_bytes()
 
 
+def test_residual_networks_are_trained_as_in_one_process(tmp_path):
+    whole, parts = tmp_path / "whole.safetensors", tmp_path / "parts.safetensors"
+    for ranks, file, steps in ((1, whole, 6), (2, parts, 3), (1, parts, 1), (2, parts, 2)):
+        status, complaints = run(ranks, "--resnet", "--out", file, "--steps", steps)
+        assert status == [0] * ranks, complaints
+    assert parts.read_bytes() == whole.read_bytes()
+
+
 def test_stages_of_bert_are_trained_as_in_one_process(tmp_path):
     whole, parts = tmp_path / "whole.safetensors", tmp_path / "parts.safetensors"
     for ranks, file, steps in ((1, whole, 8), (2, parts, 4), (1, parts, 2), (2, parts, 2)):

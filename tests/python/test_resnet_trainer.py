@@ -136,6 +136,8 @@ def test_estimates_need_no_training() -> None:
     assert "ResNet-8" in repr(estimate)
     with pytest.raises(ValueError, match="only estimates"):
         trainer.train()
+    with pytest.raises(ValueError, match="estimates take one process: leave out process_group"):
+        trainer_of(only_estimates=True, process_group=object())
 
 
 @pytest.mark.parametrize(
