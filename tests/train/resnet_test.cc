@@ -10,15 +10,19 @@
 #include <cmath>
 #include <filesystem>
 #include <memory>
+#include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "data/image_source.h"
 #include "data/samples.h"
 #include "io/files.h"
 #include "support/error_of.h"
 #include "support/jpeg_file.h"
 #include "support/number_of.h"
 #include "support/on_ranks.h"
+#include "train/resnet/network.h"
 
 namespace tessera {
 namespace {
@@ -62,6 +66,82 @@ TEST(ResnetTrainer, Learns) {
   EXPECT_GT(*result.test_accuracy, 0.4);  // of four classes
 }
 
+TEST(ResnetTrainer, LearnsAlikeInSixteenBits) {
+  const auto loss_with = [](const char* numbers) {
+    ResnetTrainingSettings s = small_settings();
+    s.epochs = 1;
+    s.numbers = numbers;
+    return Trainer(s, small_images(), Machine::host(2), 1).train().epochs.front().loss;
+  };
+  const double expected = loss_with("fp32");
+  for (const char* numbers : {"bf16", "mlperf-v1", "mlperf-v2"})
+    EXPECT_NEAR(loss_with(numbers), expected, 0.1) << numbers;
+}
+
+/// As a configuration of MLPerf's submissions, of a smaller network.
+TEST(ResnetTrainer, TrainsOnChipsAsOnTheHost) {
+  if (!test::is_full()) GTEST_SKIP() << "of ./test --full";
+  const ImageSplit images = synthetic_images(32, 8, 1, {8, 8, 4});
+  ResnetTrainingSettings s = small_settings();
+  s.optimizer = OptimizerKind::lars;
+  s.label_smoothing = 0.1;
+  s.batch = 8;
+  s.micro_batches = 2;
+  s.replicas = 2;
+  s.norm_replicas = 2;
+  s.recompute = true;
+  s.steps = 3;
+  const Machine chips =
+      Machine::find("m2000").with("chips", 2).with("tiles", 16).with("tile_bytes", 80'000'000);
+  for (const auto& [numbers, tolerance] : {std::pair("fp32", 1e-3), std::pair("mlperf-v1", 0.05)}) {
+    s.numbers = numbers;
+    const auto losses_on = [&](const Machine& machine) {
+      std::vector<double> losses;
+      Trainer(s, images, machine, 1).train({.progress = [&](const TrainingProgress& now) {
+        losses.push_back(now.step_loss);
+        return true;
+      }});
+      return losses;
+    };
+    const std::vector<double> expected = losses_on(Machine::host(2)), found = losses_on(chips);
+    ASSERT_EQ(found.size(), 3U);
+    for (size_t i = 0; i < found.size(); ++i)
+      EXPECT_NEAR(found[i], expected[i], tolerance) << numbers << ", step " << i + 1;
+  }
+}
+
+/// Gradients that FP16 has only with a loss scale.
+TEST(ResnetTrainer, BlocksGrowBySmallGradientsToo) {
+  ResnetTrainingSettings s = small_settings();
+  s.density = 0.5;
+  s.block_size = 4;
+  const train::ImageFormat format{12, 12, 1, 4, {{128}, {64}}};
+  const train::Patterns patterns = train::initial_patterns(s, format);
+  graph::Arrays arrays;
+  for (uint32_t i = 0; i < 16; ++i) arrays["labels"].push_back(static_cast<float>(i % 4));
+  std::minstd_rand random(3);
+  for (uint32_t i = 0; i < 16 * 12 * 12; ++i)
+    arrays["images"].push_back(static_cast<float>(random() / 16 % 256));
+  const std::string weight = "layer3.0.conv2.weight";
+  const auto gradient_with = [&](const char* numbers) {
+    s.numbers = numbers;
+    graph::Session session(train::resnet_gradient_graph(s, format, patterns), Machine::host(1));
+    std::vector<float> last = session.get("fc.weight");
+    for (float& each : last) each *= 0x1p-15F;
+    session.set("fc.weight", last);
+    return session.run(arrays).at(train::gradient_name(weight));
+  };
+  const std::vector<float> expected = gradient_with("fp32"), found = gradient_with("mlperf-v1");
+  ASSERT_EQ(found.size(), expected.size());
+  double difference = 0, size = 0;
+  for (size_t i = 0; i < found.size(); ++i) {
+    difference += std::pow(found[i] - expected[i], 2);
+    size += std::pow(expected[i], 2);
+  }
+  EXPECT_GT(size, 0);
+  EXPECT_LT(difference, 0.25 * size);
+}
+
 TEST(ResnetTrainer, CountsWhatIsLearned) {
   const Trainer trainer = Trainer::for_estimates(small_settings(), small_images(), Machine::host(1));
   // The first convolution has one channel instead of three, and there are four classes.
@@ -88,6 +168,7 @@ struct ResnetCase {
   bool recompute = false;
   uint64_t steps = 0;
   bool is_full = false;
+  const char* numbers = "fp32";
 };
 
 std::ostream& operator<<(std::ostream& out, const ResnetCase& each) { return out << each.name; }
@@ -104,7 +185,22 @@ const ResnetCase kResnetCases[] = {
      .micro_batches = 2,
      .replicas = 2,
      .norm_replicas = 0,
-     .is_full = true}};
+     .is_full = true},
+    {.name = "bf16", .steps = 11, .numbers = "bf16"},
+    // As configurations of MLPerf's submissions.
+    {.name = "mlperf",
+     .optimizer = OptimizerKind::lars,
+     .micro_batches = 2,
+     .replicas = 2,
+     .norm_replicas = 2,
+     .recompute = true,
+     .steps = 11,
+     .numbers = "mlperf-v1"},
+    {.name = "mlperf_dynamic",
+     .density = 0.5,
+     .drop_grow = DropGrowKind::rigl,
+     .steps = 11,
+     .numbers = "mlperf-v1"}};
 
 class ResnetTrainings : public testing::TestWithParam<ResnetCase> {};
 
@@ -120,6 +216,7 @@ TEST_P(ResnetTrainings, ResumeBitForBit) {
   s.norm_replicas = GetParam().norm_replicas;
   s.recompute = GetParam().recompute;
   s.steps = GetParam().steps;
+  s.numbers = GetParam().numbers;
   const std::string whole = file_named(std::string("whole_") + GetParam().name),
                     broken = file_named(std::string("broken_") + GetParam().name);
   std::filesystem::remove(broken);

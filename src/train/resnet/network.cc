@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/random.h"
+#include "graph/transforms/loss_scale.h"
 #include "graph/transforms/updates.h"
 #include "sparse/generate.h"
 #include "train/network.h"
@@ -134,12 +135,18 @@ Graph resnet_gradient_graph(const ResnetTrainingSettings& s, const ImageFormat& 
   const uint32_t joint = replicas_of_norm(s);
   const Value loss =
       loss_of(s, add_logits(graph, s, images, rows_of_part(s) * joint, options_of(s, true, {})));
+  // As in training, so that small ones do not vanish in FP16.
+  std::optional<graph::ScaledLoss> scaled;
+  if (const auto scale = graph::numbers_named(s.numbers).loss_scale)
+    scaled.emplace(loss, graph::LossScale{.initial = scale->initial, .grow_after = 0});
   std::vector<Value> weights;
   for (const auto& [name, pattern] : patterns) weights.push_back(graph.find(name));
-  const std::vector<std::optional<Value>> found = gradients(loss, weights);
+  const std::vector<std::optional<Value>> found = gradients(scaled ? scaled->loss() : loss, weights);
   size_t i = 0;
-  for (const auto& [name, pattern] : patterns)
-    graph.output(gradient_name(name), cast(found[i++].value(), Type::f32));
+  for (const auto& [name, pattern] : patterns) {
+    const Value gradient = found[i++].value();
+    graph.output(gradient_name(name), scaled ? scaled->unscaled(gradient) : cast(gradient, Type::f32));
+  }
   const uint32_t parts = s.micro_batches * s.replicas / joint;
   if (parts > 1) graph.repeat_for_micro_batches(parts);
   return graph;
