@@ -1,13 +1,16 @@
 // Batch norms with the statistics of several replicas, which equal those of one batch with all their rows.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <tessera/communicator.h>
 #include <tessera/gradients.h>
 #include <tessera/vision.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -16,6 +19,7 @@
 #include "joint_norm.h"
 #include "support/error_of.h"
 #include "support/numbers.h"
+#include "support/on_ranks.h"
 
 namespace tessera::graph {
 namespace {
@@ -69,6 +73,30 @@ Step of_joint_batches(uint32_t batches, uint32_t replicas, const WideArrays& inp
   return step;
 }
 
+/// Ranks have a replica each, with its rows.
+void expect_on_ranks(const Graph& graph, const Machine& machine, const WideArrays& inputs,
+                     const Step& expected) {
+  const uint32_t replicas = graph.replicas();
+  const auto rows_of = [&](uint32_t rank, WideArrays arrays) {
+    for (const char* name : {"x", "y", "slope"}) {
+      const auto found = arrays.find(name);
+      if (found == arrays.end()) continue;
+      const auto size = static_cast<std::ptrdiff_t>(found->second.size() / replicas);
+      const auto begin = found->second.begin() + rank * size;
+      found->second = Array(begin, begin + size);
+    }
+    return arrays;
+  };
+  const auto errors = test::errors_on_ranks(
+      connect_threads(replicas, std::chrono::minutes(10)), [&](const std::shared_ptr<Communicator>& ranks) {
+        Session session(graph, machine, {.threads = 1, .communicator = ranks});
+        const Arrays found = session.run(narrowed(rows_of(ranks->rank(), inputs)));
+        expect_each_near(found, rows_of(ranks->rank(), expected.outputs), 3e-5);
+        expect_each_near(session.state(), expected.state, 3e-5);
+      });
+  EXPECT_EQ(errors, std::vector<std::string>(replicas));
+}
+
 TEST(JointNorms, EqualThoseOfOneBatch) {
   for (const auto& [replicas, group] :
        {std::pair(1U, 2U), std::pair(2U, 1U), std::pair(2U, 2U), std::pair(2U, 0U), std::pair(4U, 2U)}) {
@@ -88,6 +116,7 @@ TEST(JointNorms, EqualThoseOfOneBatch) {
       Session session(graph, machine);
       expect_each_near(session.run(narrowed(inputs)), expected.outputs, 3e-5);
       expect_each_near(session.state(), expected.state, 3e-5);
+      if (joint > 1) expect_on_ranks(graph, machine, inputs, expected);
     }
   }
 }
