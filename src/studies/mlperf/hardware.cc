@@ -126,6 +126,8 @@ const std::vector<Beside>& beside_hardware() {
                                      m2000().chip_sync_cycles, 1e9 * m2000().link_latency_seconds));
        }},
       {"M2000: flash", no_part},
+      {"M2000 and POD64: pictures",
+       [](const Study&) { return none_because("pictures; their numbers are in the other rows"); }},
       {"POD64: disaggregation",
        [](const Study&) {
          return in_words(Origin::modelled, "hosts have links to machines, and no part in what these compute");

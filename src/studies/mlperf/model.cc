@@ -88,6 +88,20 @@ Ours betas_of_lamb(const Study& study) {
 
 const std::vector<Beside>& beside_model() {
   static const std::vector<Beside> all = {
+      {"co-optimization",
+       [](const Study&) {
+         return in_words(Origin::computed, "the sections wikipedia to numbers have a row for each of them");
+       }},
+      {"BERT",
+       [](const Study&) {
+         return in_words(Origin::computed,
+                         "graph::bert_for_pretraining, tested against float64, with the parameters of "
+                         "transformers' models");
+       }},
+      {"packing: steps",
+       [](const Study&) {
+         return computed(3, "packs as of the section wikipedia; masks, positions and losses; betas of LAMB");
+       }},
       {"mask: pairs that attend", attended_pairs},
       {"mask: softmax",
        [](const Study&) {

@@ -55,6 +55,11 @@ Ours lengths_chart(const Study& study) {
 
 const std::vector<Beside>& beside_wikipedia() {
   static const std::vector<Beside> all = {
+      {"batching and padding",
+       [](const Study&) {
+         return in_words(Origin::computed,
+                         "packs have one length too; the table has what padding each packing leaves");
+       }},
       {"wasted compute", wasted_compute},
       {"Wikipedia: lengths", lengths_chart},
       {"GLUE: lengths", [](const Study&) { return none_because("its lengths are not among the data"); }},

@@ -112,8 +112,22 @@ const std::vector<Beside>& beside_pipeline() {
          return in_words(Origin::computed,
                          "C++, Python and the tool: tessera train bert --stages --pipeline");
        }},
+      {"frameworks: hybrid parallelism",
+       [](const Study&) {
+         return in_words(Origin::computed, "C++, Python and the tool: --stages, --replicas and --recompute");
+       }},
+      {"strategies",
+       [](const Study&) {
+         return in_words(Origin::computed,
+                         "transforms of any graph: stages, replicas, recomputation, sharding, offload");
+       }},
       {"recomputation", recomputed_passes},
       {"hybrid parallelism", hybrid_parallelism},
+      {"data parallelism",
+       [](const Study&) {
+         return in_words(Origin::computed,
+                         "--replicas, of any network; and processes of mpirun or torchrun on hosts");
+       }},
   };
   return all;
 }

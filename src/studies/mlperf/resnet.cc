@@ -143,6 +143,11 @@ const std::vector<Beside>& beside_resnet() {
       {"ResNet-50: chips of a replica", resnet_chips},
       {"ResNet-50: hosts at most", resnet_hosts},
       {"ResNet-50: local batch", resnet_local_batch},
+      {"ResNet-50: recomputation",
+       [](const Study&) {
+         return in_words(Origin::computed,
+                         "one option: --recompute, of graph::resnet ResnetOptions::recompute");
+       }},
       {"batch norm: samples at least",
        [](const Study&) { return none_because("a requirement of the model's quality, not measured here"); }},
       {"batch norm: chips of a group",
@@ -151,6 +156,8 @@ const std::vector<Beside>& beside_resnet() {
                          "the fewest with 32 samples, at 20 for each");
        }},
       {"batch norm: samples", resnet_samples},
+      {"batch norm: setting",
+       [](const Study&) { return in_words(Origin::computed, "one option: --norm-replicas 2"); }},
   };
   return all;
 }
