@@ -92,6 +92,20 @@ TEST_F(TrainResnetCliTest, EstimatesReplicasOfAFileOfOptions) {
   expect_refused(run("train resnet --config mlperf-v1.0-pod16"), "(choose from mlperf-v1.0-resnet50-pod16,");
 }
 
+/// The same, trained on the host.
+TEST_F(TrainResnetCliTest, TrainsWithAFileOfOptions) {
+  const Outcome o =
+      run("train resnet --config mlperf-v1.1-resnet50-pod16 --machine host --depth 8 --size 12 --images 80 "
+          "--classes 4 --batch 16 --micro-batches 2 --replicas 2 --lr 1 --warmup 1 --steps 3 --threads 1 "
+          "--json");
+  const json r = results_of(o)[0];
+  EXPECT_EQ(r["settings"]["numbers"], "mlperf-v2");
+  EXPECT_EQ(r["settings"]["norm_replicas"], 2);
+  EXPECT_TRUE(r["finished"]);
+  EXPECT_EQ(r["steps"], 3);
+  EXPECT_TRUE(r["test_loss"].is_number());
+}
+
 TEST_F(TrainResnetCliTest, RefusesOptionsThatConflict) {
   const auto refuses = [&](const std::string& options, const std::string& message) {
     expect_refused(run("train resnet " + options), message);
