@@ -1,4 +1,5 @@
 // Sessions of ranks that divide replicas among them: the bits of one process, and what ranks agree on.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <tessera/communicator.h>
@@ -18,6 +19,7 @@
 
 #include "joint_norm.h"
 #include "networks.h"
+#include "support/number_of.h"
 #include "support/on_ranks.h"
 
 namespace tessera::graph {
@@ -252,8 +254,8 @@ Graph staged(uint32_t stages, Type type, TrainingOptions options) {
 }
 
 TEST(RanksOfSessions, DivideStagesAsOneProcess) {
-  for (const PipelineKind kind :
-       {PipelineKind::sequential, PipelineKind::grouped, PipelineKind::one_forward_one_backward}) {
+  for (const PipelineKind kind : {PipelineKind::sequential, PipelineKind::grouped, PipelineKind::interleaved,
+                                  PipelineKind::one_forward_one_backward}) {
     SCOPED_TRACE(name_of(kind));
     const Graph g =
         staged(2, Type::f32, {.optimizer = Sgd{.momentum = 0.9}, .micro_batches = 4, .pipeline = {kind}});
@@ -269,6 +271,34 @@ TEST(RanksOfSessions, DivideFourStagesAsOneProcess) {
                           .micro_batches = 5,
                           .pipeline = {PipelineKind::one_forward_one_backward, {0, 2}}});
   expect_same_bits(g, Machine::host(2), {2, 4});
+}
+
+/// The first and the last, as an embedding and a head do, neighbours, or all by turns.
+TEST(RanksOfSessions, DivideStagesThatShareParts) {
+  const std::vector<std::vector<uint32_t>> all_places = {{0, 1, 1, 0}, {0, 0, 1, 1}, {0, 1, 0, 1}};
+  test::EveryNth some(4);
+  for (const std::vector<uint32_t>& places : all_places)
+    for (const PipelineKind kind :
+         {PipelineKind::grouped, PipelineKind::interleaved, PipelineKind::one_forward_one_backward}) {
+      if (!some.takes()) continue;
+      SCOPED_TRACE(fmt::format("{}, the last stage on part {}", name_of(kind), places.back()));
+      Graph g = staged(4, Type::f32,
+                       {.optimizer = Sgd{.momentum = 0.9}, .micro_batches = 8, .pipeline = {kind, {0, 2}}});
+      g.place_stages(places);
+      expect_same_bits(g, Machine::host(2), {2});
+    }
+}
+
+/// On the chips of a replica, which a rank has whole, and on hosts, where ranks divide them too.
+TEST(RanksOfSessions, HaveReplicasWhoseStagesShareParts) {
+  Graph g = staged(4, Type::f32,
+                   {.optimizer = Sgd{.momentum = 0.9},
+                    .micro_batches = 4,
+                    .pipeline = {PipelineKind::interleaved},
+                    .replicas = 2});
+  g.place_stages({0, 1, 1, 0});
+  expect_same_bits(g, chips(4), {2});
+  expect_same_bits(g, Machine::host(2), {4});
 }
 
 TEST(RanksOfSessions, DivideStagesThatRoundStochastically) {
@@ -326,13 +356,8 @@ TEST(RanksOfSessions, SaveAndEvaluateStages) {
   for (const char* number : {"1", "2"}) std::filesystem::remove(path + number);
 }
 
-TEST(RanksOfSessions, SendWhatIsPredictedOfStages) {
-  const Graph g = staged(2, Type::f32,
-                         {.optimizer = Sgd{.momentum = 0.9},
-                          .micro_batches = 2,
-                          .pipeline = {PipelineKind::one_forward_one_backward},
-                          .replicas = 2});
-  const auto errors = test::errors_on_ranks(patient(4), [&](const Ranks& ranks) {
+void expect_predicted_bytes(const Graph& g, uint32_t count) {
+  const auto errors = test::errors_on_ranks(patient(count), [&](const Ranks& ranks) {
     Session session(g, Machine::host(1), of_rank(ranks));
     for (uint32_t step = 1; step <= kSteps; ++step) {
       const uint64_t before = session.sent_bytes(), predicted = session.cost().sent_bytes;
@@ -347,6 +372,20 @@ TEST(RanksOfSessions, SendWhatIsPredictedOfStages) {
     }
   });
   EXPECT_THAT(errors, Each(IsEmpty()));
+}
+
+TEST(RanksOfSessions, SendWhatIsPredictedOfStages) {
+  expect_predicted_bytes(staged(2, Type::f32,
+                                {.optimizer = Sgd{.momentum = 0.9},
+                                 .micro_batches = 2,
+                                 .pipeline = {PipelineKind::one_forward_one_backward},
+                                 .replicas = 2}),
+                         4);
+  Graph shared = staged(
+      4, Type::f32,
+      {.optimizer = Sgd{.momentum = 0.9}, .micro_batches = 4, .pipeline = {PipelineKind::interleaved, {1}}});
+  shared.place_stages({0, 1, 1, 0});
+  expect_predicted_bytes(shared, 2);
 }
 
 /// A file of two ranks is one of one process, and the other way round.

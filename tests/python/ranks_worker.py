@@ -30,7 +30,7 @@ def training_step(norm=False):
     return graph.training_step("cross_entropy", "adamw", lr=0.05, replicas=REPLICAS, shard=1)
 
 
-def staged_step(stages):
+def staged_step(stages, pipeline="1f1b", places=()):
     """Of a network with a layer on each stage, which takes as many micro-batches as there are replicas otherwise."""
     layer = tg.Graph()
     x, weight = layer.input("x", (ROWS, 12)), layer.input("weight", (12, 12))
@@ -41,7 +41,9 @@ def staged_step(stages):
         own = graph.parameter(f"weight{stage}", (12, 12), tg.normal(0.2))
         h = graph.call(layer, h, own, stage=stage)["y"]
     graph.output("logits", h)
-    return graph.training_step("cross_entropy", "adamw", lr=0.05, micro_batches=REPLICAS, pipeline="1f1b")
+    if places:
+        graph.place_stages(places)
+    return graph.training_step("cross_entropy", "adamw", lr=0.05, micro_batches=REPLICAS, pipeline=pipeline)
 
 
 def interrupt_next_exchange():
@@ -140,6 +142,8 @@ def main():
     parser.add_argument("--bert", action="store_true", help="train BERT, with its checkpoints as the file at the end")
     parser.add_argument("--resnet", action="store_true", help="train a residual network likewise")
     parser.add_argument("--stages", type=int, default=1, help="each of which is a rank's, instead of replicas")
+    parser.add_argument("--pipeline", default="1f1b")
+    parser.add_argument("--places", type=int, nargs="*", help="of stages, several of which may share one")
     parser.add_argument("--interrupt", action="store_true", help="the last rank, in its first step of BERT")
     a = parser.parse_args()
     rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
@@ -157,7 +161,7 @@ def main():
     done = 0
     if a.checkpoints is not None:
         done = max((int(file.stem) for file in Path(a.checkpoints).iterdir()), default=0)
-    made = staged_step(a.stages) if a.stages > 1 else training_step(a.norm)
+    made = staged_step(a.stages, a.pipeline, a.places) if a.stages > 1 else training_step(a.norm)
     session = made.session(
         "host", threads=1, seed=seed, process_group=group, rank_timeout=a.timeout, divide_cores=not a.keep_cores
     )

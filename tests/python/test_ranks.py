@@ -49,6 +49,16 @@ def test_ranks_share_statistics_of_norms(tmp_path):
     assert files[2].read_bytes() == files[1].read_bytes()
 
 
+@pytest.mark.parametrize("pipeline, places", [("interleaved", (0, 1, 1, 0)), ("1f1b", (0, 1, 0, 1))])
+def test_ranks_divide_stages_that_share_places(tmp_path, pipeline, places):
+    files = {ranks: tmp_path / f"{ranks}.safetensors" for ranks in (1, 2)}
+    for ranks, file in files.items():
+        options = ("--steps", 2, "--stages", 4, "--pipeline", pipeline, "--places", *places)
+        status, complaints = run(ranks, "--out", file, *options)
+        assert status == [0] * ranks, complaints
+    assert files[2].read_bytes() == files[1].read_bytes()
+
+
 def test_ranks_that_differ_are_refused(tmp_path):
     status, complaints = run(2, "--out", tmp_path / "none", "--seed-of-last", 1)
     assert status == [1, 1]
