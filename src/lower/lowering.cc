@@ -231,7 +231,17 @@ void Lowering::choose(WeightForms forms) {
   lowered_.layouts = choose_layouts(*this);
 }
 
+/// Ranks count the parts on which stages are placed as the chips of machines are counted: a stage may have no
+/// steps, and a part no stage.
+void Lowering::set_parts() {
+  if (!has_parts_) return;
+  const auto placed = static_cast<uint32_t>(places_.size());
+  for (uint32_t stage = 0; stage < std::max(stages_.count(), placed); ++stage)
+    builders_.front().program().set_parts(part_of_stage(stage) + 1);
+}
+
 program::StepId Lowering::build(std::vector<PassRecord>& passes) {
+  set_parts();
   base::record_pass(passes, "weights", [&] {
     choose_weights(weight_forms(graph_));
     return fmt::format("{} weights", lowered_.weights.size());

@@ -305,6 +305,7 @@ class Lowering {
 
   void choose(WeightForms forms);
   void choose_weights(WeightForms forms);
+  void set_parts();
   program::StepId build_steps();
   ops::Operand in_layout(ValueId id, const ValueLayout& layout, const ops::Builder& builder);
   void place_weights();

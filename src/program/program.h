@@ -4,6 +4,7 @@
 
 #include <tessera/types.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -292,11 +293,13 @@ class Program {
   /// parts of a replica among them; in one process they mean nothing. A call brings what it passes to the
   /// ranks of its part; one of a function without steps does nothing else.
   void set_part(uint32_t part) { part_ = part; }
+  /// Has at least so many parts, also if no steps belong to the last of them.
+  void set_parts(uint32_t parts) { parts_ = std::max(parts_, parts); }
 
   StepId main() const { return main_; }
   uint32_t replicas() const { return replicas_; }
   uint32_t part() const { return part_; }
-  /// The part to which a step belongs; and the number of parts, 1 if there are no others.
+  /// The part to which a step belongs; and the number of parts, at least 1.
   uint32_t part_of(StepId step) const { return parts_of_steps_.at(step); }
   uint32_t parts() const { return parts_; }
   const std::vector<Variable>& variables() const { return variables_; }

@@ -133,6 +133,17 @@ TEST(Parts, HaveTheResultsOfOneProcess) {
   EXPECT_EQ(found.sent, (std::vector<uint64_t>{kRuns * 2 * kBytes, kRuns * kBytes}));
 }
 
+/// The last of them, whose rank gets what the others compute.
+TEST(Parts, MayHaveNoSteps) {
+  PartsProgram of;
+  of.program.set_parts(2);
+  of.run(0, testing::add_codelet, {of.x, of.x, of.y});
+  of.run(0, testing::accumulate_codelet, {of.x, of.s});
+  const Divided found = divided(of);
+  EXPECT_EQ(found.results[2], (std::vector<float>{2, 8, 14, 20}));
+  EXPECT_EQ(found.sent, (std::vector<uint64_t>{kRuns * kBytes, 0}));
+}
+
 TEST(Parts, SendOnlyTheBoxesThatOthersLack) {
   PartsProgram of;
   const VariableId rows = of.add("rows", Role::temporary, 4);

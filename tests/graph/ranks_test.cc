@@ -301,6 +301,16 @@ TEST(RanksOfSessions, HaveReplicasWhoseStagesShareParts) {
   expect_same_bits(g, Machine::host(2), {4});
 }
 
+/// Whose rank computes nothing.
+TEST(RanksOfSessions, DividePartsWithoutStages) {
+  Graph g = staged(2, Type::f32,
+                   {.optimizer = Sgd{.momentum = 0.9},
+                    .micro_batches = 2,
+                    .pipeline = {PipelineKind::one_forward_one_backward}});
+  g.place_stages({0, 0, 1});
+  expect_same_bits(g, Machine::host(2), {2});
+}
+
 TEST(RanksOfSessions, DivideStagesThatRoundStochastically) {
   const Graph g = staged(2, Type::bf16,
                          {.optimizer = Adam{.epsilon = 1e-3},
