@@ -132,29 +132,39 @@ void ChipClocks::start(std::span<ChipClocks> replicas, const CollectiveCost& cos
   }
 }
 
-void ChipClocks::finish(std::span<ChipClocks> replicas, const CollectiveCost& cost, double times) {
+PhaseTimes ChipClocks::finish(std::span<ChipClocks> replicas, const CollectiveCost& cost, double times) {
   double arrival = 0, ready = 0;
   for (ChipClocks& clocks : replicas) {
     arrival = std::max(arrival, clocks.last_under_way().end);
     ready = std::max(ready, clocks.ready_for(cost));
   }
-  for (ChipClocks& clocks : replicas) clocks.arrive(cost, arrival, std::max(arrival, ready), times);
+  PhaseTimes most;
+  for (ChipClocks& clocks : replicas) {
+    const PhaseTimes own = clocks.arrive(cost, arrival, std::max(arrival, ready), times);
+    if (own.total() > most.total()) most = own;
+  }
+  return most;
 }
 
-void ChipClocks::arrive(const CollectiveCost& cost, double arrival, double ready, double times) {
+PhaseTimes ChipClocks::arrive(const CollectiveCost& cost, double arrival, double ready, double times) {
   Travel& travel = last_under_way();
   travel.end = arrival;
   travel.has_arrived = true;
   if (watch_ != nullptr) watch_->travelled(travel.begin, arrival);
   PhaseTimes own = cost.cycles.scaled(times);
   own[Phase::exchange] -= cost.under_way * times;
+  double waited = 0;
   for (const uint32_t number : cost.chips) {
     PhaseTimes& chip = at(number);
+    // Before the others are ready a chip waits for them, and not for data.
+    waited = std::max(waited, arrival - std::max(chip.total(), travel.ready));
     // Waiting for data is exchange, as where nothing runs beside it.
     chip[Phase::exchange] += std::max(0.0, arrival - chip.total());
     wait(chip, ready);
     chip += own;
   }
+  own[Phase::exchange] += waited;
+  return own;
 }
 
 double ChipClocks::streaming_alone(const ExchangeCost& cost, const PhaseTimes& cycles) const {

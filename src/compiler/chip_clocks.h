@@ -44,8 +44,10 @@ class ChipClocks {
   /// Data of a collective gets under way as soon as all chips that take part are ready and no other
   /// collective uses its links; the chips go on.
   static void start(std::span<ChipClocks> replicas, const CollectiveCost& cost, double times = 1);
-  /// Lets the chips wait for the data, and for each other, and do their own part.
-  static void finish(std::span<ChipClocks> replicas, const CollectiveCost& cost, double times = 1);
+  /// Lets the chips wait for the data, and for each other, and do their own part. Returns what of the
+  /// collective no other steps hide, on the chip where that is most.
+  static program::PhaseTimes finish(std::span<ChipClocks> replicas, const CollectiveCost& cost,
+                                    double times = 1);
 
   // Copies from and to streaming memory, beside which chips do other things: what takes longer than their
   // busiest tile. Of several, the one that starts last is finished first. On one chip all cycles count
@@ -110,7 +112,7 @@ class ChipClocks {
   bool found_streaming_free_since(const ChipClocks& before) const;
   /// When the data arrives that is under way, in the order in which it started.
   std::vector<double> arrivals() const;
-  void arrive(const CollectiveCost& cost, double arrival, double ready, double times);
+  program::PhaseTimes arrive(const CollectiveCost& cost, double arrival, double ready, double times);
 
   uint32_t first_chip_;
   double exchange_overhead_;

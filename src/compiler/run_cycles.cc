@@ -135,15 +135,18 @@ class RunCycles {
   void walk_inside(const program::Collect& collect, double times) {
     const CollectiveCost& cost = e_.collectives[collect.collective];
     together_.add(cost.links, times);
-    note(kCollectives, collect.collective, cost.cycles, times);
     const bool is_alone = collect.beside == program::kNoStep && !clocks_.has_under_way();
+    if (is_alone) note(kCollectives, collect.collective, cost.cycles, times);
     if (is_alone && clocks_.is_one_chip()) return add(cost.cycles, times);
     if (!is_alone) {
       ChipClocks::start({&clocks_, 1}, cost, times);
       walk(collect.beside, times);
     }
     if (watch_ != nullptr) watch_->enter_collective(clocks_);
-    is_alone ? clocks_.run_together(cost.cycles) : ChipClocks::finish({&clocks_, 1}, cost, times);
+    if (is_alone)
+      clocks_.run_together(cost.cycles);
+    else
+      note_all(kCollectives, collect.collective, ChipClocks::finish({&clocks_, 1}, cost, times), times);
     if (watch_ != nullptr) watch_->leave_collective(clocks_);
   }
   void walk_inside(const program::Repeat& loop, double times) {

@@ -274,7 +274,10 @@ class Run {
       step.seconds += seconds;
       profile_.phases += seconds;
       if (watch_ != nullptr) watch_->enter_collective(clocks_.front());
-      is_alone ? run_together(cycles) : compiler::ChipClocks::finish(clocks_, cost);
+      if (is_alone)
+        run_together(cycles);
+      else
+        cycles = compiler::ChipClocks::finish(clocks_, cost);
       if (watch_ != nullptr) watch_->leave_collective(clocks_.front());
       links_.add(cost.links);
     });

@@ -143,7 +143,7 @@ class Summary {
     if (out_.measured) {
       append(event.seconds, run.phases);
       run.threads = event.threads;
-    } else if (event.kind == engine::StepKind::copy) {
+    } else if (event.is_copy()) {
       run.phases.clear();  // others hide what it would take alone, or some of it
       append(event.cycles.scaled(seconds_a_cycle_), run.phases);
     }
