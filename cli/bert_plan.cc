@@ -91,7 +91,7 @@ std::string training_command(const BertRequest& r, const PretrainingSettings& s,
   for (const CLI::Option* option : command.get_options()) {
     const std::string name = option->get_name();
     const bool is_left_out =
-        name == "--plan" || name == "--plan-estimates" || name == "--json" || r.configured.contains(name) ||
+        name.starts_with("--plan") || name == "--json" || r.configured.contains(name) ||
         std::ranges::any_of(kDivisionOptions, [&](const char* of_plan) { return name == of_plan; });
     if (option->count() == 0 || is_left_out) continue;
     const std::string value = option->results().back();
@@ -162,6 +162,7 @@ std::string json_of_plan(const BertRequest& r, const PretrainingPlan& plan, cons
   ordered_json result = {{"plan", true},
                          {"machine", r.machine},
                          {"stopped", plan.stopped},
+                         {"out_of_time", plan.out_of_time},
                          {"tile_bytes", plan.tile_bytes},
                          {"considered", plan.considered},
                          {"small_estimates", plan.small_estimates},
@@ -234,7 +235,7 @@ std::string plan_text(const BertRequest& r, const PretrainingPlan& plan, const M
   if (!plan.chosen) return text;
   const PretrainingDivision& chosen = plan.estimated[*plan.chosen];
   return text + fmt::format("\nThe fastest that fits{}, {} for a step by its estimate:\n  {}\n",
-                            plan.stopped ? " so far" : "",
+                            plan.stopped || plan.out_of_time ? " so far" : "",
                             report::value_text(chosen.estimated->seconds, Unit::seconds),
                             training_command(r, chosen.settings, command));
 }
@@ -259,6 +260,7 @@ int show_plan(const BertRequest& r, const Machine& machine, const TextSplit& tex
                        {.estimates = r.plan_estimates,
                         .compare = divides,
                         .threads = r.threads,
+                        .time_limit = r.plan_time_limit,
                         .progress = [&](size_t done, size_t most, const std::string& next) {
                           if (!bar) bar.emplace(most);
                           bar->show(done, next);
@@ -272,7 +274,7 @@ int show_plan(const BertRequest& r, const Machine& machine, const TextSplit& tex
     return 128 + Interruption::pending();
   }
   if (plan.chosen) return 0;
-  complain(plan.overflow);
+  complain(plan.overflow + (plan.out_of_time ? "; the search was out of time (--plan-time-limit)" : ""));
   return 1;
 }
 

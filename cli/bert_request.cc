@@ -202,11 +202,16 @@ void add_bert_options(CLI::App& command, BertRequest& r) {
             fmt::format("With --plan, whole networks that are estimated, at most, besides the division that "
                         "options ask for (default: {})",
                         r.plan_estimates));
+  add_seconds(
+      command, "--plan-time-limit", r.plan_time_limit,
+      "With --plan, seconds after which no estimate begins, besides that of the division that options ask "
+      "for: small networks take half of them at most (default: as long as it takes)");
 }
 
 void check(const BertRequest& r, const CLI::App& command) {
   if (r.plan) check_plan_options(command);
-  refuse_unless(command, r.plan || r.configured.contains("--plan-estimates"), {"--plan-estimates"}, "--plan");
+  for (const char* option : {"--plan-estimates", "--plan-time-limit"})
+    refuse_unless(command, r.plan || r.configured.contains(option), {option}, "--plan");
   check_optimizer_options(r.settings, command);
   check_run_options(r, command);
   refuse_unless(command, r.settings.packed, {"--max-per-pack"}, "--pack optimal");

@@ -39,6 +39,7 @@ struct BertRequest : RunOptions {
   RankOptions ranks = {};
   bool plan = false;  ///< search how to divide a step, instead of training
   uint32_t plan_estimates = PretrainingPlanOptions{}.estimates;  ///< of whole networks, at most
+  double plan_time_limit = 0;                                    ///< seconds; 0: none
   std::set<std::string> configured = {};                         ///< options that a file has given
 
   std::string init = {};  ///< file or folder with parameters to begin with

@@ -48,6 +48,9 @@ struct PretrainingPlanOptions {
   uint64_t large = kLargeValue;  ///< elements of parameters that are sharded or offloaded, at least
   uint32_t head_slices = 4;      ///< beside 1, unless the settings have several
   uint32_t threads = 0;          ///< see Trainer; with more than one, two networks are estimated side by side
+  /// Seconds, beside those for the division of the settings, after which no estimate begins; after half of
+  /// them, none of a small network. A division is extrapolated, and one estimated, in any case. 0: no limit.
+  double time_limit = 0;
   /// Called before each estimate, with the number of those before it, the most there may be, and its name;
   /// the search ends with what it has found if it returns false.
   std::function<bool(size_t done, size_t most, const std::string& next)> progress = {};
@@ -63,6 +66,7 @@ struct PretrainingPlan {
   uint64_t small_estimates = 0;  ///< number of small networks that were estimated
   uint64_t tile_bytes = 0;       ///< memory of a tile
   bool stopped = false;          ///< by PretrainingPlanOptions::progress
+  bool out_of_time = false;      ///< whether estimates were left out for PretrainingPlanOptions::time_limit
 };
 
 /// Searches the fastest division of a step that fits a modelled machine, for the packs of a step that the

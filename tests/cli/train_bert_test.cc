@@ -334,12 +334,13 @@ TEST_F(TrainBertCliTest, PlansHowToDivideAStep) {
 
   const Outcome text = run(
       fmt::format("train bert --documents 60 --vocabulary 100 --length 16 --batch 1 --steps 1 --machine '{}' "
-                  "--plan --plan-estimates 1",
+                  "--plan --plan-time-limit 0.001",
                   chips));
   EXPECT_EQ(text.status, 0) << text.err;
   for (const char* words : {"Extrapolated, the fastest for their memory:", "Estimated whole:",
-                            "The fastest that fits, ", "tessera train bert --"})
+                            "The fastest that fits so far, ", "tessera train bert --"})
     EXPECT_TRUE(says(text.out, words));
+  EXPECT_FALSE(says(text.out, "--plan"));
 }
 
 TEST_F(TrainBertCliTest, APlanGoesOnFromADivisionOfMoreChips) {
@@ -652,6 +653,9 @@ TEST_F(TrainBertCliTest, SaysWhatIsWrong) {
             "--plan only searches, and trains and reports nothing; leave out"},
            {"--plan --machine m2000 --save model.safetensors", "leave out it or --save"},
            {"--plan-estimates 2", "--plan-estimates is for --plan"},
+           {"--plan-time-limit 2", "--plan-time-limit is for --plan"},
+           {"--plan --machine m2000 --plan-time-limit 0",
+            "--plan-time-limit: invalid value '0' (expected seconds"},
            {"--plan --machine m2000 --plan-estimates 0",
             "--plan-estimates: invalid value '0' (expected a whole number from 1 to"},
            {"--pack none --max-per-pack 2", "--max-per-pack is for --pack optimal"},

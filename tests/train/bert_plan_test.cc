@@ -224,6 +224,38 @@ TEST(BertPlan, EndsWithWhatItHasWhenStopped) {
   }
 }
 
+/// One division is extrapolated, and one estimated, beside the given one.
+TEST(BertPlan, EndsWithWhatItHasInTime) {
+  PretrainingSettings settings = tiny(2);
+  settings.replicas = 2;
+  for (const bool compare : {false, true}) {
+    const PretrainingPlan plan = plan_pretraining(settings, text_to_plan(), two_chips(),
+                                                  {.compare = compare, .margin = 10, .time_limit = 1e-9});
+    EXPECT_TRUE(plan.out_of_time);
+    EXPECT_FALSE(plan.stopped);
+    EXPECT_EQ(plan.small_estimates, 2U);
+    EXPECT_FALSE(plan.frontier.empty());
+    ASSERT_TRUE(plan.chosen);
+    EXPECT_LE(plan.estimated.size(), compare ? 2U : 1U);
+  }
+  const PretrainingPlan plan =
+      plan_pretraining(settings, text_to_plan(), two_chips(), {.estimates = 1, .time_limit = 1e6});
+  EXPECT_FALSE(plan.out_of_time);
+  EXPECT_GT(plan.small_estimates, 2U);
+}
+
+/// Tiles have more room if state lies beside the chips, but there is none.
+TEST(BertPlan, ComesClosestInBothMemories) {
+  const PretrainingPlan plan = plan_pretraining(
+      tiny(2), text_to_plan(), two_chips().with("tile_bytes", 300'000).with("streaming_bytes", 1000),
+      {.estimates = 1, .time_limit = 1e-9});
+  ASSERT_EQ(plan.estimated.size(), 1U);
+  EXPECT_FALSE(plan.chosen);
+  EXPECT_EQ(plan.estimated[0].extrapolated->streaming_bytes, 0U);
+  EXPECT_GT(plan.frontier.back().extrapolated->streaming_bytes, 1000U);
+  EXPECT_TRUE(says(plan.overflow, "in the closest the fullest tile lacks"));
+}
+
 /// Parameters and their gradients alone take more than both chips have.
 TEST(BertPlan, SaysHowFarTheClosestIsFromFitting) {
   PretrainingSettings settings = tiny(2);

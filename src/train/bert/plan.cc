@@ -16,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/clock.h"
 #include "machine/model/machine.h"
 #include "train/bert/extrapolation.h"
 #include "train/bert/network.h"
@@ -28,6 +29,9 @@ namespace {
 
 using graph::PipelineKind;
 using graph::RunCost;
+
+/// Of the time that there is, the share in which estimates of small networks may begin.
+constexpr double kShareOfSmallNetworks = 0.5;
 
 /// Sets of what saves memory, beside recomputation.
 using Savings = uint32_t;
@@ -64,6 +68,29 @@ PretrainingSettings as_divided(PretrainingSettings s) {
   return s;
 }
 
+/// By how much estimates need more memory than was extrapolated, which others may do too.
+class Growth {
+ public:
+  void add(const PretrainingCost& extrapolated, const PretrainingCost& estimated) {
+    const auto grow = [](double& growth, uint64_t from, uint64_t to) {
+      if (from != 0) growth = std::max(growth, static_cast<double>(to) / static_cast<double>(from));
+    };
+    grow(tile_, extrapolated.fullest_tile_bytes, estimated.fullest_tile_bytes);
+    if (estimated.lacking_streaming_bytes > 0)
+      grow(streaming_, extrapolated.streaming_bytes, estimated.streaming_bytes);
+  }
+  bool may_fit(const PretrainingCost& extrapolated, uint64_t tile_bytes, uint64_t streaming_bytes) const {
+    const auto fits = [](double growth, uint64_t needed, uint64_t has) {
+      return growth * static_cast<double>(needed) <= static_cast<double>(has);
+    };
+    return fits(tile_, extrapolated.fullest_tile_bytes, tile_bytes) &&
+           fits(streaming_, extrapolated.streaming_bytes, streaming_bytes);
+  }
+
+ private:
+  double tile_ = 1, streaming_ = 1;
+};
+
 class PretrainingPlanner {
  public:
   PretrainingPlanner(const PretrainingSettings& settings, const TextSplit& text, const Machine& machine,
@@ -83,13 +110,16 @@ class PretrainingPlanner {
     parameter_bytes_ = count_parameters(pretraining_graph(undivided(settings_), shape_)) *
                        size_of(numbers_of(settings_).parameters);
     extrapolation_.emplace(settings_, shape_, machine, options.large, options.threads,
-                           [this](const std::string& name) { return goes_on(name); });
+                           [this](const std::string& name) {
+                             return (found_.empty() || has_time(kShareOfSmallNetworks)) && goes_on(name);
+                           });
     most_estimates_ = options_.estimates + (options_.compare ? 1 : 0) + small_networks_on(1);
   }
   PretrainingPlanner(const PretrainingPlanner&) = delete;
   PretrainingPlanner& operator=(const PretrainingPlanner&) = delete;
 
   PretrainingPlan find() {
+    start_ = Clock::now();
     if (options_.compare) estimate_given();
     const uint32_t chips = machine_.chips();
     for (uint32_t each = 1; each <= chips && wants_stages_on(each); ++each)
@@ -128,14 +158,23 @@ class PretrainingPlanner {
     const uint64_t bytes = uint64_t{machine_.tiles()} * machine_.tile_bytes();
     return machine_.model().streaming_bytes > 0 || parameter_bytes_ <= bytes;
   }
+  /// Whether the tiles of so many chips have room for all parameters and as many gradients, if nothing else.
+  bool hold_parameters(uint32_t chips) const {
+    const uint64_t tiles = uint64_t{chips} * machine_.tiles() / machine_.chips();
+    return 2 * parameter_bytes_ <= tiles * machine_.tile_bytes();
+  }
   /// Calls visit(stages, replicas) for all that have so many chips for a stage, and enough for parameters.
+  /// Those come first that need not save them: they may fit, and what is faster than they are is wanted then.
   template <class Visit>
   void each_way(uint32_t chips, const Visit& visit) const {
     const uint32_t parts = machine_.chips() / chips;
     const bool is_free = parts == 1 && chips > 1;
     if (is_free || !may_hold_parameters()) return;
-    for (uint32_t stages = 1; stages <= std::min(parts, layers()); ++stages)
-      if (parts % stages == 0 && packs() % (parts / stages) == 0) visit(stages, parts / stages);
+    for (const bool has_room : {true, false})
+      for (uint32_t stages = 1; stages <= std::min(parts, layers()); ++stages)
+        if (parts % stages == 0 && packs() % (parts / stages) == 0 &&
+            hold_parameters(stages * chips) == has_room)
+          visit(stages, parts / stages);
   }
   /// Calls visit(packs) for sizes of micro-batches, the smallest first, until it returns false.
   template <class Visit>
@@ -271,6 +310,13 @@ class PretrainingPlanner {
     return fits;
   }
 
+  /// Whether another estimate may begin, while a share of the time is not over.
+  bool has_time(double share) {
+    if (options_.time_limit == 0 || seconds_since(start_) < share * options_.time_limit) return true;
+    plan_.out_of_time = true;
+    return false;
+  }
+
   /// Whether the search goes on with this.
   bool goes_on(const std::string& next) {
     if (plan_.stopped) return false;
@@ -320,6 +366,7 @@ class PretrainingPlanner {
       given.estimated = PretrainingCost{.overflow = e.what()};
     }
     if (!given.estimated) return;
+    start_ = Clock::now();
     if (given.estimated->has_figures() && can_extrapolate(settings_))
       given.extrapolated = extrapolation_->cost_of(settings_);
     plan_.estimated.push_back(std::move(given));
@@ -333,57 +380,69 @@ class PretrainingPlanner {
         layers(), packs(), parameter_bytes_, machine_.chips(), machine_.name()));
   }
 
+  /// The share that a division needs of the memory of which it needs most: of a tile, or beside a chip.
+  double need_of(const PretrainingCost& cost) const {
+    const auto share = [](uint64_t needed, uint64_t has) {
+      return needed == 0 ? 0 : static_cast<double>(needed) / static_cast<double>(has);
+    };
+    return std::max(share(cost.fullest_tile_bytes, plan_.tile_bytes),
+                    share(cost.streaming_bytes, machine_.model().streaming_bytes));
+  }
+
   void find_frontier() {
     uint64_t least = std::numeric_limits<uint64_t>::max();
-    for (size_t i = 0; i < found_.size(); ++i)
-      if (found_[i].extrapolated->fullest_tile_bytes < least) {
-        least = found_[i].extrapolated->fullest_tile_bytes;
+    double least_need = std::numeric_limits<double>::infinity();
+    for (size_t i = 0; i < found_.size(); ++i) {
+      const PretrainingCost& cost = *found_[i].extrapolated;
+      if (cost.fullest_tile_bytes < least) {
+        least = cost.fullest_tile_bytes;
         plan_.frontier.push_back(found_[i]);
+      }
+      if (const double need = need_of(cost); need < least_need) {
+        least_need = need;
         frontier_.push_back(i);
       }
+    }
   }
 
   void estimate_best() {
     const std::string given = options_.compare ? json_of(settings_).dump() : "";
-    double factor = 1;  // of the bytes that were extrapolated
+    Growth growth;
     for (uint32_t left = options_.estimates; left > 0;) {
-      PretrainingDivision* next = most_promising(factor);
+      PretrainingDivision* next = most_promising(growth);
       if (next == nullptr) return;
       const bool is_given = json_of(next->settings).dump() == given;
+      if (!is_given && left < options_.estimates && !has_time(1)) return;
       next->estimated = is_given ? plan_.estimated[0].estimated : estimate(next->settings);
       if (!next->estimated) return;
       if (!is_given) --left;
-      factor = std::max(factor, static_cast<double>(next->estimated->fullest_tile_bytes) /
-                                    static_cast<double>(next->extrapolated->fullest_tile_bytes));
+      growth.add(*next->extrapolated, *next->estimated);
       if (!is_given) plan_.estimated.push_back(*next);
     }
   }
 
   /// The fastest that may fit, and be faster than what does or slower by the margin; if none may, one that
   /// may come closest. Null: nothing is left.
-  PretrainingDivision* most_promising(double factor) {
+  PretrainingDivision* most_promising(const Growth& growth) {
     choose();
     const double best = plan_.chosen ? plan_.estimated[*plan_.chosen].estimated->seconds
                                      : std::numeric_limits<double>::infinity();
     for (PretrainingDivision& division : found_) {
       const PretrainingCost& cost = *division.extrapolated;
       if (cost.seconds > (1 + options_.margin) * best) return nullptr;
-      const double bytes = factor * static_cast<double>(cost.fullest_tile_bytes);
-      const bool may_fit =
-          bytes <= static_cast<double>(plan_.tile_bytes) && cost.lacking_streaming_bytes == 0;
-      if (!division.estimated && may_fit) return &division;
+      if (!division.estimated && growth.may_fit(cost, plan_.tile_bytes, machine_.model().streaming_bytes))
+        return &division;
     }
-    return plan_.chosen ? nullptr : smallest();
+    return plan_.chosen ? nullptr : closest();
   }
 
-  /// The smallest that is not estimated, if it may be smaller than those that are.
-  PretrainingDivision* smallest() {
-    uint64_t least = std::numeric_limits<uint64_t>::max();
+  /// The one that is closest to fitting and not estimated, if it may be closer than those that are.
+  PretrainingDivision* closest() {
+    double least = std::numeric_limits<double>::infinity();
     for (const PretrainingDivision& division : plan_.estimated)
-      if (division.estimated->has_figures()) least = std::min(least, division.estimated->fullest_tile_bytes);
+      if (division.estimated->has_figures()) least = std::min(least, need_of(*division.estimated));
     for (auto i = frontier_.rbegin(); i != frontier_.rend(); ++i)
-      if (!found_[*i].estimated)
-        return found_[*i].extrapolated->fullest_tile_bytes < least ? &found_[*i] : nullptr;
+      if (!found_[*i].estimated) return need_of(*found_[*i].extrapolated) < least ? &found_[*i] : nullptr;
     return nullptr;
   }
 
@@ -399,10 +458,10 @@ class PretrainingPlanner {
         plan_.chosen = i;
     }
     if (plan_.chosen) return;
-    const auto closest = std::ranges::min_element(all, {}, [](const PretrainingDivision& division) {
-      return std::pair(!division.estimated->has_figures(), division.estimated->fullest_tile_bytes);
+    const auto best = std::ranges::min_element(all, {}, [this](const PretrainingDivision& division) {
+      return std::pair(!division.estimated->has_figures(), need_of(*division.estimated));
     });
-    const PretrainingCost& cost = *closest->estimated;
+    const PretrainingCost& cost = *best->estimated;
     plan_.overflow = fmt::format("no division of {} that were considered fits; {}: {}", found_.size(),
                                  lacking(cost), cost.overflow);
   }
@@ -425,6 +484,7 @@ class PretrainingPlanner {
   graph::BertBatch shape_ = {};  ///< of one pack
   uint64_t parameter_bytes_ = 0;
   size_t done_ = 0, most_estimates_ = 0;
+  Clock::time_point start_ = {};  ///< of the search, for its limit of time
   std::optional<StepExtrapolation> extrapolation_;
   std::vector<PretrainingDivision> found_;                    ///< in the end by their extrapolated seconds
   std::vector<size_t> frontier_;                              ///< of those found
