@@ -71,7 +71,7 @@ TEST(ChipsFile, RefusesWhatIsMissing) {
   for (const char* key : {"link_gb_per_second", "link_latency_ns", "chip_sync_cycles"})
     EXPECT_THAT(error_with(key, "# none"), HasSubstr(std::string("'") + key + "' (")) << key;
   EXPECT_THAT(error_with("topology", "# none"),
-              HasSubstr("'topology' is ''; it must be ladder, torus or all-to-all"));
+              HasSubstr(" chips need links: set 'topology' (ladder, torus"));
   EXPECT_EQ(error_with("streaming_bytes", "# none"), "(no error)");
   EXPECT_EQ(error_with("streaming_gb_per_second", "# none"), "(no error)");
 }
@@ -200,8 +200,9 @@ TEST(MachineFiles, AreLikeOthers) {
   EXPECT_EQ(parse("like = \"m2000\"\ntiles = 8", "small.toml").tiles, 4 * 8u);
   EXPECT_THAT(test::error_of([] { parse("like = \"host\"", "a.toml"); }),
               ::testing::HasSubstr("a.toml: unknown machine 'host' for 'like' (choose from gc2, gc200, "));
-  EXPECT_THAT(test::error_of([] { parse("like = \"gc200\"\nchips = 2", "a.toml"); }),
-              ::testing::HasSubstr("a.toml: 'topology' is ''; it must be"));
+  EXPECT_THAT(
+      test::error_of([] { parse("like = \"gc200\"\nchips = 2", "a.toml"); }),
+      ::testing::HasSubstr("a.toml: 2 chips need links: set 'topology' (ladder, torus or all-to-all)"));
   EXPECT_THAT(test::error_of([] { parse("like = \"gc200\"\nlink_gb_per_second = 2", "a.toml"); }),
               ::testing::HasSubstr("'link_gb_per_second' is for machines of several chips; set 'chips'"));
 }

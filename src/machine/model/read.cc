@@ -74,6 +74,10 @@ class Reader {
         this->text(table_["topology"], "topology", has_links ? std::string(name_of(m.topology)) : "");
     for (const Topology topology : {Topology::ladder, Topology::torus, Topology::all_to_all})
       if (text == name_of(topology)) m.topology = topology;
+    if (text.empty())
+      throw Error(fmt::format(
+          "{}: {} chips need links: set 'topology' (ladder, torus or all-to-all) and 'link_gb_per_second'",
+          file_, m.chips));
     if (text != name_of(m.topology))
       throw Error(fmt::format("{}: 'topology' is '{}'; it must be ladder, torus or all-to-all", file_, text));
     if (table_["torus_width"] && m.topology != Topology::torus)
