@@ -91,9 +91,12 @@ std::vector<TileMemory> memory_by_chip(const MemoryReport& memory, const machine
 }
 
 std::string overflow_text(const MemoryReport& memory) {
-  if (memory.overflow_bytes == 0)
-    return fmt::format("the streaming memory of a chip needs {} bytes and has {}",
-                       memory.most_streaming_bytes(), memory.streaming_capacity_bytes);
+  if (memory.overflow_bytes == 0) {
+    const auto fullest = std::ranges::max_element(memory.streaming_bytes);
+    return fmt::format("the streaming memory of chip {} needs {} bytes and has {}",
+                       fullest - memory.streaming_bytes.begin(), memory.most_streaming_bytes(),
+                       memory.streaming_capacity_bytes);
+  }
   std::vector<std::pair<uint64_t, std::string>> uses;
   for (const auto& [name, bytes] : memory.fullest) uses.emplace_back(bytes, name);
   std::sort(uses.rbegin(), uses.rend());

@@ -45,7 +45,12 @@ std::string overflow_of(const compiler::Executable& executable) {
   const compiler::MemoryReport& memory = executable.memory;
   const machine::Machine& m = executable.machine;
   std::string text = overflow_text(memory);
-  if (memory.overflow_bytes > 0 && m.kind == machine::Kind::tiled) {
+  if (memory.overflow_bytes == 0)
+    return text +
+           "; replicas can divide the state, parameters and sums of gradients that are offloaded (shard, "
+           "shard_weights, shard_gradients), tiles may hold some of them, and a smaller network, or more "
+           "streaming memory (the machine's 'streaming_bytes'), would do";
+  if (m.kind == machine::Kind::tiled) {
     if (m.chips > 1) text = fmt::format("chip {}, {}", m.chip_of(memory.fullest_tile), text);
     text += remedies_of(memory);
   }
