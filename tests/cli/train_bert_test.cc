@@ -641,6 +641,12 @@ TEST_F(TrainBertCliTest, SaysWhatIsWrong) {
            {"--length 16,32 --batch 1,2,3", "--batch has 3 items"},
            {"--steps 2 --epochs 2", "leave out one of them"},
            {"--batch 5 --micro-batches 2", "cannot be divided into 2"},
+           {"--stages 3", "the number of stages is 3; it must be 1 to the number of layers, 2"},
+           {"--machine m2000 --stages 2 --pipeline grouped --micro-batches 4",
+            "a grouped pipeline of 2 stages and one for the prediction of masked tokens takes a multiple of "
+            "6 micro-batches, not 4"},
+           {"--documents 60 --length 16 --machine m2000 --batch 6 --replicas 3 --estimate",
+            "3 replicas of a program need a machine of whole chips, equally many for each; 'm2000' has 4"},
            {"--batch 100000", "is larger than the"},
            {"--steps 0", "--steps: invalid value '0' (expected whole numbers from 1 to"},
            {"--length 0", "--length: invalid value '0' (expected whole numbers from 1 to"},

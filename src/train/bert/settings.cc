@@ -86,8 +86,13 @@ void check_stages(const PretrainingSettings& s) {
     throw UsageError(
         fmt::format("a pipeline is {}, and there is one stage: name several stages, or leave it out",
                     name_of(s.pipeline)));
-  // The predictions of masked tokens are a stage too.
-  graph::pipeline_schedule({s.pipeline, {}}, s.stages + 1, s.micro_batches);
+  const uint32_t stages = s.stages + 1;
+  if (s.pipeline == graph::PipelineKind::grouped && s.micro_batches % (2 * stages) != 0)
+    throw UsageError(fmt::format(
+        "a grouped pipeline of {} stages and one for the prediction of masked tokens takes a "
+        "multiple of {} micro-batches, not {}: change their number, or choose interleaved or 1f1b",
+        s.stages, 2 * stages, s.micro_batches));
+  graph::pipeline_schedule({s.pipeline, {}}, stages, s.micro_batches);
 }
 
 void check_partials(const PretrainingSettings& s, const graph::Numbers& numbers) {
