@@ -271,6 +271,25 @@ TEST(Pipelines, ShareChipsAmongStages) {
               HasSubstr("2 stages are placed; the graph has 4"));
 }
 
+/// The first and the last stage, neighbours, or all by turns.
+TEST(Pipelines, GiveTheSameBitsOnSharedChips) {
+  const std::vector<std::vector<uint32_t>> all_places = {{0, 1, 1, 0}, {0, 0, 1, 1}, {0, 1, 0, 1}};
+  TrainingOptions options{.optimizer = Adam{}, .micro_batches = 8};
+  const Steps expected = steps_of(network(4, 1, options), chips(4));
+  test::EveryNth some(4);
+  for (const std::vector<uint32_t>& places : all_places)
+    for (const PipelineKind kind : kKinds) {
+      if (!has_several_in_flight(kind) || !some.takes()) continue;
+      SCOPED_TRACE(fmt::format("{}, the last stage on part {}", name_of(kind), places.back()));
+      options.pipeline = {kind, {1, 3}};
+      Graph graph = network(4, 1, options);
+      graph.place_stages(places);
+      const Steps found = steps_of(graph, chips(2));
+      EXPECT_EQ(found.results, expected.results);
+      EXPECT_EQ(found.state, expected.state);
+    }
+}
+
 TEST(Pipelines, OfASingleMicroBatchAreCheckedToo) {
   const auto message = [](const Pipeline& pipeline) {
     return message_of([&] { network(2, 1, {.pipeline = pipeline}); });
