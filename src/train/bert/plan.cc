@@ -33,6 +33,11 @@ using graph::RunCost;
 /// Of the time that there is, the share in which estimates of small networks may begin.
 constexpr double kShareOfSmallNetworks = 0.5;
 
+/// Larger micro-batches are not tried after so many sizes in a row that are not faster by this share at
+/// least, where others are faster that fit.
+constexpr uint32_t kMostSizesInVain = 2;
+constexpr double kLeastGainOfSize = 0.02;
+
 /// Sets of what saves memory, beside recomputation.
 using Savings = uint32_t;
 constexpr Savings kShard = 1, kOffload = 2, kShardWeights = 4, kOffloadWeights = 8, kOffloadGradients = 16,
@@ -214,24 +219,53 @@ class PretrainingPlanner {
   void consider_stages_on(uint32_t chips) {
     for (const bool saves : {false, true})
       each_way(chips, [&](uint32_t stages, uint32_t replicas) {
-        for (const bool recompute : {false, true})
-          each_size(replicas, [&](uint32_t size) {  // larger ones do not fit where smaller ones do not
-            return consider(divided(stages, replicas, size, recompute), saves);
-          });
+        for (const bool recompute : {false, true}) consider_sizes(stages, replicas, recompute, saves);
       });
   }
 
-  /// Considers all layers and orders. Returns whether larger micro-batches may be worth a look.
-  bool consider(PretrainingSettings s, bool saves) {
-    bool is_worth_more = false;
+  void consider_sizes(uint32_t stages, uint32_t replicas, bool recompute, bool saves) {
+    double least = std::numeric_limits<double>::infinity();
+    uint32_t in_vain = 0;
+    each_size(replicas, [&](uint32_t size) {  // larger ones do not fit where smaller ones do not
+      const PretrainingSettings s = divided(stages, replicas, size, recompute);
+      if (!consider(s, saves)) return false;
+      if (!saves) return true;
+      const double seconds = seconds_without_savings(s);
+      in_vain = seconds < (1 - kLeastGainOfSize) * least ? 0 : in_vain + 1;
+      least = std::min(least, seconds);
+      return in_vain < kMostSizesInVain || seconds <= (1 + options_.margin) * fastest_;
+    });
+  }
+
+  /// Calls visit(settings) for all layers of stages, and orders of passes.
+  template <class Visit>
+  void each_order(PretrainingSettings s, const Visit& visit) const {
     for (const std::vector<uint32_t>& of_stages : divisions_of_layers(layers(), s.stages))
       for (const PipelineKind pipeline : {PipelineKind::sequential, PipelineKind::one_forward_one_backward}) {
         if (pipeline != PipelineKind::sequential && s.stages == 1) continue;
         s.stage_layers = of_stages;
         s.pipeline = pipeline;
-        is_worth_more |= saves ? consider_savings(s) : consider_places_of_state(s);
+        visit(s);
       }
+  }
+
+  /// Returns whether larger micro-batches may be worth a look.
+  bool consider(const PretrainingSettings& division, bool saves) {
+    bool is_worth_more = false;
+    each_order(division, [&](const PretrainingSettings& s) {
+      is_worth_more |= saves ? consider_savings(s) : consider_places_of_state(s);
+    });
     return is_worth_more;
+  }
+
+  /// Of the fastest order.
+  double seconds_without_savings(const PretrainingSettings& division) {
+    double least = std::numeric_limits<double>::infinity();
+    each_order(division, [&](const PretrainingSettings& s) {
+      if (const std::optional<PretrainingCost> cost = extrapolation_->cost_of(s))
+        least = std::min(least, cost->seconds);
+    });
+    return least;
   }
 
   bool consider_places_of_state(const PretrainingSettings& s) {
