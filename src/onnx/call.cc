@@ -298,6 +298,10 @@ std::optional<std::vector<int64_t>> Call::integers_of(size_t input, std::string_
   return integers_if(name);
 }
 
+std::string Call::weight_name() const {
+  return (node.output_size() > 0 ? node.output(0) : node.name()) + ".weight";
+}
+
 size_t Call::dimension(int64_t axis, size_t rank) {
   const auto count = static_cast<int64_t>(rank);
   if (axis < -count || axis >= count) refuse("there is no dimension {} of {}", axis, rank);

@@ -71,6 +71,8 @@ class Call {
   size_t axis(size_t rank, std::optional<int64_t> otherwise = {}) const;
   /// The attribute "perm", which names each dimension once; without it, or empty: the dimensions in reverse.
   std::vector<int64_t> permutation(size_t rank) const;
+  /// A name for a weight that is computed, which has none in the file.
+  std::string weight_name() const;
   void note(std::string text) const { context.notes.insert(std::move(text)); }
 
  private:

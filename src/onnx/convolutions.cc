@@ -39,11 +39,11 @@ Value reordered(Value weight) {
 /// Sparse where that pays.
 Value weight_value(Call& call, const ConstantPointer& matrix, uint64_t rows, const ConvolutionGroups& of) {
   const auto count = static_cast<uint32_t>(std::min<uint64_t>(rows, INT32_MAX));
-  return call.context.weight_of(matrix, false, count, call.node.output(0) + ".weight", of);
+  return call.context.weight_of(matrix, false, count, call.weight_name(), of);
 }
 
 Value depthwise_weight_value(Call& call, const ConstantPointer& matrix) {
-  call.context.leave(*matrix, call.node.output(0) + ".weight", "depthwise convolution");
+  call.context.leave(*matrix, call.weight_name(), "depthwise convolution");
   return call.value_of(known(matrix));
 }
 

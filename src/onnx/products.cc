@@ -22,13 +22,9 @@ bool is_weight(const Known& known) {
          known.dims[1] > 0;
 }
 
-std::string weight_name(const Call& call) {
-  return (call.node.output_size() > 0 ? call.node.output(0) : call.node.name()) + ".weight";
-}
-
 Value product_with_weight(Call& call, Value x, const Known& matrix, bool transposed) {
   const uint32_t rows = x.type().rows();
-  const Value weight = call.context.weight_of(matrix.constant, transposed, rows, weight_name(call));
+  const Value weight = call.context.weight_of(matrix.constant, transposed, rows, call.weight_name());
   const Value y = linear(x, weight);
   call.context.products.insert({y.id, {x, weight}});
   return y;
@@ -74,7 +70,7 @@ std::optional<Value> product_by_group(Call& call, Value x, const Known& stack, b
   const int64_t inputs = stack.dims[transposed ? 1 : 2];
   if ((given != 1 && given != stack.dims[0]) || x.type().cols() != inputs) return {};
   const std::vector<Value> weights =
-      call.context.weights_of(stack.constant, transposed, x.type().rows() / given, weight_name(call));
+      call.context.weights_of(stack.constant, transposed, x.type().rows() / given, call.weight_name());
   if (weights.empty()) return {};
   if (rank == 2) x = reshape(x, {1, x.shape()[0], x.shape()[1]});
   const auto dim = static_cast<uint32_t>(x.shape().size() - 3);
@@ -111,7 +107,7 @@ Value product_with_left(Call& call) {
   const uint32_t inner = x.shape()[x.shape().size() - 2];
   if (a.dims[1] != inner) refuse("{} and {} do not fit", to_string(a.dims), to_string(call[1].dims));
   const auto columns = static_cast<uint32_t>(x.type().elements() / inner);
-  const Value weight = call.context.weight_of(a.constant, false, columns, weight_name(call));
+  const Value weight = call.context.weight_of(a.constant, false, columns, call.weight_name());
   return weight.type().pattern ? matmul(weight, x) : matrix_product(call, weight, x);
 }
 
@@ -131,7 +127,7 @@ Value any_product(Call& call) {
   if (is_stack(b) && !a.constant)
     if (const auto by_group = product_by_group(call, x, b, true)) return *by_group;
   for (const Known* each : {&b, &a})
-    if (each->constant) call.context.leave(*each->constant, weight_name(call), "batched product");
+    if (each->constant) call.context.leave(*each->constant, call.weight_name(), "batched product");
   return matrix_product(call, x, columns_of(call, 1));
 }
 
@@ -164,7 +160,7 @@ Results gemm(Call& call) {
   };
   const auto weight_of = [&](const Known& matrix, bool transposed, int64_t rows) {
     return call.context.weight_of(matrix.constant, transposed, static_cast<uint32_t>(rows),
-                                  weight_name(call));
+                                  call.weight_name());
   };
   if (is_weight(a) && !b.constant)
     return finished(matmul(weight_of(a, transposes_a, outputs), call.value(1), false, transposes_b));
@@ -172,7 +168,7 @@ Results gemm(Call& call) {
   if (!is_weight(b) || a.constant) {
     for (const Known* each : {&a, &b})
       if (each->constant)
-        call.context.leave(*each->constant, weight_name(call), name_of(NoGain::not_a_product));
+        call.context.leave(*each->constant, call.weight_name(), name_of(NoGain::not_a_product));
     return finished(matmul(x, call.value(1), false, transposes_b));
   }
   const Value weight = weight_of(b, !transposes_b, x.type().rows());
@@ -372,7 +368,7 @@ Term product_with_input(Call& call, const Term& a, size_t input, std::string let
     y = product_with_constant(call, x, call[input], is_transposed);
   if (!y) {
     for (size_t i = is_computed ? input : 0; i <= input; ++i)
-      if (call[i].constant) call.context.leave(*call[i].constant, weight_name(call), "batched product");
+      if (call[i].constant) call.context.leave(*call[i].constant, call.weight_name(), "batched product");
     const Value b = ordered(summed_b ? *summed_b : call.value(input), letters, batch + n + k);
     y = matmul(x, reshape(b, {outer, cols, inner}), false, true);
   }

@@ -78,7 +78,7 @@ Results gather_rows(Call& call) {
   const Dims dims = gathered_dims(x.dims, axis, ids.dims);
   if (dims.size() > graph::kMaxDimensions) refuse("a result of {} is not possible", to_string(dims));
   if (!ids.constant && x.constant && x.dims.size() == 2)
-    call.context.leave(*x.constant, call.node.output(0) + ".weight", name_of(NoGain::not_a_product));
+    call.context.leave(*x.constant, call.weight_name(), name_of(NoGain::not_a_product));
   if (!ids.constant && axis == 0 && x.dims.size() == 2) {
     const Value table = x.constant ? call.context.table_of(x.constant) : call.value(0);
     return {known(reshape(embedding(from_start(call.value(1), size), table), as_shape(dims)), x.type)};

@@ -210,6 +210,17 @@ TEST(OnnxLimits, OperatorsOfImagesHaveEnoughDimensions) {
     }
 }
 
+TEST(OnnxLimits, NodesMayHaveNoResults) {
+  OnnxFile file = small();
+  file.input("i", {1}, test::kInt64).input("image", {1, 4, 3});
+  file.floats("table", {2, 2}, {1, 2, 3, 4}).floats("w", {4, 4, 1}, std::vector<float>(16, 1));
+  file.floats("v", {4, 1, 1}, std::vector<float>(4, 1));
+  file.node("Gather", {"table", "i"}, {}).node("Conv", {"image", "w"}, {});
+  file.node("Conv", {"image", "v"}, {}, {{"group", int64_t{4}}}).node("ConvTranspose", {"image", "w"}, {});
+  file.node("MatMul", {"x", "table"}, {}).node("Relu", {"x"}, {});
+  EXPECT_EQ(error_of(file), "(no error)");
+}
+
 TEST(OnnxLimits, AttentionHasThreeDimensionsOrFour) {
   for (const size_t rank : {0, 1, 2, 5}) {
     OnnxFile file(23);
