@@ -95,14 +95,19 @@ bool is_integer(DataType type) { return !is_float(type) && type != DataType::boo
 
 uint64_t elements_of(const Dims& dims) {
   constexpr uint64_t kMost = uint64_t{1} << 40;
+  if (dims.size() > kMostDimensions)
+    throw Error(fmt::format("{} dimensions are not possible: at most {} are", dims.size(), kMostDimensions));
   uint64_t elements = 1;
+  bool is_empty = false;
   for (const int64_t size : dims) {
     if (size < 0) throw Error(fmt::format("a dimension is {} in {}", size, to_string(dims)));
-    if (size != 0 && elements > kMost / static_cast<uint64_t>(size))
+    is_empty = is_empty || size == 0;
+    if (size == 0) continue;
+    if (elements > kMost / static_cast<uint64_t>(size))
       throw Error(fmt::format("{} has more than 2^40 elements", to_string(dims)));
     elements *= static_cast<uint64_t>(size);
   }
-  return elements;
+  return is_empty ? 0 : elements;
 }
 
 std::string to_string(const Dims& dims) { return fmt::format("[{}]", fmt::join(dims, ", ")); }

@@ -3,6 +3,7 @@
 
 #include <tessera/types.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -52,7 +53,10 @@ std::pair<int64_t, int64_t> range_in_graph(DataType type);
 
 using Dims = std::vector<int64_t>;
 
-/// Throws Error for a negative size, and for more than 2^40 elements.
+inline constexpr size_t kMostDimensions = 64;  ///< of an array, as NumPy has them
+
+/// Throws Error for a negative size, and for more than 2^40 elements, of which a size of 0 leaves none: the
+/// others are limited all the same, as steps and loops are made of them.
 uint64_t elements_of(const Dims& dims);
 std::string to_string(const Dims& dims);
 

@@ -229,12 +229,14 @@ Results gather(Call& call) {
     (d < axis ? outer : inner) *= static_cast<uint64_t>(x.dims[d]);
   }
   const int64_t size = x.dims[axis];
+  for (const int64_t id : call.integers(1))
+    if (id < -size || id >= size) refuse("the index {} is beyond the size {}", id, size);
   Array y(call, x.type, dims);
+  if (y.size() == 0) outer = 0;
   uint64_t at = 0;
   for (uint64_t o = 0; o < outer; ++o)
     for (const int64_t id : call.integers(1)) {
       const int64_t place = id < 0 ? id + size : id;
-      if (place < 0 || place >= size) refuse("the index {} is beyond the size {}", id, size);
       const uint64_t begin = (o * static_cast<uint64_t>(size) + static_cast<uint64_t>(place)) * inner;
       for (uint64_t i = 0; i < inner; ++i) y.set(at++, x, begin + i);
     }
@@ -265,7 +267,7 @@ Results slice(Call& call) {
     const int64_t distance = count == 0 ? 0 : step > 0 ? end - begin : begin - end;
     dims[d] = distance <= 0 ? 0 : (distance - 1) / std::abs(step) + 1;
     first += begin * own[d];
-    steps[d] = own[d] * step;
+    if (dims[d] > 1) steps[d] = own[d] * step;
   }
   return {moved(call, x, dims, steps, elements_of(dims) == 0 ? 0 : first)};
 }
@@ -284,6 +286,7 @@ Results concatenate(Call& call) {
     dims[axis] += part.dims[axis];
   }
   Array y(call, call[0].type, dims);
+  if (y.size() == 0) outer = 0;
   uint64_t at = 0;
   for (uint64_t o = 0; o < outer; ++o)
     for (size_t i = 0; i < call.size(); ++i) {
@@ -338,8 +341,11 @@ Results reduce(Call& call) {
     if (reduced[d]) kept[d] = 1;
     if (!reduced[d] || call.integer("keepdims", 1) != 0) dims.push_back(kept[d]);
   }
-  std::vector<std::optional<int64_t>> sums(elements_of(kept));
-  call.context.spend(sums.size());
+  const uint64_t count = elements_of(kept);
+  if (x.size() == 0 && count > 0 && (function == &most || function == &least))
+    refuse("{} has no element, so none is the largest or the least", to_string(x.dims));
+  call.context.spend(count);
+  std::vector<std::optional<int64_t>> sums(count);
   Walk to(x.dims, broadcast_steps(kept, x.dims));
   for (uint64_t i = 0; i < x.size(); ++i, to.next()) {
     std::optional<int64_t>& sum = sums[to.place()];
@@ -374,21 +380,39 @@ Results constant_of_shape(Call& call) {
   return {y.finish()};
 }
 
+template <class T>
+[[noreturn]] void refuse_range(T begin, T end, T step) {
+  refuse("a range from {} to {} by {} is not possible", begin, end, step);
+}
+
+constexpr uint64_t kMostOfRange = uint64_t{1} << 40;
+
+/// Exact, also where FP64 is not.
+Known range_of_integers(Call& call, DataType type) {
+  const int64_t begin = call.integer_of(0), end = call.integer_of(1), step = call.integer_of(2);
+  if (step == 0) refuse_range(begin, end, step);
+  uint64_t count = 0;
+  if (step > 0 ? begin < end : begin > end) {
+    const auto first = static_cast<uint64_t>(begin), last = static_cast<uint64_t>(end),
+               width = static_cast<uint64_t>(step);
+    count = step > 0 ? (last - first - 1) / width + 1 : (first - last - 1) / (0 - width) + 1;
+  }
+  if (count > kMostOfRange) refuse_range(begin, end, step);
+  Array y(call, type, {static_cast<int64_t>(count)});
+  for (uint64_t i = 0; i < y.size(); ++i)
+    y.set(i, add_constants(begin, multiply_constants(static_cast<int64_t>(i), step)));
+  return y.finish();
+}
+
 Results range(Call& call) {
   const Constant& start = call.constant(0);
   if (start.size() != 1) refuse("its start is no scalar");
+  if (!start.has_floats()) return {range_of_integers(call, start.type)};
   const double begin = call.number_of(0), end = call.number_of(1), step = call.number_of(2);
-  const double count = std::max(0.0, std::ceil((end - begin) / step));
-  if (!std::isfinite(count) || count > 1e12)
-    refuse("a range from {} to {} by {} is not possible", begin, end, step);
-  Array y(call, start.type, {static_cast<int64_t>(count)});
-  for (uint64_t i = 0; i < y.size(); ++i) {
-    const auto at = static_cast<double>(i);
-    if (start.has_floats())
-      y.set(i, begin + at * step);
-    else
-      y.set(i, call.integer_of(0) + static_cast<int64_t>(i) * call.integer_of(2));
-  }
+  const double count = std::ceil((end - begin) / step);
+  if (!std::isfinite(count) || count > static_cast<double>(kMostOfRange)) refuse_range(begin, end, step);
+  Array y(call, start.type, {static_cast<int64_t>(std::max(0.0, count))});
+  for (uint64_t i = 0; i < y.size(); ++i) y.set(i, begin + static_cast<double>(i) * step);
   return {y.finish()};
 }
 

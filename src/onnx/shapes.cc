@@ -91,6 +91,7 @@ Results unsqueeze(Call& call) {
   const auto axes = call.integers_of(1, "axes");
   if (!axes) refuse("its axes are missing");
   const Dims& from = call[0].dims;
+  if (axes->size() > kMostDimensions) refuse("{} more dimensions are not possible", axes->size());
   Dims dims(from.size() + axes->size());
   for (const size_t dim : Call::dimensions(*axes, 0, dims.size())) dims[dim] = 1;
   auto next = from.begin();

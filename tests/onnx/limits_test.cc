@@ -107,6 +107,56 @@ TEST(OnnxLimits, AnnouncedSizesTakeNoMemory) {
   expect_says(error_of(sparse), "far more elements than the 0 that are stored");
 }
 
+TEST(OnnxLimits, ArraysWithoutElementsTakeNoTime) {
+  constexpr int64_t kMany = int64_t{1} << 40;
+  const auto file_of = [](const std::vector<int64_t>& shape) {
+    OnnxFile file;
+    file.output("y").integers("zero", {1}, {0}).initializer("e", shape, test::kInt64);
+    return file;
+  };
+  OnnxFile gathered = file_of({kMany, 1, 0});
+  gathered.node("Gather", {"e", "zero"}, {"g"}, {{"axis", int64_t{1}}}).node("Size", {"g"}, {"y"});
+  EXPECT_EQ(error_of(gathered), "(no error)");
+  OnnxFile joined = file_of({kMany, 0});
+  joined.node("Concat", {"e", "e"}, {"c"}, {{"axis", int64_t{1}}}).node("Size", {"c"}, {"y"});
+  EXPECT_EQ(error_of(joined), "(no error)");
+  OnnxFile reduced = file_of({0, kMany});
+  expect_says(error_of(reduced.node("ReduceSum", {"e", "zero"}, {"y"})), "too many elements");
+  OnnxFile largest = file_of({0, 2});
+  expect_says(error_of(largest.node("ReduceMax", {"e"}, {"y"}, {{"axes", std::vector<int64_t>{0}}})),
+              "[0, 2] has no element");
+  expect_says(error_of(file_of({0, INT64_MAX})), "more than 2^40 elements");
+}
+
+TEST(OnnxLimits, DimensionsAreNotTooMany) {
+  OnnxFile initial = small();
+  initial.integers("w", std::vector<int64_t>(65, 1), {1});
+  expect_says(error_of(initial), "65 dimensions are not possible");
+  OnnxFile made;
+  std::vector<int64_t> axes(1000);
+  for (size_t i = 0; i < axes.size(); ++i) axes[i] = static_cast<int64_t>(i);
+  made.input("x", {2}).output("y").integers("axes", {1000}, axes).node("Unsqueeze", {"x", "axes"}, {"y"});
+  expect_says(error_of(made), "1000 more dimensions are not possible");
+}
+
+TEST(OnnxLimits, RangesHaveSteps) {
+  const auto range = [](const std::vector<float>& ends, bool are_whole) {
+    OnnxFile file;
+    for (size_t i = 0; i < ends.size(); ++i) {
+      const std::string name(1, static_cast<char>('a' + i));
+      if (are_whole)
+        file.integers(name, {}, {static_cast<int64_t>(ends[i])});
+      else
+        file.floats(name, {}, {ends[i]});
+    }
+    return error_of(file.output("y").node("Range", {"a", "b", "c"}, {"y"}));
+  };
+  for (const bool are_whole : {true, false}) {
+    expect_says(range({0, 0, 0}, are_whole), "a range from 0");
+    expect_says(range({2, 1, 0}, are_whole), "a range from 2");
+  }
+}
+
 TEST(OnnxLimits, ShapesHaveToFit) {
   OnnxFile file;
   file.input("x", {-1, 3}).output("y").node("Relu", {"x"}, {"y"});
