@@ -120,7 +120,7 @@ class TensorReader {
     constant_.values = std::make_shared<const std::vector<int64_t>>(std::move(values));
   }
 
-  /// Numbers that are no bytes: 16 bits and less as integers of 32 bits.
+  /// Numbers that are no bytes: 16 bits and less as integers of 32 bits, which wrap around.
   void read_fields() {
     const auto at = [](const auto& field) {
       return [&field](uint64_t i) { return field.Get(static_cast<int>(i)); };
@@ -139,8 +139,9 @@ class TensorReader {
       case DataType::u32:
       case DataType::u64:
         require_size(static_cast<uint64_t>(tensor_.uint64_data_size()));
-        return set_integers(
-            [&](uint64_t i) { return static_cast<int64_t>(tensor_.uint64_data().Get(static_cast<int>(i))); });
+        return set_integers([&](uint64_t i) {
+          return wrapped(static_cast<int64_t>(tensor_.uint64_data().Get(static_cast<int>(i))), type_);
+        });
       default: return read_small();
     }
   }
@@ -153,7 +154,8 @@ class TensorReader {
     if (type_ == DataType::f16) return set_floats([&](uint64_t i) { return base::to_float(Half(bits(i))); });
     if (type_ == DataType::bf16)
       return set_floats([&](uint64_t i) { return base::to_float(Bfloat16(bits(i))); });
-    set_integers([&](uint64_t i) { return int64_t{tensor_.int32_data().Get(static_cast<int>(i))}; });
+    set_integers(
+        [&](uint64_t i) { return wrapped(int64_t{tensor_.int32_data().Get(static_cast<int>(i))}, type_); });
   }
 
   /// The text that external data has for a key.
@@ -236,6 +238,7 @@ ConstantPointer read_sparse_tensor(const wire::SparseTensorProto& tensor, const 
   if (indices->has_floats() || !values->has_floats() || indices->size() != count * each)
     fail(fmt::format("{} values need as many whole indices, or {} for each", count, dims.size()));
   std::vector<float> dense(elements);
+  std::vector<bool> is_set(elements);
   for (uint64_t i = 0; i < count; ++i) {
     uint64_t place = 0;
     for (uint64_t d = 0; d < each; ++d) {
@@ -245,6 +248,8 @@ ConstantPointer read_sparse_tensor(const wire::SparseTensorProto& tensor, const 
         fail(fmt::format("the index {} is beyond {}", index, to_string(dims)));
       place = place * size + static_cast<uint64_t>(index);
     }
+    if (is_set[place]) fail(fmt::format("its element {} is given twice", place));
+    is_set[place] = true;
     dense[place] = values->floats()[i];
   }
   Constant constant{values->type, dims, std::make_shared<const std::vector<float>>(std::move(dense)), name};

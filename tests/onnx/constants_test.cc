@@ -29,5 +29,23 @@ TEST(OnnxConstants, RangesAndStepsMayBeLarge) {
   EXPECT_EQ(results.at("s"), (Numbers{5}));
 }
 
+TEST(OnnxConstants, ConstantsHaveNumbersOfTheirTypes) {
+  constexpr int32_t kInt8 = 3;
+  OnnxFile file;
+  file.output("b").output("i").output("u");
+  file.initializer("truth", {2}, test::kBool).add_int32_data(2);
+  file.initializer("narrow", {2}, kInt8).add_int32_data(300);
+  file.initializer("wide", {2}, test::kUint32).add_uint64_data((uint64_t{1} << 32) + 5);
+  wire::GraphProto& graph = *file.model().mutable_graph();
+  for (int i = 0; i < 2; ++i) graph.mutable_initializer(i)->add_int32_data(0);
+  graph.mutable_initializer(2)->add_uint64_data(7);
+  file.node("Cast", {"truth"}, {"b"}, {{"to", int64_t{test::kInt64}}}).node("Identity", {"narrow"}, {"i"});
+  file.node("Identity", {"wide"}, {"u"});
+  const WideArrays results = run(file, {});
+  EXPECT_EQ(results.at("b"), (Numbers{1, 0}));
+  EXPECT_EQ(results.at("i"), (Numbers{44, 0}));
+  EXPECT_EQ(results.at("u"), (Numbers{5, 7}));
+}
+
 }  // namespace
 }  // namespace tessera::onnx

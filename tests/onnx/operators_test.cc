@@ -435,6 +435,8 @@ TEST(OnnxOperators, SparseInitializersAreTheirElements) {
       indices.set_int64_data(1, beyond);
       EXPECT_ERROR("is beyond [2, 3]", import(file));
     }
+    for (int i = 0; i < indices.int64_data_size(); ++i) indices.set_int64_data(i, 1);
+    EXPECT_ERROR("is given twice", import(file));
     indices.mutable_int64_data()->RemoveLast();
     indices.set_dims(0, 1);
     if (by_place) {
