@@ -256,8 +256,11 @@ double Call::number_of(size_t i) const {
 }
 
 const wire::AttributeProto* Call::attribute(std::string_view name) const {
-  for (const wire::AttributeProto& each : node.attribute())
-    if (each.name() == name) return &each;
+  for (const wire::AttributeProto& each : node.attribute()) {
+    if (each.name() != name) continue;
+    if (!each.ref_attr_name().empty()) refuse("its attribute '{}' is a caller's, and nothing calls it", name);
+    return &each;
+  }
   return nullptr;
 }
 

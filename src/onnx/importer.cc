@@ -5,6 +5,7 @@
 #include <tessera/inference.h>
 
 #include <algorithm>
+#include <functional>
 #include <utility>
 
 #include "base/memory.h"
@@ -19,34 +20,50 @@ namespace {
 using graph::Value;
 using io::excerpt;
 
-constexpr int kMostDepth = 32;             // functions that call functions
-constexpr uint64_t kMostNodes = 1U << 17;  // with those of functions, as often as they are called
-constexpr int64_t kNewestOpset = 28;       // that of ONNX 1.23, whose own cases the tests run
+constexpr int kMostDepth = 32;              // functions that call functions
+constexpr uint64_t kMostNodes = 1U << 17;   // with those of functions, as often as they are called
+constexpr int64_t kNewestOpset = 28;        // that of ONNX 1.23, whose own cases the tests run
+constexpr uint64_t kMostCopied = 1U << 28;  // bytes of nodes of functions
 
-/// The node with attributes of the function's caller in the place of those that refer to them.
-wire::NodeProto with_attributes(wire::NodeProto node, const wire::FunctionProto& function,
-                                const wire::NodeProto& caller) {
-  wire::NodeProto filled = node;
-  filled.clear_attribute();
-  for (const wire::AttributeProto& attribute : node.attribute()) {
-    if (attribute.ref_attr_name().empty()) {
-      *filled.add_attribute() = attribute;
-      continue;
+/// What the caller of a function says in the place of what its nodes refer to, also within branches.
+class OfCaller {
+ public:
+  using Count = std::function<void(uint64_t)>;
+
+  /// `count`: called before an attribute of so many bytes is copied.
+  OfCaller(const wire::FunctionProto& function, const wire::NodeProto& caller, Count count)
+      : function_(function), caller_(caller), count_(std::move(count)) {}
+
+  void fill(wire::NodeProto& node) const {
+    google::protobuf::RepeatedPtrField<wire::AttributeProto> filled;
+    for (wire::AttributeProto& attribute : *node.mutable_attribute()) {
+      if (attribute.has_g())
+        for (wire::NodeProto& each : *attribute.mutable_g()->mutable_node()) fill(each);
+      if (attribute.ref_attr_name().empty()) {
+        filled.Add()->Swap(&attribute);
+      } else if (const wire::AttributeProto* const from = attribute_of(attribute.ref_attr_name())) {
+        count_(from->ByteSizeLong());
+        wire::AttributeProto& to = *filled.Add();
+        to = *from;
+        to.set_name(attribute.name());
+      }
     }
-    const auto add = [&](const auto& from) {
-      for (const wire::AttributeProto& each : from)
-        if (each.name() == attribute.ref_attr_name()) {
-          wire::AttributeProto& to = *filled.add_attribute();
-          to = each;
-          to.set_name(attribute.name());
-          return true;
-        }
-      return false;
-    };
-    if (!add(caller.attribute())) add(function.attribute_proto());
+    node.mutable_attribute()->Swap(&filled);
   }
-  return filled;
-}
+
+ private:
+  /// The caller's, or else the function's own; null: neither has one of this name.
+  const wire::AttributeProto* attribute_of(const std::string& name) const {
+    for (const auto* attributes : {&caller_.attribute(), &function_.attribute_proto()})
+      for (const wire::AttributeProto& each : *attributes)
+        if (each.name() == name) return &each;
+    return nullptr;
+  }
+
+  const wire::FunctionProto& function_;
+  const wire::NodeProto& caller_;
+  const Count count_;
+};
 
 }  // namespace
 
@@ -259,6 +276,14 @@ void Importer::note_missing(const wire::NodeProto& node, const std::string& reas
   for (const std::string& output : node.output()) set(scope, output, {});
 }
 
+void Importer::count_copied(uint64_t bytes) {
+  copied_ += bytes;
+  if (copied_ > kMostCopied)
+    io::fail(file_.name,
+             "copies of the nodes of its functions, as often as they are called, take more than {}",
+             base::bytes_text(kMostCopied));
+}
+
 void Importer::run(const Nodes& nodes, Scope& scope) {
   for (const wire::NodeProto& node : nodes) {
     if (++nodes_ > kMostNodes)
@@ -396,6 +421,8 @@ Results Importer::branch(const wire::NodeProto& node, const std::vector<std::opt
   const wire::GraphProto& graph = attribute->g();
   for (const wire::TensorProto& tensor : graph.initializer())
     set(inside, tensor.name(), known(read_tensor(tensor, file_.folder)));
+  for (const wire::SparseTensorProto& tensor : graph.sparse_initializer())
+    set(inside, tensor.values().name(), known(read_sparse_tensor(tensor, file_.folder)));
   run(graph.node(), inside);
   Results results;
   for (const wire::ValueInfoProto& output : graph.output()) {
@@ -414,14 +441,20 @@ Results Importer::function(const wire::FunctionProto& function, const wire::Node
   Scope inside{.opset = scope.opset, .depth = scope.depth + 1};
   for (const wire::OperatorSetIdProto& each : function.opset_import())
     if (is_standard(each.domain())) inside.opset = each.version();
+  if (inside.opset < kLeastOpset)
+    refuse("its function is of operator set {}; {} and later can be read", inside.opset, kLeastOpset);
   for (int i = 0; i < function.input_size(); ++i) {
     const auto at = static_cast<size_t>(i);
     if (at < inputs.size() && inputs[at]) set(inside, function.input(i), inputs[at]);
   }
   Nodes nodes;
+  const bool is_first = called_.insert(&function).second;
+  const OfCaller of_caller(function, node, [this](uint64_t bytes) { count_copied(bytes); });
   for (const wire::NodeProto& each : function.node()) {
+    if (!is_first) count_copied(each.ByteSizeLong());
     wire::NodeProto& filled = *nodes.Add();
-    filled = with_attributes(each, function, node);
+    filled = each;
+    of_caller.fill(filled);
     // An input that the caller leaves out.
     for (std::string& name : *filled.mutable_input())
       if (inside.find(name) == nullptr && std::ranges::find(function.input(), name) != function.input().end())

@@ -3,6 +3,7 @@
 
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -68,6 +69,8 @@ class Importer {
                    const std::vector<std::optional<Known>>& inputs, const Scope& scope);
   void set(Scope& scope, const std::string& name, std::optional<Known> value);
   void note_missing(const wire::NodeProto& node, const std::string& reason, Scope& scope);
+  /// Counts bytes of nodes that are copied because a function is called again, or has a caller's attributes.
+  void count_copied(uint64_t bytes);
 
   Model::Impl& file_;
   const ImportOptions& options_;
@@ -75,7 +78,8 @@ class Importer {
   ImportedModel imported_;
   Context context_;
   std::vector<Missing> missing_;
-  uint64_t nodes_ = 0;
+  std::set<const wire::FunctionProto*> called_;
+  uint64_t nodes_ = 0, copied_ = 0;
 };
 
 }  // namespace tessera::onnx

@@ -18,7 +18,6 @@ namespace {
 
 using io::excerpt;
 
-constexpr int64_t kLeastOpset = 13;
 constexpr int kMostNested = 64;  // messages within messages, such as graphs in nodes
 
 wire::ModelProto parsed(const std::string& name, std::span<const std::byte> content) {
@@ -70,6 +69,8 @@ class NameCheck {
     for (const wire::AttributeProto& attribute : node.attribute()) {
       (*this)(attribute.name());
       if (attribute.has_g()) (*this)(attribute.g());
+      if (attribute.has_t()) (*this)(attribute.t().name());
+      if (attribute.has_sparse_tensor()) (*this)(attribute.sparse_tensor().values().name());
     }
   }
 
@@ -78,8 +79,12 @@ class NameCheck {
 
 int64_t opset_of(const std::string& name, const wire::ModelProto& proto) {
   int64_t opset = 0;
-  for (const wire::OperatorSetIdProto& each : proto.opset_import())
-    if (is_standard(each.domain())) opset = each.version();
+  for (const wire::OperatorSetIdProto& each : proto.opset_import()) {
+    if (!is_standard(each.domain())) continue;
+    if (opset != 0 && opset != each.version())
+      io::fail(name, "it has the operator sets {} and {}: only one is possible", opset, each.version());
+    opset = each.version();
+  }
   if (opset < kLeastOpset)
     io::fail(name, "its operator set is {}; {} and later can be read: export or convert it again", opset,
              kLeastOpset);

@@ -15,6 +15,8 @@
 
 namespace tessera::onnx {
 
+inline constexpr int64_t kLeastOpset = 13;
+
 struct Model::Impl {
   std::string name;
   DataFolder folder;

@@ -366,6 +366,12 @@ TEST(OnnxLimits, NamesAreText) {
     OnnxFile operation = small();
     operation.node(name, {"x"}, {"z"});
     expect_says(error_of(operation), "is not UTF-8");
+    OnnxFile constant = small();
+    constant.node("Constant", {}, {"c"});
+    wire::AttributeProto& of = *constant.model().mutable_graph()->mutable_node(1)->add_attribute();
+    of.set_name("value");
+    of.mutable_t()->set_name(name);
+    expect_says(error_of(constant), "is not UTF-8");
     OnnxFile attribute = small();
     attribute.node("Gelu", {"x"}, {"z"}, {{"approximate", name}}).output("z");
     expect_says(error_of(attribute), "its attribute 'approximate' is not UTF-8");
@@ -425,6 +431,44 @@ OnnxFile doubled(int times) {
 TEST(OnnxLimits, FunctionsDoNotBecomeTooManyNodes) {
   EXPECT_EQ(error_of(doubled(8)), "(no error)");
   expect_says(error_of(doubled(25)), "has more than 131072 nodes, with those of the functions that it calls");
+}
+
+TEST(OnnxLimits, FunctionsAreNotCopiedWithoutEnd) {
+  OnnxFile file;
+  file.input("x", {1}).output("y0");
+  wire::FunctionProto& function = *file.model().add_functions();
+  function.set_name("F");
+  function.set_domain("own");
+  function.add_input("a");
+  function.add_output("a");
+  wire::NodeProto& node = *function.add_node();
+  node.set_op_type("Constant");
+  node.add_output("c");
+  wire::AttributeProto& value = *node.add_attribute();
+  value.set_name("value");
+  value.mutable_t()->set_data_type(test::kFloat);
+  value.mutable_t()->add_dims(1 << 20);
+  value.mutable_t()->set_raw_data(std::string(1 << 22, '\0'));
+  for (int i = 0; i < 100; ++i) {
+    file.node("F", {"x"}, {"y" + std::to_string(i)});
+    file.model().mutable_graph()->mutable_node(i)->set_domain("own");
+  }
+  expect_says(error_of(file), "copies of the nodes of its functions");
+}
+
+TEST(OnnxLimits, FunctionsHaveTheAttributesAndOperatorsOfTheFile) {
+  OnnxFile alone = small();
+  alone.node("Transpose", {"x"}, {"z"}).output("z");
+  wire::AttributeProto& order = *alone.model().mutable_graph()->mutable_node(1)->add_attribute();
+  order.set_name("perm");
+  order.set_ref_attr_name("order");
+  expect_says(error_of(alone), "its attribute 'perm' is a caller's, and nothing calls it");
+  OnnxFile old = doubled(0);
+  old.model().mutable_functions(0)->add_opset_import()->set_version(12);
+  expect_says(error_of(old), "its function is of operator set 12");
+  OnnxFile two = small();
+  two.model().add_opset_import()->set_version(13);
+  expect_says(error_of(two), "it has the operator sets 20 and 13");
 }
 
 class ExternalData : public testing::Test {

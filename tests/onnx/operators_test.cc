@@ -744,58 +744,5 @@ TEST(OnnxOperators, ZerosAreKeptWhereThatPays) {
   EXPECT_EQ(run(file, inputs).at("y"), run(file, inputs, {.sparse = false}).at("y"));
 }
 
-TEST(OnnxOperators, BranchesAndFunctionsAreThoseThatRun) {
-  OnnxFile file;
-  file.input("x", {2}).output("y").integers("yes", {}, {1});
-  file.node("Cast", {"yes"}, {"c"}, {{"to", int64_t{9}}}).node("If", {"c"}, {"y"});
-  wire::NodeProto& branch = *file.model().mutable_graph()->mutable_node(1);
-  for (const char* name : {"then_branch", "else_branch"}) {
-    wire::AttributeProto& attribute = *branch.add_attribute();
-    attribute.set_name(name);
-    wire::NodeProto& node = *attribute.mutable_g()->add_node();
-    const bool is_then = std::string(name) == "then_branch";
-    node.set_op_type(is_then ? "Twice" : "Unknown");
-    if (is_then) node.set_domain("own");
-    node.add_input("x");
-    node.add_output("r");
-    attribute.mutable_g()->add_output()->set_name("r");
-  }
-  wire::FunctionProto& function = *file.model().add_functions();
-  function.set_name("Twice");
-  function.set_domain("own");
-  function.add_input("a");
-  function.add_output("b");
-  wire::NodeProto& sum = *function.add_node();
-  sum.set_op_type("Add");
-  sum.add_input("a");
-  sum.add_input("a");
-  sum.add_output("b");
-  EXPECT_EQ(run(file, {{"x", {1, -2}}}).at("y"), (Numbers{2, -4}));
-}
-
-TEST(OnnxOperators, FunctionsOfOneNameAreToldApart) {
-  OnnxFile file;
-  file.input("x", {2}).output("y").node("F", {"x"}, {"h"}).node("F", {"h"}, {"y"});
-  for (const int i : {0, 1}) {
-    const char* const operation = i == 0 ? "Neg" : "Abs";
-    wire::NodeProto& call = *file.model().mutable_graph()->mutable_node(i);
-    wire::FunctionProto& function = *file.model().add_functions();
-    call.set_domain("own");
-    call.set_overload(operation);
-    function.set_name("F");
-    function.set_domain("own");
-    function.set_overload(operation);
-    function.add_input("a");
-    function.add_output("b");
-    wire::NodeProto& node = *function.add_node();
-    node.set_op_type(operation);
-    node.add_input("a");
-    node.add_output("b");
-  }
-  EXPECT_EQ(run(file, {{"x", {1, -2}}}).at("y"), (Numbers{1, 2}));
-  *file.model().add_functions() = file.model().functions(0);
-  EXPECT_NE(test::error_of([&] { import(file); }).find("it has two functions \"F\""), std::string::npos);
-}
-
 }  // namespace
 }  // namespace tessera::onnx

@@ -1,0 +1,103 @@
+// Functions of ONNX files, and branches.
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <string>
+
+#include "onnx/run.h"
+#include "support/error_of.h"
+
+namespace tessera::onnx {
+namespace {
+
+using test::import;
+using test::Numbers;
+using test::OnnxFile;
+using test::run;
+
+TEST(OnnxFunctions, BranchesAndFunctionsAreThoseThatRun) {
+  OnnxFile file;
+  file.input("x", {2}).output("y").integers("yes", {}, {1});
+  file.node("Cast", {"yes"}, {"c"}, {{"to", int64_t{9}}}).node("If", {"c"}, {"y"});
+  wire::NodeProto& branch = *file.model().mutable_graph()->mutable_node(1);
+  for (const char* name : {"then_branch", "else_branch"}) {
+    wire::AttributeProto& attribute = *branch.add_attribute();
+    attribute.set_name(name);
+    wire::NodeProto& node = *attribute.mutable_g()->add_node();
+    const bool is_then = std::string(name) == "then_branch";
+    node.set_op_type(is_then ? "Twice" : "Unknown");
+    if (is_then) node.set_domain("own");
+    node.add_input("x");
+    node.add_output("r");
+    attribute.mutable_g()->add_output()->set_name("r");
+  }
+  wire::FunctionProto& function = *file.model().add_functions();
+  function.set_name("Twice");
+  function.set_domain("own");
+  function.add_input("a");
+  function.add_output("b");
+  wire::NodeProto& sum = *function.add_node();
+  sum.set_op_type("Add");
+  sum.add_input("a");
+  sum.add_input("a");
+  sum.add_output("b");
+  EXPECT_EQ(run(file, {{"x", {1, -2}}}).at("y"), (Numbers{2, -4}));
+}
+
+TEST(OnnxFunctions, BranchesWithinFunctionsHaveAttributesOfTheCaller) {
+  OnnxFile file;
+  file.input("x", {2, 1, 3}).output("y");
+  file.node("Turned", {"x"}, {"y"}, {{"order", std::vector<int64_t>{0, 2, 1}}});
+  file.model().mutable_graph()->mutable_node(0)->set_domain("own");
+  wire::FunctionProto& function = *file.model().add_functions();
+  function.set_name("Turned");
+  function.set_domain("own");
+  function.add_input("a");
+  function.add_output("b");
+  wire::NodeProto &yes = *function.add_node(), &branch = *function.add_node();
+  yes.set_op_type("Constant");
+  yes.add_output("yes");
+  yes.add_attribute()->set_name("value_int");
+  yes.mutable_attribute(0)->set_i(1);
+  branch.set_op_type("If");
+  branch.add_input("yes");
+  branch.add_output("b");
+  wire::AttributeProto& then = *branch.add_attribute();
+  then.set_name("then_branch");
+  wire::NodeProto& node = *then.mutable_g()->add_node();
+  node.set_op_type("Transpose");
+  node.add_input("a");
+  node.add_output("r");
+  node.add_attribute()->set_name("perm");
+  node.mutable_attribute(0)->set_ref_attr_name("order");
+  then.mutable_g()->add_output()->set_name("r");
+  EXPECT_EQ(run(file, {{"x", {1, 2, 3, 4, 5, 6}}}).at("y"), (Numbers{1, 2, 3, 4, 5, 6}));
+  EXPECT_EQ(to_string(import(file).outputs[0]), "float32[2, 3, 1]");
+}
+
+TEST(OnnxFunctions, FunctionsOfOneNameAreToldApart) {
+  OnnxFile file;
+  file.input("x", {2}).output("y").node("F", {"x"}, {"h"}).node("F", {"h"}, {"y"});
+  for (const int i : {0, 1}) {
+    const char* const operation = i == 0 ? "Neg" : "Abs";
+    wire::NodeProto& call = *file.model().mutable_graph()->mutable_node(i);
+    wire::FunctionProto& function = *file.model().add_functions();
+    call.set_domain("own");
+    call.set_overload(operation);
+    function.set_name("F");
+    function.set_domain("own");
+    function.set_overload(operation);
+    function.add_input("a");
+    function.add_output("b");
+    wire::NodeProto& node = *function.add_node();
+    node.set_op_type(operation);
+    node.add_input("a");
+    node.add_output("b");
+  }
+  EXPECT_EQ(run(file, {{"x", {1, -2}}}).at("y"), (Numbers{1, 2}));
+  *file.model().add_functions() = file.model().functions(0);
+  EXPECT_NE(test::error_of([&] { import(file); }).find("it has two functions \"F\""), std::string::npos);
+}
+
+}  // namespace
+}  // namespace tessera::onnx
