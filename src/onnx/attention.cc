@@ -198,6 +198,7 @@ Value bias_of_limits(Call& call, const Attention& of, const std::optional<Value>
 
 /// What hides the keys after the length of each sample.
 Value bias_of_lengths(Call& call, Value lengths, const Shape& scores, Type type) {
+  call.context.spend(scores[3]);
   std::vector<int64_t> places(scores[3]);
   std::iota(places.begin(), places.end(), int64_t{0});
   const Value place = whole_numbers(call.graph, places, {1, 1, 1, scores[3]}, Type::i32);

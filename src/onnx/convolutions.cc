@@ -54,7 +54,7 @@ uint32_t taps_of(const Window& window) {
 void require_weight(const Call& call) {
   require_image(call[0].dims);
   if (!is_float(call[1].type)) refuse("its weight is {}", name_of(call[1].type));
-  if (call[1].dims.size() != call[0].dims.size() || call[1].dims[0] < 1)
+  if (call[1].dims.size() != call[0].dims.size() || elements_of(call[1].dims) == 0)
     refuse("a weight of {} does not fit {}", to_string(call[1].dims), to_string(call[0].dims));
 }
 
@@ -100,7 +100,7 @@ void set_padding(const Call& call, Window& window, std::vector<uint32_t>& more) 
     const int64_t size = call[0].dims[d + 2], step = window.stride[d];
     const int64_t seen = int64_t{window.dilation[d]} * (window.kernel[d] - 1) + 1;
     const int64_t whole = (size - 1) * step + seen + more[d];
-    const int64_t target = wanted            ? (*wanted)[wanted->size() - count + d]
+    const int64_t target = wanted            ? size_of("sizes", (*wanted)[wanted->size() - count + d])
                            : mode == "VALID" ? whole
                                              : size * step;
     const int64_t total = std::max<int64_t>(0, whole - target);
@@ -117,8 +117,11 @@ Results convolve_transposed(Call& call) {
   Window window(call, call[0].dims, weight.dims);
   const size_t count = window.kernel.size();
   std::vector<uint32_t> more(count, 0);
-  if (const auto given = call.integers_if("output_padding"); given && given->size() == count)
+  if (const auto given = call.integers_if("output_padding"); given && !given->empty()) {
+    if (given->size() != count)
+      refuse("its attribute 'output_padding' has {} sizes for {} dimensions", given->size(), count);
     for (size_t d = 0; d < count; ++d) more[d] = size_of("output padding", (*given)[d], 0);
+  }
   set_padding(call, window, more);
   const uint32_t groups = size_of("groups", call.integer("group", 1));
   const Convolution of{window.kernel, window.stride, window.padding(), window.dilation, groups};

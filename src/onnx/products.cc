@@ -152,6 +152,9 @@ Results gemm(Call& call) {
   if (a.dims[transposes_a ? 0 : 1] != b.dims[transposes_b ? 1 : 0])
     refuse("{} and {} do not fit", to_string(a.dims), to_string(b.dims));
   const int64_t outputs = b.dims[transposes_b ? 0 : 1];
+  const Dims dims = {a.dims[transposes_a ? 1 : 0], outputs};
+  if (call.has(2) && common_dims(call[2].dims, dims) != dims)
+    refuse("{} cannot be added to {}", to_string(call[2].dims), to_string(dims));
   std::optional<Value> added = call.has(2) ? std::optional(call.value(2)) : std::nullopt;
   if (added && beta != 1) added = *added * beta;
   const auto finished = [&](Value y) {

@@ -106,8 +106,8 @@ Value bounded(Call& call, DataType type) {
 
 /// That of the scale, unless the file says another.
 DataType dequantised_type(const Call& call) {
-  const auto type = static_cast<DataType>(call.integer("output_dtype", 0));
-  if (type == DataType::undefined) return call[1].type;
+  auto type = static_cast<DataType>(call.integer("output_dtype", 0));
+  if (type == DataType::undefined) type = call[1].type;
   if (!is_known(type) || !is_float(type)) refuse("results of this type are not possible");
   return type;
 }
@@ -144,7 +144,8 @@ Results quantize(Call& call) {
   const Known& x = call[0];
   DataType type = call.has(2) ? call[2].type : static_cast<DataType>(call.integer("output_dtype", 0));
   if (type == DataType::undefined) type = DataType::u8;
-  if (!is_known(type) || is_float(type)) refuse("results of this type are not possible");
+  if (!is_known(type) || !is_integer(type) || bits_of(type) > 16)
+    refuse("results of this type are not possible");
   if (!x.constant) {
     call.note(kValuesNote);
     const Value y = bounded(call, type);

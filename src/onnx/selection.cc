@@ -162,6 +162,7 @@ Value reduced_rows(const Call& call, Value data, Value ids, Value updates, const
   constexpr uint64_t kMostCompared = 1 << 27, kMostRows = 1 << 24;  // which FP32 holds
   if (rows > kMostRows || uint64_t{rows} * count > kMostCompared / width)
     refuse("{} rows and {} updates of {} are too many to reduce by '{}'", rows, count, width, reduction);
+  call.context.spend(rows);
   std::vector<float> numbers(rows);
   std::iota(numbers.begin(), numbers.end(), 0.0F);
   const Value places = call.graph.constant("", {rows, 1}, std::move(numbers));
@@ -287,6 +288,7 @@ Results pad_value(Call& call) {
     Dims padded(x.shape().begin(), x.shape().end());
     padded[dim] += std::max<int64_t>(0, before) + std::max<int64_t>(0, after);
     call.context.require_room(padded, call[0].type);
+    if (call.context.weights != nullptr) call.context.spend(elements_of(padded) - x.type().elements());
     x = pad(x, at, static_cast<uint32_t>(std::max<int64_t>(0, before)),
             static_cast<uint32_t>(std::max<int64_t>(0, after)), value);
   }

@@ -211,6 +211,7 @@ Results tile(Call& call) {
       shape[d] = static_cast<uint32_t>(times[d]);
       x = expand(x, shape);
     } else {
+      call.context.spend(static_cast<uint64_t>(times[d]));
       x = concatenate(std::vector<Value>(static_cast<size_t>(times[d]), x), static_cast<uint32_t>(d));
     }
   }

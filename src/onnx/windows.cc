@@ -41,8 +41,13 @@ Window::Window(const Call& call, const Dims& image, const Dims& weight) {
   require_image(image);
   const size_t count = image.size() - 2;
   kernel = sizes_or(call, "kernel_shape", count, 1);
-  if (!weight.empty())
-    for (size_t d = 0; d < count; ++d) kernel[d] = size_of("a kernel", weight.at(d + 2));
+  const bool is_given = !call.integers_if("kernel_shape").value_or(std::vector<int64_t>{}).empty();
+  for (size_t d = 0; d < count && !weight.empty(); ++d) {
+    const uint32_t size = size_of("kernels", weight.at(d + 2));
+    if (is_given && kernel[d] != size)
+      refuse("its attribute 'kernel_shape' is not that of its weight, {}", to_string(weight));
+    kernel[d] = size;
+  }
   stride = sizes_or(call, "strides", count, 1);
   dilation = sizes_or(call, "dilations", count, 1);
   const std::vector<uint32_t> pads = sizes_or(call, "pads", 2 * count, 0);
@@ -56,7 +61,7 @@ Window::Window(const Call& call, const Dims& image, const Dims& weight) {
   for (size_t d = 0; d < count; ++d) {
     const int64_t size = image[d + 2], step = stride[d], outputs = (size + step - 1) / step;
     const int64_t seen = (outputs - 1) * step + int64_t{dilation[d]} * (kernel[d] - 1) + 1;
-    const int64_t total = mode == "VALID" ? 0 : std::max<int64_t>(0, seen - size);
+    const int64_t total = mode == "VALID" ? 0U : size_of("paddings", std::max<int64_t>(0, seen - size), 0);
     const int64_t less = total / 2, more = total - less;
     before[d] = static_cast<uint32_t>(mode == "SAME_LOWER" ? more : less);
     after[d] = static_cast<uint32_t>(mode == "SAME_LOWER" ? less : more);

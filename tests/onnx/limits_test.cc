@@ -260,6 +260,59 @@ TEST(OnnxLimits, OperatorsOfImagesHaveEnoughDimensions) {
     }
 }
 
+TEST(OnnxLimits, WindowsFitTheirWeights) {
+  using Sizes = std::vector<int64_t>;
+  const auto error = [](const char* operation, const Sizes& weight,
+                        const std::vector<OnnxFile::Attribute>& attributes) {
+    OnnxFile file;
+    file.input("x", {1, 4, 8}).output("y").initializer("w", weight, test::kFloat);
+    wire::TensorProto& taps = *file.model().mutable_graph()->mutable_initializer(0);
+    for (int64_t i = 0; i < weight[0] * weight[1] * weight[2]; ++i) taps.add_float_data(1);
+    const std::vector<std::string> inputs = {"x", "w"};
+    const bool is_pooling = std::string(operation) == "MaxPool";
+    return error_of(
+        file.node(operation, is_pooling ? std::vector<std::string>{"x"} : inputs, {"y"}, attributes));
+  };
+  expect_says(error("Conv", {4, 4, 1}, {{"kernel_shape", Sizes{3}}}), "is not that of its weight, [4, 4, 1]");
+  expect_says(error("Conv", {4, 0, 1}, {}), "a weight of [4, 0, 1] does not fit");
+  expect_says(error("ConvTranspose", {4, 4, 2}, {{"output_shape", Sizes{-4}}}),
+              "sizes of -4 are not possible");
+  expect_says(error("ConvTranspose", {4, 4, 2}, {{"output_padding", Sizes{0, 0}}}),
+              "'output_padding' has 2 sizes for 1 dimensions");
+  expect_says(
+      error("MaxPool", {1, 1, 1},
+            {{"kernel_shape", Sizes{1 << 24}}, {"dilations", Sizes{1 << 24}}, {"auto_pad", "SAME_UPPER"}}),
+      "paddings of ");
+}
+
+TEST(OnnxLimits, QuantisedValuesHave16BitsAtMost) {
+  OnnxFile file;
+  constexpr int32_t kInt32 = 6;
+  file.input("x", {2}).output("y").floats("scale", {}, {0.5F}).initializer("zero", {}, kInt32);
+  file.model().mutable_graph()->mutable_initializer(1)->add_int32_data(0);
+  file.node("QuantizeLinear", {"x", "scale", "zero"}, {"q"});
+  file.node("DequantizeLinear", {"q", "scale", "zero"}, {"y"});
+  expect_says(error_of(file), "QuantizeLinear (\"q\"): results of this type are not possible");
+}
+
+TEST(OnnxLimits, WhatIsAddedToAProductHasItsDimensions) {
+  for (const int64_t first : {5, 1}) {
+    OnnxFile file;
+    file.input("a", {2, 3}).input("b", {3, 4}).input("c", {first, 2, 4}).output("y");
+    file.node("Gemm", {"a", "b", "c"}, {"y"});
+    expect_says(error_of(file), "cannot be added to [2, 4]");
+  }
+}
+
+TEST(OnnxLimits, RepeatsAndPaddingAreNotWithoutEnd) {
+  OnnxFile repeated;
+  repeated.input("x", {2}).output("y").integers("times", {1}, {100}).node("Tile", {"x", "times"}, {"y"});
+  expect_says(error_of(repeated, {.most_computed = 10}), "too many elements");
+  OnnxFile padded;
+  padded.input("x", {2}).output("y").integers("pads", {2}, {0, 100}).node("Pad", {"x", "pads"}, {"y"});
+  expect_says(error_of(padded, {.most_computed = 10}), "too many elements");
+}
+
 TEST(OnnxLimits, NodesMayHaveNoResults) {
   OnnxFile file = small();
   file.input("i", {1}, test::kInt64).input("image", {1, 4, 3});
