@@ -11,8 +11,26 @@ using graph::Value;
 
 Results truths(Value holds) { return {known(truth(holds), DataType::boolean)}; }
 
+bool is_truth(const Known& known) { return known.type == DataType::boolean; }
+
+void require_truth(const Known& known) {
+  if (!is_truth(known)) refuse("it takes truth values, and is given {}", name_of(known.type));
+}
+
+/// Both are truth values, or numbers, of which graphs take one type.
+void require_one_kind(const Known& a, const Known& b) {
+  if (is_truth(a) != is_truth(b)) refuse("it is given {} and {}", name_of(a.type), name_of(b.type));
+}
+
+template <Value (*function)(Value, Value)>
+Results combine_truths(Call& call) {
+  for (const size_t input : {0, 1}) require_truth(call[input]);
+  return truths(function(call.value(0), call.value(1)));
+}
+
 template <Value (*function)(Value, Value), bool swapped = false>
 Results compare_values(Call& call) {
+  require_one_kind(call[0], call[1]);
   const Value a = call.value(swapped ? 1 : 0), b = call.value(swapped ? 0 : 1);
   return truths(function(a, b));
 }
@@ -20,6 +38,7 @@ Results compare_values(Call& call) {
 Value both_values(Value a, Value b) { return a * b; }
 
 Results negate_values(Call& call) {
+  require_truth(call[0]);
   const Value x = call.value(0);
   return truths(-x + 1.0);
 }
@@ -84,6 +103,8 @@ void note_guarded(Call& call, Value y) {
 }
 
 Results choose_values(Call& call) {
+  require_truth(call[0]);
+  require_one_kind(call[1], call[2]);
   const DataType type = call[1].type;
   const Value a = call.value(1), b = call.value(2);
   // 0 and 1 are these in each type.
@@ -97,7 +118,7 @@ Results choose_values(Call& call) {
   return {known(y, type)};
 }
 
-constexpr Operator kComparisonsOperators[] = {{"And", compare_values<both_values>},
+constexpr Operator kComparisonsOperators[] = {{"And", combine_truths<both_values>},
                                               {"Equal", compare_values<graph::equal>},
                                               {"Greater", compare_values<graph::less, true>},
                                               {"GreaterOrEqual", compare_values<graph::less_equal, true>},
@@ -106,9 +127,9 @@ constexpr Operator kComparisonsOperators[] = {{"And", compare_values<both_values
                                               {"Less", compare_values<graph::less>},
                                               {"LessOrEqual", compare_values<graph::less_equal>},
                                               {"Not", negate_values},
-                                              {"Or", compare_values<graph::maximum>},
+                                              {"Or", combine_truths<graph::maximum>},
                                               {"Where", choose_values},
-                                              {"Xor", compare_values<graph::not_equal>}};
+                                              {"Xor", combine_truths<graph::not_equal>}};
 
 }  // namespace
 

@@ -10,7 +10,13 @@ namespace {
 
 using graph::Value;
 
-Results of(const Call& call, Value result) { return {known(wrapped(result, call[0].type), call[0].type)}; }
+/// What is computed of numbers.
+Results of(const Call& call, Value result) {
+  for (size_t i = 0; i < call.size(); ++i)
+    if (call.has(i) && call[i].type == DataType::boolean)
+      refuse("its input {} has truth values: cast them to numbers", i);
+  return {known(wrapped(result, call[0].type), call[0].type)};
+}
 
 /// A function of each element.
 template <Value (*function)(Value)>
@@ -73,6 +79,7 @@ Value mish(Value x) { return x * tanh(softplus(x)); }
 /// The result in the shape of both; a scalar constant becomes a number of the operation.
 std::optional<double> number_of(const Known& known, const Known& other) {
   if (!known.constant || known.constant->size() != 1 || !known.constant->has_floats()) return {};
+  if (graph_type_of(known.type) != graph_type_of(other.type)) return {};
   if (known.dims.size() > other.dims.size()) return {};
   return known.constant->number(0);
 }

@@ -216,6 +216,15 @@ TEST(OnnxLimits, OperandsAreOfOneType) {
   expect_says(error("Add", test::kInt64),
               "Add (\"y\"): add: f32[2, 2] and i32[2, 2] have different types: cast one");
   expect_says(error("Add", kHalf), "f32[2, 2] and f16[2, 2] have different types");
+  OnnxFile scalar;
+  scalar.input("x", {2}, test::kInt64)
+      .output("y")
+      .floats("half", {}, {0.5F})
+      .node("Add", {"x", "half"}, {"y"});
+  expect_says(error_of(scalar), "have different types");
+  expect_says(error("Add", test::kBool), "Add (\"y\"): its input 1 has truth values: cast them to numbers");
+  expect_says(error("And", test::kBool), "it takes truth values, and is given float32");
+  expect_says(error("Less", test::kBool), "it is given float32 and bool");
   expect_says(error("MatMul", test::kInt64), "MatMul (\"y\"): products of integers are not possible");
   expect_says(error("MatMul", kHalf),
               "f32[2, 2] and f16[2, 2] are not [..., m, k] and [..., k, n] of one type");
