@@ -178,11 +178,13 @@ class DictionariesAhead {
 
   /// Fetches what is read soon after number `i`: first a dictionary, later the table of its entries.
   void prefetch(size_t i) const {
-    constexpr size_t kTable = 4, kTableBytes = 192;
+    constexpr size_t kTable = 4, kValues = 5, kTableBytes = 192;
     if (PyObject* far = number(i + 2 * kAhead)) prefetch_bytes(far, kLineBytes);
     PyObject* near = number(i + kAhead);
     if (near == nullptr || PyDict_Check(near) == 0) return;
-    if (const void* table = address_in(near, kTable)) prefetch_bytes(table, kTableBytes);
+    // Dictionaries of objects of one class share a table, and have their values apart.
+    for (const size_t part : {kTable, kValues})
+      if (const void* at = address_in(near, part)) prefetch_bytes(at, kTableBytes);
   }
 
  private:
@@ -229,7 +231,9 @@ bool is_same_setting(PyObject* now, PyObject* was) {
 /// Whether dictionaries have these plain values by these names.
 bool have_items(const AnyList& dictionaries, const AnyList& names, const AnyList& values) {
   const size_t count = std::min({dictionaries.size(), names.size(), values.size()});
+  const DictionariesAhead ahead(dictionaries);
   for (size_t i = 0; i < count; ++i) {
+    ahead.prefetch(i);
     const auto at = static_cast<Py_ssize_t>(i);
     PyObject* now =
         PyDict_GetItemWithError(PyList_GetItem(dictionaries.ptr(), at), PyList_GetItem(names.ptr(), at));

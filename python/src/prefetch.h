@@ -17,6 +17,11 @@ inline void prefetch_bytes(const void* at, size_t bytes) {
     __builtin_prefetch(reinterpret_cast<const void*>(line));
 }
 
+/// Fetches the line so many bytes after an address, which need not exist.
+inline void prefetch_after(const void* at, size_t bytes) {
+  __builtin_prefetch(reinterpret_cast<const void*>(reinterpret_cast<uintptr_t>(at) + bytes));
+}
+
 /// A word of an object that has so many, as an address; null if it can be none.
 inline const void* address_in(const void* object, size_t word) {
   uintptr_t address = 0;

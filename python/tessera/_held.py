@@ -98,6 +98,8 @@ class Attributes:
         self._seen.clear()
 
     def are_unchanged(self) -> bool:
+        if not self._values:  # as in most modules
+            return True
         return all(len(container) == size for container, size in self._sizes) and all(
             (container.get(key) if isinstance(container, dict) else container[key]) is value
             for container, key, value in self._values
