@@ -17,6 +17,25 @@ namespace {
 using graph::Shape;
 using graph::Value;
 
+/// A constant in another shape, once.
+Known in_other_shape(Call& call, const ConstantPointer& constant, Dims dims) {
+  if (constant->dims == dims) return known(constant);
+  ConstantPointer& other = call.context.in_other_shapes[{constant.get(), dims}];
+  if (!other) {
+    call.context.held.push_back(constant);
+    other = reshaped(*constant, std::move(dims));
+  }
+  return known(other);
+}
+
+/// A constant of more dimensions as what is one matrix, or a stack of them.
+Known without_ones(Call& call, const Known& of) {
+  size_t ones = 0;
+  while (of.dims.size() - ones > 2 && of.dims[ones] == 1) ++ones;
+  if (!of.constant || ones == 0) return of;
+  return in_other_shape(call, of.constant, Dims(of.dims.begin() + static_cast<int64_t>(ones), of.dims.end()));
+}
+
 bool is_weight(const Known& known) {
   return known.constant && known.constant->has_floats() && known.dims.size() == 2 && known.dims[0] > 0 &&
          known.dims[1] > 0;
@@ -94,30 +113,28 @@ std::optional<Value> product_with_left_stack(Call& call, const Known& stack, Val
   return y ? std::optional(with_transposed_matrices(*y)) : std::nullopt;
 }
 
-/// An input as matrices: a vector is one of a column.
-Value columns_of(Call& call, size_t input) {
-  const Value x = call.value(input);
-  return call[input].dims.size() == 1 ? reshape(x, {x.shape()[0], 1}) : x;
+/// As matrices: a vector is one of a column.
+Value columns_of(const Call& call, const Known& b) {
+  const Value x = call.value_of(b);
+  return b.dims.size() == 1 ? reshape(x, {x.shape()[0], 1}) : x;
 }
 
 /// A product of a weight with a value that is computed.
-Value product_with_left(Call& call) {
-  const Known& a = call[0];
-  const Value x = columns_of(call, 1);
+Value product_with_left(Call& call, const Known& a, const Known& b) {
+  const Value x = columns_of(call, b);
   const uint32_t inner = x.shape()[x.shape().size() - 2];
-  if (a.dims[1] != inner) refuse("{} and {} do not fit", to_string(a.dims), to_string(call[1].dims));
+  if (a.dims[1] != inner) refuse("{} and {} do not fit", to_string(a.dims), to_string(b.dims));
   const auto columns = static_cast<uint32_t>(x.type().elements() / inner);
   const Value weight = call.context.weight_of(a.constant, false, columns, call.weight_name());
   return weight.type().pattern ? matmul(weight, x) : matrix_product(call, weight, x);
 }
 
 /// a · b, whose vectors are matrices of one row or column.
-Value any_product(Call& call) {
-  const Known &a = call[0], &b = call[1];
-  if (is_weight(a) && !b.constant) return product_with_left(call);
+Value any_product(Call& call, const Known& a, const Known& b) {
+  if (is_weight(a) && !b.constant) return product_with_left(call, a, b);
   if (is_stack(a) && !b.constant)
-    if (const auto by_group = product_with_left_stack(call, a, columns_of(call, 1))) return *by_group;
-  Value x = call.value(0);
+    if (const auto by_group = product_with_left_stack(call, a, columns_of(call, b))) return *by_group;
+  Value x = call.value_of(a);
   if (a.dims.size() == 1) x = reshape(x, {1, x.shape()[0]});
   if (is_weight(b) && !a.constant) {
     if (b.dims[0] != x.type().cols()) refuse("{} and {} do not fit", to_string(a.dims), to_string(b.dims));
@@ -128,7 +145,7 @@ Value any_product(Call& call) {
     if (const auto by_group = product_by_group(call, x, b, true)) return *by_group;
   for (const Known* each : {&b, &a})
     if (each->constant) call.context.leave(*each->constant, call.weight_name(), "batched product");
-  return matrix_product(call, x, columns_of(call, 1));
+  return matrix_product(call, x, columns_of(call, b));
 }
 
 Results product(Call& call) {
@@ -136,8 +153,11 @@ Results product(Call& call) {
   if (a.dims.empty() || b.dims.empty()) refuse("a product with a scalar is not possible");
   if (is_integer(a.type) || is_integer(b.type)) refuse("products of integers are not possible");
   const bool is_row = a.dims.size() == 1, is_column = b.dims.size() == 1;
-  const Value y = any_product(call);
+  const bool is_of_constants = a.constant && b.constant;
+  const Value y = is_of_constants ? any_product(call, a, b)
+                                  : any_product(call, without_ones(call, a), without_ones(call, b));
   Shape shape = y.shape();
+  shape.insert(shape.begin(), std::max({a.dims.size(), b.dims.size(), shape.size()}) - shape.size(), 1);
   if (is_column) shape.pop_back();
   if (is_row) shape.erase(shape.end() - (is_column ? 1 : 2));
   return {known(shape == y.shape() ? y : reshape(y, shape), a.type)};
@@ -307,17 +327,6 @@ Term summed(Call& call, const Term& given, const std::string& needed) {
       dims.push_back(static_cast<int>(d));
   }
   return {dims.empty() ? of.x : sum(of.x, dims), letters};
-}
-
-/// A constant in another shape, once.
-Known in_other_shape(Call& call, const ConstantPointer& constant, Dims dims) {
-  if (constant->dims == dims) return known(constant);
-  ConstantPointer& other = call.context.in_other_shapes[{constant.get(), dims}];
-  if (!other) {
-    call.context.held.push_back(constant);
-    other = reshaped(*constant, std::move(dims));
-  }
-  return known(other);
 }
 
 /// x [groups, rows, inputs] times a matrix of weights for each group, [inputs, outputs] if they are

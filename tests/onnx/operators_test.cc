@@ -63,6 +63,34 @@ TEST(OnnxOperators, WeightsMayBeReshapedTransposes) {
   EXPECT_EQ(run(file, {{"x", {1, 10}}}).at("y"), (Numbers{51, 34, 62}));
 }
 
+TEST(OnnxOperators, WeightsMayHaveMoreDimensionsOfOne) {
+  struct Case {
+    std::vector<int64_t> weight, x;
+    bool is_left;
+    const char* shape;
+  };
+  const Numbers rows = {1, 0, 0, 1, 1, 1}, columns = {1, 0, 1, 0, 1, 1};
+  for (const Case& each : {Case{{1, 2, 2}, {3, 1, 2}, false, "float32[3, 1, 2]"},
+                           Case{{1, 1, 2, 2}, {3, 2}, false, "float32[1, 1, 3, 2]"},
+                           Case{{1, 2, 2}, {2, 3}, true, "float32[1, 2, 3]"}}) {
+    OnnxFile file;
+    file.input("x", each.x).output("y").floats("w", each.weight, {1, 2, 3, 4});
+    file.node("MatMul",
+              each.is_left ? std::vector<std::string>{"w", "x"} : std::vector<std::string>{"x", "w"}, {"y"});
+    const ImportedModel imported = import(file);
+    EXPECT_EQ(to_string(imported.outputs[0]), each.shape);
+    ASSERT_EQ(imported.layers.size(), 1u);
+    EXPECT_EQ(imported.layers[0].name, "w");
+    EXPECT_EQ(imported.layers[0].why_dense(), "no zeros");
+    EXPECT_EQ(run(imported, {{"x", each.is_left ? columns : rows}}).at("y"),
+              each.is_left ? (Numbers{1, 2, 3, 3, 4, 7}) : (Numbers{1, 2, 3, 4, 4, 6}));
+  }
+  OnnxFile vector;
+  vector.input("x", {2}).output("y").floats("w", {1, 2, 2}, {1, 2, 3, 4}).node("MatMul", {"x", "w"}, {"y"});
+  EXPECT_EQ(run(vector, {{"x", {1, 10}}}).at("y"), (Numbers{31, 42}));
+  EXPECT_EQ(to_string(import(vector).outputs[0]), "float32[1, 2]");
+}
+
 TEST(OnnxOperators, GeneralProductsScaleAndTranspose) {
   OnnxFile file;
   file.input("x", {2, 1}).input("c", {1}).output("y");
