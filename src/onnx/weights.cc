@@ -62,12 +62,19 @@ LayerChoice left_dense(const std::string& name, const Constant& weight, std::str
 
 std::string WeightForms::name_of(const std::string& name, const Constant& constant) {
   const std::lock_guard lock(mutex_);
-  std::string own = name;
-  for (int number = 2;; ++number) {
-    const auto [known, is_new] =
-        named_.try_emplace(own, Constant{constant.type, constant.dims, constant.values});
-    if (is_new || weights_are_same(known->second, constant)) return own;
-    own = fmt::format("{}#{}", name, number);
+  const Constant unnamed{constant.type, constant.dims, constant.values};
+  const auto [first, is_new] = named_.try_emplace(name, unnamed);
+  if (is_new || weights_are_same(first->second, constant)) return name;
+  // By their sums, as thousands of constants may have one name.
+  std::vector<std::string>& others =
+      renamed_[{name, base::checksum(std::as_bytes(std::span(constant.floats())))}];
+  for (const std::string& own : others)
+    if (weights_are_same(named_.at(own), constant)) return own;
+  for (uint64_t& count = renamed_counts_[name];;) {
+    const std::string own = fmt::format("{}#{}", name, ++count + 1);
+    if (!named_.try_emplace(own, unnamed).second) continue;
+    others.push_back(own);
+    return own;
   }
 }
 

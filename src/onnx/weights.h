@@ -13,6 +13,7 @@
 #include <string>
 #include <string_view>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "onnx/constant.h"
@@ -56,6 +57,10 @@ class WeightForms {
   bool looks_for_zeros_ = true;
   std::mutex mutex_;
   std::map<std::string, Constant> named_;
+  /// By name and a sum of values, the new names of constants whose own another one has; and by name, how
+  /// many.
+  std::map<std::pair<std::string, uint64_t>, std::vector<std::string>> renamed_;
+  std::map<std::string, uint64_t> renamed_counts_;
   std::map<std::string, uint64_t> folded_;  ///< checksums of values, by name
   std::map<std::string, uint32_t> tables_;  ///< rows of products, by layer
   /// By layer, group, whether the constant is transposed, whether the form may be sparse, and a convolution's

@@ -731,6 +731,13 @@ TEST(OnnxOperators, WeightsOfOneNameAreTheirOwn) {
   }
   file.node("MatMul", {"x", "a"}, {"h"}).node("MatMul", {"h", "b"}, {"y"});
   EXPECT_EQ(run(file, {{"x", {1, 1}}}).at("y"), (Numbers{6, 1}));
+  const std::string content = file.content();
+  const Model model = Model::parse(std::as_bytes(std::span(content)));
+  for (int i = 0; i < 2; ++i) {  // which is the first graph, and one that has the weights of another
+    const ImportedModel imported = model.import({});
+    EXPECT_EQ(imported.layers.at(0).name, "value");
+    EXPECT_EQ(imported.layers.at(1).name, "value#2");
+  }
 }
 
 TEST(OnnxOperators, WeightsThatDependOnShapesAreNotThoseOfOthers) {
