@@ -3,6 +3,8 @@
 #include <cmath>
 #include <cstdlib>
 #include <functional>
+#include <initializer_list>
+#include <numbers>
 #include <optional>
 
 #include "onnx/call.h"
@@ -142,6 +144,23 @@ int64_t power_constants(int64_t a, int64_t b) {
   return y;
 }
 
+int64_t both_bits(int64_t a, int64_t b) { return a & b; }
+int64_t either_bits(int64_t a, int64_t b) { return a | b; }
+int64_t other_bits(int64_t a, int64_t b) { return a ^ b; }
+int64_t shifted_up(int64_t a, int64_t b) {
+  return b < 0 || b > 63 ? 0 : static_cast<int64_t>(static_cast<uint64_t>(a) << b);
+}
+int64_t shifted_down(int64_t a, int64_t b) {
+  return b < 0 || b > 63 ? 0 : static_cast<int64_t>(static_cast<uint64_t>(a) >> b);
+}
+
+/// Of integers without a sign.
+Results shift_constants(Call& call) {
+  const std::string direction = call.text("direction", "");
+  if (direction != "LEFT" && direction != "RIGHT") refuse("its direction is '{}'", direction);
+  return direction == "LEFT" ? of_integers<shifted_up>(call) : of_integers<shifted_down>(call);
+}
+
 Results modulo_constants(Call& call) {
   return call.integer("fmod", 0) != 0 ? Results{} : of_integers<remainder>(call);
 }
@@ -173,6 +192,7 @@ Results of_integer(Call& call) {
 int64_t negate_constants(int64_t x) { return subtract_constants(0, x); }
 int64_t size(int64_t x) { return x < 0 ? negate_constants(x) : x; }
 int64_t is_not(int64_t x) { return x == 0 ? 1 : 0; }
+int64_t inverted(int64_t x) { return ~x; }
 int64_t sign_constants(int64_t x) { return x > 0 ? 1 : x < 0 ? -1 : 0; }
 
 Results choose_constants(Call& call) {
@@ -416,6 +436,29 @@ Results range(Call& call) {
   return {y.finish()};
 }
 
+/// A window for the spectra of signals: a sum of the cosines of no turn, of one, of two, …
+Results window_of(Call& call, std::initializer_list<double> factors) {
+  const int64_t size = call.integer_of(0);
+  if (size < 1) refuse("a window of {} is not possible", size);
+  const auto type =
+      static_cast<DataType>(call.integer("output_datatype", static_cast<int64_t>(DataType::f32)));
+  if (!is_known(type)) refuse("elements of type {} are not possible", static_cast<int>(type));
+  const bool is_periodic = call.integer("periodic", 1) != 0;
+  call.context.spend(static_cast<uint64_t>(size));
+  std::vector<double> values(static_cast<size_t>(size));
+  const auto turn = static_cast<double>(is_periodic || size == 1 ? size : size - 1);
+  for (size_t i = 0; i < values.size(); ++i) {
+    double turns = 0;
+    for (const double factor : factors)
+      values[i] += factor * std::cos(2 * std::numbers::pi * turns++ * static_cast<double>(i) / turn);
+  }
+  return {known(of_numbers(values, {size}, type))};
+}
+
+Results blackman_window(Call& call) { return window_of(call, {0.42, -0.5, 0.08}); }
+Results hamming_window(Call& call) { return window_of(call, {25.0 / 46, -21.0 / 46}); }
+Results hann_window(Call& call) { return window_of(call, {0.5, -0.5}); }
+
 Results non_zero(Call& call) {
   const Constant& x = call.constant(0);
   std::vector<uint64_t> found;
@@ -433,6 +476,12 @@ Results non_zero(Call& call) {
 constexpr Operator kConstantsOperators[] = {{"Abs", of_integer<size>},
                                             {"Add", of_integers<add_constants>},
                                             {"And", of_integers<both_constants>},
+                                            {"BitShift", shift_constants},
+                                            {"BitwiseAnd", of_integers<both_bits>},
+                                            {"BitwiseNot", of_integer<inverted>},
+                                            {"BitwiseOr", of_integers<either_bits>},
+                                            {"BitwiseXor", of_integers<other_bits>},
+                                            {"BlackmanWindow", blackman_window},
                                             {"Concat", concatenate},
                                             {"Constant", constant},
                                             {"ConstantOfShape", constant_of_shape},
@@ -442,6 +491,8 @@ constexpr Operator kConstantsOperators[] = {{"Abs", of_integer<size>},
                                             {"Gather", gather},
                                             {"Greater", compare_constants<std::greater<>>},
                                             {"GreaterOrEqual", compare_constants<std::greater_equal<>>},
+                                            {"HammingWindow", hamming_window},
+                                            {"HannWindow", hann_window},
                                             {"Less", compare_constants<std::less<>>},
                                             {"LessOrEqual", compare_constants<std::less_equal<>>},
                                             {"Max", of_integers<most>},

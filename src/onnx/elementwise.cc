@@ -73,6 +73,48 @@ Value acosh(Value x) {
 }
 
 Value atanh(Value x) { return log_after_one(x * 2.0 / (-x + 1.0)) * 0.5; }
+
+/// Up to the tangent of 22.5 degrees by Cephes' polynomial, which is exact to FP32; others are reduced to
+/// that.
+Value arctangent(Value x) {
+  constexpr double kMiddle = std::numbers::sqrt2 - 1, kLarge = std::numbers::sqrt2 + 1;
+  const Value wide = cast(x, Type::f32), size = abs(wide);
+  const Value is_middle = greater_than(size, kMiddle), is_large = greater_than(size, kLarge);
+  const Value middle = (size + -1.0) / (size + 1.0);
+  const Value rest = where(is_large, -reciprocal(size), where(is_middle, middle, size)), s = square(rest);
+  const Value series =
+      (((s * 8.05374449538e-2 + -1.38776856032e-1) * s + 1.99777106478e-1) * s + -3.33329491539e-1) * s;
+  const Value y = series * rest + rest + (is_middle + is_large) * (std::numbers::pi / 4);
+  return cast(y * sign_values(wide), x.type().type);
+}
+
+/// From -1/2 to 1/2, likewise.
+Value arcsine_near_zero(Value x) {
+  const Value s = square(x);
+  const Value series =
+      ((((s * 4.2163199048e-2 + 2.4181311049e-2) * s + 4.5470025998e-2) * s + 7.4953002686e-2) * s +
+       1.6666752422e-1) *
+      s;
+  return series * x + x;
+}
+
+/// Half of what is left to the nearest end, as a root: 2 · arcsin of it is the arccosine of |x|.
+Value root_to_the_end(Value size) { return sqrt((-size + 1.0) * 0.5); }
+
+Value arcsine(Value x) {
+  const Value wide = cast(x, Type::f32), size = abs(wide), is_far = greater_than(size, 0.5);
+  const Value near = arcsine_near_zero(where(is_far, root_to_the_end(size), size));
+  const Value y = where(is_far, near * -2.0 + std::numbers::pi / 2, near);
+  return cast(y * sign_values(wide), x.type().type);
+}
+
+Value arccosine(Value x) {
+  const Value wide = cast(x, Type::f32), size = abs(wide), is_far = greater_than(size, 0.5);
+  const Value near = arcsine_near_zero(where(is_far, root_to_the_end(size), wide)), end = near * 2.0;
+  const Value of_end = where(less_than(wide, 0), -end + std::numbers::pi, end);
+  return cast(where(is_far, of_end, -near + std::numbers::pi / 2), x.type().type);
+}
+
 Value softsign(Value x) { return x / (abs(x) + 1.0); }
 Value mish(Value x) { return x * tanh(softplus(x)); }
 
@@ -278,6 +320,12 @@ Value swish_of(const Call& call) {
 Results swish(Call& call) { return of(call, swish_of(call)); }
 Results gated_swish(Call& call) { return of(call, swish_of(call) * call.value(1)); }
 
+Results bitwise_not(Call& call) {
+  const Value x = call.value(0);
+  if (!is_integer(x)) refuse("it takes integers, and is given {}", name_of(call[0].type));
+  return of(call, negative(x) - number_like(x, 1));
+}
+
 Results identity(Call& call) { return {call[0]}; }
 
 /// For inference.
@@ -312,10 +360,14 @@ Results cast_to(Call& call) { return convert(call, static_cast<DataType>(call.in
 Results cast_like(Call& call) { return convert(call, call[1].type); }
 
 constexpr Operator kElementwiseOperators[] = {{"Abs", unary<magnitude>},
+                                              {"Acos", unary<arccosine>},
                                               {"Acosh", unary<acosh>},
                                               {"Add", add_values},
+                                              {"Asin", unary<arcsine>},
                                               {"Asinh", unary<asinh>},
+                                              {"Atan", unary<arctangent>},
                                               {"Atanh", unary<atanh>},
+                                              {"BitwiseNot", bitwise_not},
                                               {"Cast", cast_to},
                                               {"CastLike", cast_like},
                                               {"Ceil", unary<ceil, same>},

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <numeric>
 
 #include "onnx/values.h"
 #include "onnx/windows.h"
@@ -126,6 +127,20 @@ Results place(Call& call) {
   return {known(place(call.context, x, dim, keeps, largest, last), DataType::i64)};
 }
 
+/// 1 at the first largest element, and 0 beside it.
+Results hard_max(Call& call) {
+  const Value x = call.value(0);
+  const size_t dim = call.axis(x.shape().size(), -1);
+  Shape shape(x.shape().size(), 1);
+  shape[dim] = x.shape()[dim];
+  call.context.spend(shape[dim]);
+  std::vector<int64_t> places(shape[dim]);
+  std::iota(places.begin(), places.end(), int64_t{0});
+  const Value most = place(call.context, x, static_cast<int>(dim), true, true, false);
+  const Value is_most = equal(whole_numbers(call.graph, places, shape, Type::i32), most);
+  return {known(cast(is_most, x.type().type), call[0].type)};
+}
+
 Results softmax_of(Call& call) {
   const Value x = call.value(0);
   const size_t axis = call.axis(x.shape().size(), -1);
@@ -152,15 +167,22 @@ Results lp_normalization(Call& call) {
   return {known(cast(y, given.type().type), call[0].type)};
 }
 
-constexpr Operator kReductionsOperators[] = {
-    {"ArgMax", place<true>},          {"ArgMin", place<false>},
-    {"LogSoftmax", log_softmax_of},   {"LpNormalization", lp_normalization},
-    {"ReduceL1", reduce_l1},          {"ReduceL2", reduce_l2},
-    {"ReduceLogSum", reduce_log_sum}, {"ReduceLogSumExp", reduce_log_sum_of_exponentials},
-    {"ReduceMax", reduce_max},        {"ReduceMean", reduce_mean},
-    {"ReduceMin", reduce_min},        {"ReduceProd", reduce_product},
-    {"ReduceSum", reduce_sum},        {"ReduceSumSquare", reduce_sum_of_squares},
-    {"Softmax", softmax_of}};
+constexpr Operator kReductionsOperators[] = {{"ArgMax", place<true>},
+                                             {"ArgMin", place<false>},
+                                             {"Hardmax", hard_max},
+                                             {"LogSoftmax", log_softmax_of},
+                                             {"LpNormalization", lp_normalization},
+                                             {"ReduceL1", reduce_l1},
+                                             {"ReduceL2", reduce_l2},
+                                             {"ReduceLogSum", reduce_log_sum},
+                                             {"ReduceLogSumExp", reduce_log_sum_of_exponentials},
+                                             {"ReduceMax", reduce_max},
+                                             {"ReduceMean", reduce_mean},
+                                             {"ReduceMin", reduce_min},
+                                             {"ReduceProd", reduce_product},
+                                             {"ReduceSum", reduce_sum},
+                                             {"ReduceSumSquare", reduce_sum_of_squares},
+                                             {"Softmax", softmax_of}};
 
 }  // namespace
 

@@ -255,6 +255,20 @@ std::vector<int64_t> places_around(int64_t size, int64_t before, int64_t after, 
   return places;
 }
 
+/// With so many constants before and after a dimension.
+Value with_constants(const Call& call, Value x, size_t dim, int64_t before, int64_t after, double value) {
+  if (before <= 0 && after <= 0) return x;
+  before = std::max<int64_t>(0, before);
+  after = std::max<int64_t>(0, after);
+  // Its constants are as large as what it adds.
+  Dims padded(x.shape().begin(), x.shape().end());
+  padded[dim] += before + after;
+  call.context.require_room(padded, call[0].type);
+  if (call.context.weights != nullptr) call.context.spend(elements_of(padded) - x.type().elements());
+  return pad(x, static_cast<uint32_t>(dim), static_cast<uint32_t>(before), static_cast<uint32_t>(after),
+             value);
+}
+
 Results pad_value(Call& call) {
   Value x = call.value(0);
   const size_t rank = x.shape().size();
@@ -283,16 +297,60 @@ Results pad_value(Call& call) {
     if (first >= end) refuse("a padding of {} and {} leaves nothing of {}", before, after, size);
     const auto at = static_cast<uint32_t>(dim);
     if (first > 0 || end < size) x = slice(x, at, static_cast<uint32_t>(first), static_cast<uint32_t>(end));
-    if (before <= 0 && after <= 0) continue;
-    // Its constants are as large as what it adds.
-    Dims padded(x.shape().begin(), x.shape().end());
-    padded[dim] += std::max<int64_t>(0, before) + std::max<int64_t>(0, after);
-    call.context.require_room(padded, call[0].type);
-    if (call.context.weights != nullptr) call.context.spend(elements_of(padded) - x.type().elements());
-    x = pad(x, at, static_cast<uint32_t>(std::max<int64_t>(0, before)),
-            static_cast<uint32_t>(std::max<int64_t>(0, after)), value);
+    x = with_constants(call, x, dim, before, after, value);
   }
   return {known(x, call[0].type)};
+}
+
+/// The middle of dimensions that are too long, and others between zeros.
+Results crop_or_pad(Call& call) {
+  const std::vector<int64_t>& sizes = call.integers(1);
+  Value x = call.value(0);
+  const size_t rank = x.shape().size();
+  const std::vector<size_t> dims =
+      Call::dimensions(call.integers_if("axes").value_or(std::vector<int64_t>{}), rank, rank);
+  if (sizes.size() != dims.size()) refuse("{} sizes for {} dimensions", sizes.size(), dims.size());
+  for (size_t i = 0; i < dims.size(); ++i) {
+    const int64_t size = x.shape()[dims[i]], wanted = sizes[i];
+    if (wanted < 1 || wanted > INT32_MAX) refuse("a size of {} is not possible", wanted);
+    const auto first = static_cast<uint32_t>(std::max<int64_t>(0, size - wanted) / 2);
+    if (wanted < size)
+      x = slice(x, static_cast<uint32_t>(dims[i]), first, first + static_cast<uint32_t>(wanted));
+    const int64_t more = std::max<int64_t>(0, wanted - size);
+    x = with_constants(call, x, dims[i], more / 2, more - more / 2, 0);
+  }
+  return {known(x, call[0].type)};
+}
+
+/// Where a list of truth values holds, along a dimension or of all elements.
+Results compress(Call& call) {
+  const std::vector<int64_t>& kept = call.integers(1);
+  Value x = call.value(0);
+  size_t dim = 0;
+  if (call.attribute("axis") == nullptr)
+    x = reshape(x, {static_cast<uint32_t>(x.type().elements())});
+  else
+    dim = call.axis(x.shape().size());
+  call.context.spend(kept.size());
+  std::vector<int64_t> places;
+  for (size_t i = 0; i < kept.size(); ++i)
+    if (kept[i] != 0) places.push_back(static_cast<int64_t>(i));
+  return {known(taken(x, dim, places), call[0].type)};
+}
+
+/// A matrix of the shape of the input with ones on a diagonal.
+Results eye_like(Call& call) {
+  const Dims& dims = call[0].dims;
+  if (dims.size() != 2) refuse("{} is no matrix", to_string(dims));
+  const auto type = static_cast<DataType>(call.integer("dtype", static_cast<int64_t>(call[0].type)));
+  if (!is_known(type)) refuse("elements of type {} are not possible", static_cast<int>(type));
+  const int64_t rows = dims[0], cols = dims[1],
+                above = std::clamp(call.integer("k", 0), -rows, cols);  // of the main diagonal
+  call.context.spend(elements_of(dims));
+  std::vector<double> values(elements_of(dims));
+  for (int64_t r = std::max<int64_t>(0, -above); r < std::min(rows, cols - above); ++r)
+    values[static_cast<size_t>(r * cols + r + above)] = 1;
+  return {known(of_numbers(values, dims, type))};
 }
 
 Results triangle(Call& call) {
@@ -313,7 +371,18 @@ Results triangle(Call& call) {
   return {known(where(kept, x, number_like(x, 0)), call[0].type)};
 }
 
-Results cumulative_sum(Call& call) {
+/// The product of all elements up to each, by those of 2, 4, 8 and so on.
+Value cumulative_product_of(const Call& call, Value x, size_t dim) {
+  const uint64_t size = x.shape()[dim];
+  for (uint64_t step = 1; step < size; step *= 2) {
+    const Value before = slice(x, static_cast<uint32_t>(dim), 0, static_cast<uint32_t>(size - step));
+    x = x * with_constants(call, before, dim, static_cast<int64_t>(step), 0, 1);
+  }
+  return x;
+}
+
+template <bool is_product>
+Results cumulate(Call& call) {
   Value x = call.value(0);
   const size_t dim = Call::dimension(call.integer_of(1), x.shape().size());
   const auto at = static_cast<uint32_t>(dim);
@@ -323,9 +392,10 @@ Results cumulative_sum(Call& call) {
   std::vector<int64_t> backwards(reversed ? size : 0);
   for (uint32_t i = 0; i < backwards.size(); ++i) backwards[i] = size - 1 - i;
   if (reversed) x = taken(x, dim, backwards);
-  Value y = cumsum(x, static_cast<int>(dim));
-  if (exclusive && size == 1) y = where(less(y, y), y, number_like(y, 0));
-  if (exclusive && size > 1) y = pad(slice(y, at, 0, size - 1), at, 1, 0);
+  constexpr double kOfNone = is_product ? 1 : 0;
+  Value y = is_product ? cumulative_product_of(call, x, dim) : cumsum(x, static_cast<int>(dim));
+  if (exclusive && size == 1) y = where(less(y, y), y, number_like(y, kOfNone));
+  if (exclusive && size > 1) y = pad(slice(y, at, 0, size - 1), at, 1, 0, kOfNone);
   if (reversed) y = taken(y, dim, backwards);
   return {known(y, call[0].type)};
 }
@@ -357,7 +427,11 @@ Results one_hot(Call& call) {
   return {known(y, values.type)};
 }
 
-constexpr Operator kSelectionOperators[] = {{"CumSum", cumulative_sum},
+constexpr Operator kSelectionOperators[] = {{"CenterCropPad", crop_or_pad},
+                                            {"Compress", compress},
+                                            {"CumProd", cumulate<true>},
+                                            {"CumSum", cumulate<false>},
+                                            {"EyeLike", eye_like},
                                             {"Gather", gather_rows},
                                             {"GatherElements", gather_elements},
                                             {"GatherND", gather_nd},

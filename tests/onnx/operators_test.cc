@@ -555,7 +555,7 @@ TEST(OnnxOperators, BoundsBeyond32BitsBoundNothing) {
   EXPECT_EQ(run(file, {{"x", numbers}}).at("y"), numbers);
 }
 
-TEST(OnnxOperators, HyperbolicFunctionsAreExactAtBothEnds) {
+TEST(OnnxOperators, FunctionsAreExactAtBothEnds) {
   const auto expect_near = [](const char* operation, const Numbers& x, double (*function)(double)) {
     OnnxFile file;
     file.input("x", {static_cast<int64_t>(x.size())}).output("y").node(operation, {"x"}, {"y"});
@@ -572,6 +572,9 @@ TEST(OnnxOperators, HyperbolicFunctionsAreExactAtBothEnds) {
   expect_near("Atanh", {1e-20, -1e-6, 1e-3, 0.4, -0.6, 0.999}, std::atanh);
   expect_near("Sinh", {1e-20, -1e-6, 1e-3, -0.49, 0.51, 3, -20, 89}, std::sinh);
   expect_near("Cosh", {0, 1e-3, -2, 20, 89}, std::cosh);
+  expect_near("Atan", {0, 1e-20, -1e-6, 0.3, -0.5, 0.99, 2.4, -2.5, 1e20}, std::atan);
+  expect_near("Asin", {0, 1e-20, -1e-6, 0.3, 0.49, -0.51, 0.99, 1, -1}, std::asin);
+  expect_near("Acos", {-1, -0.51, -0.3, 0, 0.3, 0.49, 0.51, 0.99, 0.9999}, std::acos);
 }
 
 TEST(OnnxOperators, SlicesBackwardsFromBeforeTheStartTakeTheFirst) {

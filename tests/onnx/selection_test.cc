@@ -1,0 +1,70 @@
+// Elements that are chosen, counted or made by their positions.
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "onnx/run.h"
+#include "support/error_of.h"
+
+namespace tessera::onnx {
+namespace {
+
+using test::Numbers;
+using test::OnnxFile;
+using test::run;
+
+/// An operator with an input x [2, 3] of 1, 2, …, 6, and constant integers "c".
+Numbers result(const char* operation, const std::vector<std::string>& inputs,
+               const std::vector<OnnxFile::Attribute>& attributes = {}, const std::vector<int64_t>& c = {}) {
+  OnnxFile file;
+  file.input("x", {2, 3}).output("y").integers("c", {static_cast<int64_t>(c.size())}, c);
+  file.node(operation, inputs, {"y"}, attributes);
+  return run(file, {{"x", {1, 2, 3, 4, 5, 6}}}).at("y");
+}
+
+TEST(OnnxSelection, ElementsAreTakenByTruthValues) {
+  const OnnxFile::Attribute columns("axis", int64_t{1});
+  EXPECT_EQ(result("Compress", {"x", "c"}, {columns}, {0, 1, 1}), (Numbers{2, 3, 5, 6}));
+  EXPECT_EQ(result("Compress", {"x", "c"}, {}, {0, 1, 0, 0, 1}), (Numbers{2, 5}));
+  EXPECT_ERROR("nothing is left", result("Compress", {"x", "c"}, {columns}, {0, 0, 0}));
+  EXPECT_ERROR("the index 3 is beyond the size 3", result("Compress", {"x", "c"}, {columns}, {0, 0, 0, 1}));
+}
+
+TEST(OnnxSelection, MiddlesAreCroppedOrPadded) {
+  EXPECT_EQ(result("CenterCropPad", {"x", "c"}, {}, {1, 5}), (Numbers{0, 1, 2, 3, 0}));
+  EXPECT_EQ(result("CenterCropPad", {"x", "c"}, {{"axes", std::vector<int64_t>{-1}}}, {1}), (Numbers{2, 5}));
+  EXPECT_ERROR("1 sizes for 2 dimensions", result("CenterCropPad", {"x", "c"}, {}, {1}));
+}
+
+TEST(OnnxSelection, ProductsAreCumulated) {
+  EXPECT_EQ(result("CumProd", {"x", "c"}, {}, {1}), (Numbers{1, 2, 6, 4, 20, 120}));
+  EXPECT_EQ(result("CumProd", {"x", "c"}, {{"reverse", int64_t{1}}, {"exclusive", int64_t{1}}}, {1}),
+            (Numbers{6, 3, 1, 30, 6, 1}));
+}
+
+TEST(OnnxSelection, LargestElementsAndDiagonalsAreOne) {
+  EXPECT_EQ(result("Hardmax", {"x"}), (Numbers{0, 0, 1, 0, 0, 1}));
+  EXPECT_EQ(result("Hardmax", {"x"}, {{"axis", int64_t{0}}}), (Numbers{0, 0, 0, 1, 1, 1}));
+  EXPECT_EQ(result("EyeLike", {"x"}, {{"k", int64_t{1}}}), (Numbers{0, 1, 0, 0, 0, 1}));
+  EXPECT_EQ(result("EyeLike", {"x"}, {{"k", int64_t{-1}}}), (Numbers{0, 0, 0, 1, 0, 0}));
+  EXPECT_EQ(result("EyeLike", {"x"}, {{"k", INT64_MIN}}), (Numbers{0, 0, 0, 0, 0, 0}));
+}
+
+TEST(OnnxSelection, BitsAreThoseOfTheType) {
+  constexpr int32_t kUint8 = 2;
+  OnnxFile file;
+  file.input("n", {3}, kUint8).output("i").output("s").output("b");
+  file.initializer("c", {2}, kUint8).set_raw_data("\x81\x03", 2);
+  file.node("BitwiseNot", {"n"}, {"i"}).node("BitShift", {"c", "d"}, {"s"}, {{"direction", "LEFT"}});
+  file.initializer("d", {}, kUint8).set_raw_data("\x01", 1);
+  file.node("BitwiseXor", {"c", "d"}, {"b"});
+  const auto results = run(file, {{"n", {0, 1, 255}}});
+  EXPECT_EQ(results.at("i"), (Numbers{255, 254, 0}));
+  EXPECT_EQ(results.at("s"), (Numbers{2, 6}));
+  EXPECT_EQ(results.at("b"), (Numbers{0x80, 2}));
+}
+
+}  // namespace
+}  // namespace tessera::onnx
