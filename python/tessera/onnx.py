@@ -289,11 +289,11 @@ def _as_input(array: Any, value: OnnxValue) -> Any:
     given = np.asarray(array)
     if given.dtype.name == "bfloat16":
         given = given.astype(np.float32)
-    is_float = value.dtype.startswith(("float", "bfloat"))
-    if value.dtype == "bool":
-        return (given != 0).astype(np.float32)
-    if is_float != (given.dtype.kind == "f") or given.dtype.kind not in "fiub":
+    is_float, is_truth = value.dtype.startswith(("float", "bfloat")), value.dtype == "bool"
+    if given.dtype.kind not in "fiub" or (not is_truth and is_float != (given.dtype.kind == "f")):
         raise ValueError(f"the input {value.name!r} is of {value.dtype}; given are numbers of {given.dtype}")
+    if is_truth:
+        return (given != 0).astype(np.float32)
     if is_float:
         return given.astype(np.float32) if given.dtype == np.float64 else given
     declared = np.iinfo(value.dtype)

@@ -97,6 +97,13 @@ def test_takes_the_options_of_onnx_runtime() -> None:
             tessera.onnx.InferenceSession(data, *wrong)
 
 
+def test_truth_values_are_numbers() -> None:
+    session = tessera.onnx.load(model_of([helper.make_node("Not", ["x"], ["y"])], {"x": (2,)}, ["y"], {}, TensorProto.BOOL))
+    np.testing.assert_array_equal(session.run(None, {"x": np.float32([0, 2])})[0], [True, False])
+    with pytest.raises(ValueError, match="given are numbers of <U1"):
+        session.run(None, {"x": np.array(["a", "b"])})
+
+
 def test_several_threads_and_processes_may_run(two_threads: None) -> None:
     generator = np.random.default_rng(0)
     weight = generator.standard_normal((16, 4), dtype=np.float32)
