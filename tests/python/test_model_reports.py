@@ -436,6 +436,21 @@ def test_experts_may_be_first_factors_of_the_same_values(function, shape):
     expect_like(model, compiled, x)
 
 
+@pytest.mark.parametrize(
+    ("function", "shape"),
+    [(lambda w, x: x @ w, (2, 64, SIZE)), (lambda w, x: x @ w, (64, SIZE)), (lambda w, x: w @ x.mT, (2, 64, SIZE))],
+)
+def test_a_stack_of_one_matrix_is_a_weight(function, shape):
+    torch.manual_seed(0)
+    model, x = Function(function, 1, SIZE, SIZE).eval(), torch.randn(shape)
+    with torch.no_grad():
+        model.w.copy_(pruned(model.w[0], 1).unsqueeze(0))
+    compiled = tessera.compile(model, x)
+    expect_like(model, compiled, x)
+    (layer,) = compiled.report.layers
+    assert layer.name.startswith("w[0]") and layer.is_sparse and layer.rows == x.numel() // SIZE
+
+
 def test_experts_on_both_sides_stay_one_weight():
     torch.manual_seed(0)
     model, x = Function(lambda w, x: w @ (x @ w).mT, 3, SIZE, SIZE).eval(), torch.randn(3, 64, SIZE)

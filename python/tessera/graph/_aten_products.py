@@ -72,7 +72,7 @@ def _product_by_group(a: Any, b: Any) -> Value | None:
     if not isinstance(stack, Parameter) or len(stack.shape) != 3:
         return None
     count = stack.shape[0]
-    leading = a_shape[-3] if len(a_shape) > 2 else 1
+    leading = a_shape[-3] if len(a_shape) > 2 and count > 1 else 1  # of one group, all rows are its own
     if leading not in (1, count):
         return None
     weights = stack.groups(math.prod(a_shape[:-1]) // leading, transposed=not isinstance(b, Transposed))
@@ -80,6 +80,8 @@ def _product_by_group(a: Any, b: Any) -> Value | None:
         return None
     x = value_of(a)
     x = ops.reshape(x, (1, *a_shape)) if len(a_shape) == 2 else x
+    if count == 1:
+        return ops.linear(x, weights[0])
     dim = len(x.shape) - 3
     parts = [x] * count if leading == 1 else ops.split(x, [1] * count, dim)
     return ops.concatenate([ops.linear(part, weight) for part, weight in zip(parts, weights, strict=True)], dim)

@@ -149,7 +149,7 @@ class Parameter:
     def groups(self, rows: int, *, transposed: bool) -> list[Value] | None:
         """The weights of groups of `rows` rows each, if all become sparse; `transposed`: its matrices are [in, out]."""
         count = self.tensor.shape[0] if self.tensor.dim() == 3 else 0
-        if self.weights is None or not self.is_stack or not 1 < count <= _MOST_GROUPS:
+        if self.weights is None or not self.is_stack or not 1 <= count <= _MOST_GROUPS:
             return None
         if transposed not in self._groups:
             end = ".transposed" if transposed else ""
