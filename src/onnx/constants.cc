@@ -161,6 +161,22 @@ Results shift_constants(Call& call) {
   return direction == "LEFT" ? of_integers<shifted_up>(call) : of_integers<shifted_down>(call);
 }
 
+/// Integers to powers with a floating point stay integers.
+Results power_of_constants(Call& call) {
+  const Constant &a = call.constant(0), &b = call.constant(1);
+  if (a.has_floats() || !b.has_floats()) return of_integers<power_constants>(call);
+  const Dims dims = common_dims(a.dims, b.dims);
+  call.context.spend(elements_of(dims));
+  Walk at(dims, broadcast_steps(a.dims, dims)), bt(dims, broadcast_steps(b.dims, dims));
+  std::vector<double> powers(elements_of(dims));
+  for (double& power : powers) {
+    power = std::pow(a.number(at.place()), b.number(bt.place()));
+    at.next();
+    bt.next();
+  }
+  return {known(of_numbers(powers, dims, a.type))};
+}
+
 Results modulo_constants(Call& call) {
   return call.integer("fmod", 0) != 0 ? Results{} : of_integers<remainder>(call);
 }
@@ -503,7 +519,7 @@ constexpr Operator kConstantsOperators[] = {{"Abs", of_integer<size>},
                                             {"NonZero", non_zero},
                                             {"Not", of_integer<is_not>},
                                             {"Or", of_integers<either>},
-                                            {"Pow", of_integers<power_constants>},
+                                            {"Pow", power_of_constants},
                                             {"Range", range},
                                             {"ReduceMax", reduce<most>},
                                             {"ReduceMin", reduce<least>},

@@ -111,26 +111,43 @@ Results gather_elements(Call& call) {
   return {known(gather(x, static_cast<int>(axis), ids), call[0].type)};
 }
 
+/// Where indices [batch, …, depth] lie in one of their first dimensions, one after another.
+Value batch_index(const Call& call, Value ids, size_t dim, const Shape& flat) {
+  call.context.spend(flat[0]);
+  uint64_t inner = 1;
+  for (size_t d = dim + 1; d + 1 < ids.shape().size(); ++d) inner *= ids.shape()[d];
+  std::vector<int64_t> places(flat[0]);
+  for (uint64_t i = 0; i < places.size(); ++i) places[i] = static_cast<int64_t>(i / inner % ids.shape()[dim]);
+  return whole_numbers(call.graph, places, flat, ids.type().type);
+}
+
 /// Indices of several dimensions as those of the one that they form; -1 where one is beyond its dimension.
 struct RowsOfData {
   Value ids;  ///< a list
   uint32_t count;
 };
 
-RowsOfData rows_of_data(const Call& call) {
+/// `batches`: the first dimensions of the indices are those of the data, which they do not name.
+RowsOfData rows_of_data(const Call& call, size_t batches = 0) {
   const Known &x = call[0], &ids = call[1];
-  if (ids.dims.empty() || ids.dims.back() < 1 || ids.dims.back() > static_cast<int64_t>(x.dims.size()))
-    refuse("indices of {} are not possible for {}", to_string(ids.dims), to_string(x.dims));
+  bool fit = ids.dims.size() > batches && x.dims.size() > batches && ids.dims.back() >= 1 &&
+             ids.dims.back() <= static_cast<int64_t>(x.dims.size() - batches);
+  for (size_t d = 0; fit && d < batches; ++d) fit = x.dims[d] == ids.dims[d];
+  if (!fit) refuse("indices of {} are not possible for {}", to_string(ids.dims), to_string(x.dims));
   const auto depth = static_cast<size_t>(ids.dims.back());
   const auto last = static_cast<uint32_t>(ids.dims.size() - 1);
   const Value all = call.value(1);
   const Shape flat = {static_cast<uint32_t>(all.type().elements() / depth)};
+  const auto index_of = [&](size_t d) {
+    if (d < batches) return batch_index(call, all, d, flat);
+    const auto at = static_cast<uint32_t>(d - batches);
+    return reshape(slice(all, last, at, at + 1), flat);
+  };
   std::optional<Value> place, fits;
   uint64_t rows = 1;
-  for (size_t d = 0; d < depth; ++d) {
+  for (size_t d = 0; d < batches + depth; ++d) {
     const auto size = static_cast<uint32_t>(x.dims[d]);
-    const auto at = static_cast<uint32_t>(d);
-    const Value own = from_start(reshape(slice(all, last, at, at + 1), flat), size);
+    const Value own = from_start(index_of(d), size);
     const Value fits_here = less(cast(own, Type::u32), number_like(cast(own, Type::u32), size));
     place = place ? *place * number_like(own, size) + own : own;
     fits = fits ? *fits * fits_here : fits_here;
@@ -145,13 +162,15 @@ RowsOfData rows_of_data(const Call& call) {
 /// Rows of the first dimensions.
 Results gather_nd(Call& call) {
   const Known &x = call[0], &ids = call[1];
-  if (call.integer("batch_dims", 0) != 0) refuse("dimensions of batches are not possible");
-  const RowsOfData rows = rows_of_data(call);
+  const int64_t batches = call.integer("batch_dims", 0);
+  if (batches < 0 || batches > static_cast<int64_t>(graph::kMaxDimensions))
+    refuse("{} dimensions of batches are not possible", batches);
+  const RowsOfData rows = rows_of_data(call, static_cast<size_t>(batches));
   const Value data = call.value(0);
   const auto width = static_cast<uint32_t>(data.type().elements() / rows.count);
   const Value y = embedding(rows.ids, reshape(data, {rows.count, width}));
   Dims dims(ids.dims.begin(), ids.dims.end() - 1);
-  dims.insert(dims.end(), x.dims.begin() + ids.dims.back(), x.dims.end());
+  dims.insert(dims.end(), x.dims.begin() + batches + ids.dims.back(), x.dims.end());
   return {known(reshape(y, as_shape(dims)), x.type)};
 }
 

@@ -1,6 +1,7 @@
 // Shapes and the order of elements.
 #include <algorithm>
 #include <numeric>
+#include <utility>
 
 #include "onnx/call.h"
 #include "onnx/values.h"
@@ -244,8 +245,14 @@ Results split_value(Call& call) {
   int64_t begin = 0;
   const Value x = call.value(0);
   for (const int64_t size : sizes) {
-    if (size < 1 || size > from[axis] - begin)
+    if (size < 0 || size > from[axis] - begin)
       refuse("parts of {} do not fit dimension {} of {}", to_string(sizes), axis, to_string(from));
+    if (size == 0) {
+      Dims none = from;
+      none[axis] = 0;
+      parts.push_back(known(of_numbers({}, std::move(none), call[0].type)));
+      continue;
+    }
     const bool is_all = size == from[axis];
     const auto first = static_cast<uint32_t>(begin), end = static_cast<uint32_t>(begin + size);
     parts.push_back(known(is_all ? x : slice(x, static_cast<uint32_t>(axis), first, end), call[0].type));

@@ -52,6 +52,27 @@ TEST(OnnxSelection, LargestElementsAndDiagonalsAreOne) {
   EXPECT_EQ(result("EyeLike", {"x"}, {{"k", INT64_MIN}}), (Numbers{0, 0, 0, 0, 0, 0}));
 }
 
+TEST(OnnxSelection, IndicesMayBeOfBatches) {
+  OnnxFile file;
+  file.input("x", {2, 3, 2}).input("i", {2, 2, 1}, test::kInt64).output("y");
+  file.node("GatherND", {"x", "i"}, {"y"}, {{"batch_dims", int64_t{1}}});
+  Numbers x(12);
+  for (size_t i = 0; i < x.size(); ++i) x[i] = static_cast<double>(i);
+  EXPECT_EQ(run(file, {{"x", x}, {"i", {0, 2, -1, 1}}}).at("y"), (Numbers{0, 1, 4, 5, 10, 11, 8, 9}));
+  OnnxFile other;
+  other.input("x", {3, 2}).input("i", {2, 1}, test::kInt64).output("y");
+  other.node("GatherND", {"x", "i"}, {"y"}, {{"batch_dims", int64_t{1}}});
+  EXPECT_ERROR("indices of [2, 1] are not possible for [3, 2]", run(other, {}));
+}
+
+TEST(OnnxSelection, PartsMayHaveNoElements) {
+  OnnxFile file;
+  file.input("x", {2, 3}).output("y").integers("sizes", {2}, {3, 0});
+  file.node("Split", {"x", "sizes"}, {"a", "b"}, {{"axis", int64_t{1}}});
+  file.node("Concat", {"b", "a"}, {"y"}, {{"axis", int64_t{1}}});
+  EXPECT_EQ(run(file, {{"x", {1, 2, 3, 4, 5, 6}}}).at("y"), (Numbers{1, 2, 3, 4, 5, 6}));
+}
+
 TEST(OnnxSelection, BitsAreThoseOfTheType) {
   constexpr int32_t kUint8 = 2;
   OnnxFile file;
