@@ -11,6 +11,7 @@ torch = pytest.importorskip("torch")
 import tessera  # noqa: E402
 from compiled_models import SIZE, Function, as_bsr, as_csr, expect_like, network, pruned, with_mask  # noqa: E402
 from tessera import nn as tnn  # noqa: E402
+from tessera.graph import UnsupportedModuleError  # noqa: E402
 from tessera.graph._kernels import matrix_of, parameter_of_matrix  # noqa: E402
 from torch.nn import functional as F  # noqa: E402
 from torch.nn.utils import prune  # noqa: E402
@@ -274,6 +275,21 @@ def test_buffers_that_change_are_read_again():
     model.shift.mul_(3)
     expect_like(model, compiled, x)
 
+
+
+@pytest.mark.parametrize("is_input", [False, True])
+def test_buffers_and_inputs_that_a_call_changes_are_refused(is_input):
+    class Counting(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("total", torch.zeros(4))
+
+        def forward(self, x):
+            return (x if is_input else self.total).add_(x.sum(0)) + 1
+
+    changed = "x" if is_input else "total"
+    with pytest.raises(UnsupportedModuleError, match=f"it changes '{changed}', which a compiled module does not"):
+        tessera.compile(Counting().eval(), torch.randn(2, 4))
 
 
 # What is no tensor.

@@ -345,10 +345,13 @@ class _ModuleConversion(Conversion):
                 if results[-1] is not None and not isinstance(results[-1], (Value, bool, int, float)):
                     reason = f"it is {results[-1]!r}: return tensors, numbers or None"
                     changes.append(Missing("output", "the module", reason))
-            elif spec.kind is OutputKind.BUFFER_MUTATION and self._follows(spec.target, node):
+            elif spec.kind is OutputKind.BUFFER_MUTATION and self._weights is None and self._follows(spec.target, node):
                 continue
             else:
-                changes.append(Missing(str(spec.kind.name).lower(), "the module", f"it changes {spec.target!r}"))
+                reason = f"it changes {spec.target!r}"
+                if self._weights is not None:
+                    reason += ", which a compiled module does not: let it return what that becomes"
+                changes.append(Missing(str(spec.kind.name).lower(), "the module", reason))
         return results, changes
 
     def _follows(self, buffer: str, node: torch.fx.Node) -> bool:
@@ -359,9 +362,8 @@ class _ModuleConversion(Conversion):
         changed = value_of(self.known.get(node))
         if not isinstance(changed, Value):
             return False
-        if self._weights is None:  # state is the same in all replicas; here, as all means are one collective then
-            changed = mean_over_replicas(changed)
-        self.graph.assign(state.value(), changed)
+        # State is the same in all replicas; means are taken here, as all are one collective then.
+        self.graph.assign(state.value(), mean_over_replicas(changed))
         return True
 
     def _add_outputs(self, results: list[Any]) -> None:
