@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "base/half.h"
+#include "base/memory.h"
 #include "io/fail.h"
 #include "io/source.h"
 
@@ -91,6 +92,11 @@ class TensorReader {
                             fmt::format(format, std::forward<Args>(args)...)));
   }
 
+  /// Throws Error if there is no memory for so many more bytes.
+  void require_memory(uint64_t bytes) const {
+    base::require_memory(bytes, fmt::format("the tensor {}", excerpt(tensor_.name())));
+  }
+
   void require_size(uint64_t found) const {
     if (found != size_)
       fail("its shape {} has {} elements; {} are stored", to_string(constant_.dims), size_, found);
@@ -108,6 +114,7 @@ class TensorReader {
 
   template <class Get>
   void set_floats(const Get& get) {
+    require_memory(size_ * sizeof(float));
     std::vector<float> values(size_);
     for (uint64_t i = 0; i < size_; ++i) values[i] = get(i);
     constant_.values = std::make_shared<const std::vector<float>>(std::move(values));
@@ -115,6 +122,7 @@ class TensorReader {
 
   template <class Get>
   void set_integers(const Get& get) {
+    require_memory(size_ * sizeof(int64_t));
     std::vector<int64_t> values(size_);
     for (uint64_t i = 0; i < size_; ++i) values[i] = get(i);
     constant_.values = std::make_shared<const std::vector<int64_t>>(std::move(values));
@@ -203,6 +211,7 @@ class TensorReader {
     if (offset > source.size() || source.size() - offset < length)
       fail("its data are {} bytes from {} on, but {} has {}: is it complete?", length, offset, source.name(),
            source.size());
+    require_memory(length + size_ * (is_float(type_) ? sizeof(float) : sizeof(int64_t)));
     std::vector<char> content(length);
     source.read(offset, std::as_writable_bytes(std::span(content)));
     read_bytes(content);
@@ -237,6 +246,8 @@ ConstantPointer read_sparse_tensor(const wire::SparseTensorProto& tensor, const 
   const uint64_t each = by_place ? 1 : dims.size();
   if (indices->has_floats() || !values->has_floats() || indices->size() != count * each)
     fail(fmt::format("{} values need as many whole indices, or {} for each", count, dims.size()));
+  base::require_memory(elements * sizeof(float) + elements / 8,
+                       fmt::format("the sparse tensor {}", excerpt(name)));
   std::vector<float> dense(elements);
   std::vector<bool> is_set(elements);
   for (uint64_t i = 0; i < count; ++i) {

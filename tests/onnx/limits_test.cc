@@ -592,6 +592,20 @@ TEST_F(ExternalData, InspectionPredictsConvolutionsInGroups) {
   EXPECT_EQ(zeros_of("u").reason, NoGain::not_a_product);
 }
 
+TEST_F(ExternalData, FitsTheMemory) {
+  constexpr uint64_t kSize = uint64_t{1} << 36;
+  if (base::available_memory() > 8 * kSize) GTEST_SKIP() << "there is memory for the tensor";
+  std::ofstream(folder_ / "large", std::ios::binary) << "";
+  std::filesystem::resize_file(folder_ / "large", 4 * kSize);  // of which nothing is stored
+  OnnxFile file = small();
+  wire::TensorProto& tensor = file.initializer("w", {kSize}, test::kFloat);
+  tensor.set_data_location(1);
+  tensor.add_external_data()->set_key("location");
+  tensor.mutable_external_data(0)->set_value("large");
+  std::ofstream(folder_ / "m.onnx", std::ios::binary) << file.content();
+  expect_says(test::error_of([&] { read_onnx((folder_ / "m.onnx").string()); }), "the tensor \"w\" needs ");
+}
+
 TEST_F(ExternalData, IsReadFromTheFolderOnly) {
   std::ofstream(folder_ / "data", std::ios::binary) << std::string(12, '\0');
   EXPECT_EQ(error_at("data"), "(no error)");
