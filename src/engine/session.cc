@@ -179,6 +179,8 @@ void Session::write(std::string_view name, const FieldView& from, uint32_t repli
   if (takes(id)) memories().at(replica).write(id, from);
 }
 
+bool Session::is_divided() const { return state_->parts != nullptr; }
+
 void Session::share(std::string_view name) {
   const VariableId id = find(name);
   const std::lock_guard lock(mutex_);

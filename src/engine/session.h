@@ -69,6 +69,9 @@ class Session {
   /// The same for one replica, whose state may differ from the others'.
   void write(std::string_view name, const program::FieldView& from, uint32_t replica);
 
+  /// Whether ranks have parts of a replica.
+  bool is_divided() const;
+
   /// Lets all ranks that have parts of a replica have a state variable in memory_of(), until a run changes
   /// it.
   void share(std::string_view name);

@@ -75,6 +75,7 @@ struct Session::Impl {
     if (of.graph != nullptr) {
       find_shared(*of.graph);
       if (machine.kind == machine::Kind::host) find_bound(*of.graph);
+      list_shared();
     }
     placed = compiled != nullptr ? place_as(*compiled, own, runs)
                                  : place_graph(graph, own, in_place, options.on_chips, runs, ranks_of_runs());
@@ -193,11 +194,18 @@ struct Session::Impl {
       if (forms[own].has_value() == its[id].has_value()) in_place.insert(own);
   }
 
+  /// Lists what each run looks at: few or none of hundreds of parameters.
+  void list_shared() {
+    for (const auto& [own, id] : shared) {
+      if (graph.type(own).capacity) shared_dynamic.emplace_back(own, id);
+      if (!in_place.contains(own)) shared_copies.emplace_back(own, id);
+    }
+  }
+
   /// Gives shared parameters the owner's patterns.
   void follow_patterns() {
     std::map<ValueId, Pattern> changed;
-    for (const auto& [own, id] : shared) {
-      if (!graph.type(own).capacity) continue;
+    for (const auto& [own, id] : shared_dynamic) {
       Pattern pattern = owner->weight(id)->pattern();
       if (weight(own)->pattern() != pattern) changed[own] = std::move(pattern);
     }
@@ -209,11 +217,10 @@ struct Session::Impl {
     if (shared.empty()) return;
     owner->program().require_fit();
     follow_patterns();
-    for (const auto& [own, id] : shared)
-      if (in_place.contains(own))
-        owner->program().state().share(owner->variable(id).name);
-      else
-        write(own, owner->read(id));
+    for (const auto& [own, id] : shared_copies) write(own, owner->read(id));
+    engine::Session& state = owner->program().state();
+    if (!state.is_divided()) return;
+    for (const ValueId own : in_place) state.share(owner->variable(shared.at(own)).name);
   }
 
   engine::Binding binding_of_shared(ValueId own, ValueId id) const {
@@ -433,6 +440,8 @@ struct Session::Impl {
   std::shared_ptr<const Impl> owner;
   std::map<ValueId, ValueId> shared;  ///< maps shared parameters to the owner's
   std::set<ValueId> in_place;         ///< shared parameters that are bound where the owner has them
+  /// Of the shared parameters and the owner's, those whose patterns may change, and those that are copied.
+  std::vector<std::pair<ValueId, ValueId>> shared_dynamic, shared_copies;
   std::vector<ListInputs> lists;
   PatternGroups groups;
   std::vector<PassRecord> passes;
