@@ -83,6 +83,27 @@ TEST_F(PopsparseStudy, DistancesCountVerdictsOnWhatFits) {
                                       "+0.000", "1 of 2", "1 of 2"}));
 }
 
+// 2 times as fast as 6 TFLOP/s, of which a quarter counts: 3 TFLOP/s; ours are 4 and 3.
+TEST_F(PopsparseStudy, RatesOfSparseProductsFollowFromTwoFigures) {
+  file("figure-2.csv", "name,tflops\nf16 dense m = 512 n = 2,6\nf16 dense m = 512 n = 4,6\n");
+  file("figure-7.csv",
+       "name,speedup\nf16 static b = 4 d = 1/4 m = 512 n = 2,2\nf16 static b = 4 d = 1/4 m = 512 n = 4,2\n"
+       "f16 static b = 4 d = 1/4 m = 512 n = 8,2\n");
+  Study s = study();
+  for (const uint32_t n : {2U, 4U, 8U}) add(s, kDense, n, 1e-6);
+  add(s, kStatic, 2, 1e-6);
+  add(s, kStatic, 4, 2e-6 * 4 / 3);
+  add(s, kStatic, 8, 1e-6);
+  const Figure figure = distance_figure(s);
+  const auto row = std::ranges::find_if(figure.rows, [](const std::vector<Figure::Entry>& entries) {
+    return entries[0].words == "static TFLOP/s at the same n (figures 2 and 7)";
+  });
+  ASSERT_NE(row, figure.rows.end());
+  EXPECT_EQ(words_of(*row),
+            (std::vector<std::string>{"static TFLOP/s at the same n (figures 2 and 7)", "2", "0.288", "0.288",
+                                      "0.288", "+0.144", "0 of 0", "0 of 2"}));
+}
+
 TEST_F(PopsparseStudy, AHostIsNotComparedWithAProcessor) {
   file("figure-2.csv", "name,tflops\nf16 dense m = 512 n = 1,1\n");
   Study s = study(machine::host(1));
@@ -138,11 +159,11 @@ TEST_F(PopsparseStudy, PublishedNamesThatMatchNothingAreErrors) {
 // Figures 2 and 7 as committed: how many there are, and some of them.
 TEST(PopsparsePublished, IsCommitted) {
   const Published published(kPublishedFiles, "");
-  EXPECT_EQ(published.rows("figure-2.csv").size(), 41U);
+  EXPECT_EQ(published.rows("figure-2.csv").size(), 74U);
   EXPECT_EQ(published.number("figure-2.csv", "f16 dense m = 1024 n = 256", "tflops"), 88.9);
   const auto& ratios = published.rows("figure-7.csv");
-  EXPECT_EQ(ratios.size(), 160U);
-  EXPECT_EQ(std::ranges::count_if(ratios, [](const auto& row) { return row.text("speedup").empty(); }), 1);
+  EXPECT_EQ(ratios.size(), 400U);
+  EXPECT_EQ(std::ranges::count_if(ratios, [](const auto& row) { return row.text("speedup").empty(); }), 11);
   EXPECT_EQ(published.number("figure-7.csv", "f16 static b = 1 d = 1/4 m = 1024 n = 4", "speedup"), 0.923);
   EXPECT_EQ(
       published.number("figures-3a-4a.csv", "f16 static b = 1 d = 1/16 m = 4096", "over_single_elements"),

@@ -117,6 +117,17 @@ Comparison Products::speedup(const Case& what) const {
                  sparse && dense ? std::optional(*dense / *sparse) : std::nullopt, "figure-7.csv", "speedup");
 }
 
+Comparison Products::rate(const Case& what) const {
+  const auto over_dense = speedup(what).published, dense = tflops({dense_of(what.operand), what.n}).published;
+  const auto ours = value(what, "tflops");
+  return {.what = fmt::format("{}, TFLOP/s, {}", name_of(what), part_.machine.name),
+          .published =
+              over_dense && dense ? std::optional(*over_dense * *dense * what.operand.density) : std::nullopt,
+          .ours = ours,
+          .group = fmt::format("{} TFLOP/s at the same n (figures 2 and 7)", ops::name_of(what.operand.mode)),
+          .is_measured = part_.is_host()};
+}
+
 Comparison Products::best_tflops(const Operand& operand) const {
   const auto n = best_n(operand);
   Comparison rate = compare(

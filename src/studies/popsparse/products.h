@@ -41,8 +41,10 @@ class Products {
   std::optional<uint32_t> best_n(const Operand& operand) const;
 
   // Our numbers beside those published for a Bow.
-  Comparison tflops(const Case& what) const;              ///< figure 2
-  Comparison speedup(const Case& what) const;             ///< over dense at the same n: figure 7
+  Comparison tflops(const Case& what) const;   ///< figure 2
+  Comparison speedup(const Case& what) const;  ///< over dense at the same n: figure 7
+  /// The rate of a sparse product itself: figure 7 times figure 2, where both have a number.
+  Comparison rate(const Case& what) const;
   Comparison best_tflops(const Operand& operand) const;   ///< at the best n: figures 3a, 4a
   Comparison best_speedup(const Operand& operand) const;  ///< each at its best n: table 3
   const Published& published() const { return published_; }

@@ -289,8 +289,12 @@ std::vector<Comparison> comparisons_of_products(const Study& study) {
   std::vector<Comparison> all;
   for (const Part& part : study.parts) {
     const Products products(study, part);
-    for (const auto& [what, result] : products.results())
-      all.push_back(what.operand.mode == Mode::dense ? products.tflops(what) : products.speedup(what));
+    for (const auto& [what, result] : products.results()) {
+      const bool is_dense = what.operand.mode == Mode::dense;
+      all.push_back(is_dense ? products.tflops(what) : products.speedup(what));
+      if (is_dense) continue;
+      if (Comparison rate = products.rate(what); rate.published) all.push_back(std::move(rate));
+    }
   }
   return all;
 }

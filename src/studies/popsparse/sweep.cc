@@ -92,7 +92,10 @@ std::vector<Ranges> parts_for_tiles() {
        .types = {kF16},
        .modes = {Mode::dense, Mode::static_sparse}},
       // Dense curves, with their own steps.
-      {.sizes = {1024, 4096}, .n = sweep_powers(4, 2, 65536), .types = {kF16, kF32}, .modes = {Mode::dense}},
+      {.sizes = sweep_powers(1024, 2, 8192),
+       .n = sweep_powers(4, 2, 65536),
+       .types = {kF16, kF32},
+       .modes = {Mode::dense}},
       // Table 3.
       {.sizes = {4096},
        .n = n,
