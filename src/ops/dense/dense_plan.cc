@@ -9,6 +9,7 @@
 #include "kernels/tile/tile_product/cost.h"
 #include "ops/dense/dense.h"
 #include "ops/plan.h"
+#include "ops/tiles/vendor_limits.h"
 #include "program/cycles.h"
 #include "program/sizes.h"
 

@@ -13,9 +13,6 @@
 
 namespace tessera::ops {
 
-/// The fraction of a tile's memory that the vendor's planners allow for temporaries.
-inline constexpr double kVendorMemoryFraction = 0.6;
-
 /// Number of candidates for which exact costs are computed, or more until one fits.
 inline constexpr size_t kRecounted = 4;
 inline constexpr size_t kMostRecounted = 16;

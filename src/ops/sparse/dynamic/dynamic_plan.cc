@@ -7,6 +7,7 @@
 #include "kernels/tile/bucket/cost.h"
 #include "kernels/tile/bucket/metadata.h"
 #include "ops/sparse/dynamic/dynamic.h"
+#include "ops/tiles/vendor_limits.h"
 #include "program/cycles.h"
 #include "program/sizes.h"
 
@@ -16,14 +17,6 @@ namespace {
 using base::ceil_divide;
 using machine::Machine;
 using program::Phase;
-
-/// Headroom of the vendor's buckets beyond equal slices, for values and metadata.
-constexpr double kHeadRoom = 0.3;
-
-// Limits of the vendor's planner, fitted to its products (docs/machine-model.md): the fraction of a tile's
-// memory for temporaries, and at b = 1 the bytes of a tile's parts of X and of Y.
-constexpr double kVendorTemporaryFraction = 0.2;
-constexpr double kVendorPartBytes = 8192;
 
 uint32_t blocks_across(uint32_t elements, uint32_t block_size) {
   return static_cast<uint32_t>(ceil_divide(elements, block_size));
@@ -48,7 +41,7 @@ double rows_with_blocks(double rows, double blocks) {
 uint32_t words_of_bucket(uint32_t header, uint32_t part_rows, uint32_t blocks) {
   const double expected = header + kernels::kBucketRowWords * rows_with_blocks(part_rows, blocks) + blocks;
   const double worst = header + double{kernels::kBucketRowWords} * std::min(part_rows, blocks) + blocks;
-  const double words = std::max((1 + kHeadRoom) * expected, worst);
+  const double words = std::max((1 + kVendorHeadRoom) * expected, worst);
   return kernels::kBucketHeaderWords + header + static_cast<uint32_t>(std::ceil(words));
 }
 
@@ -103,7 +96,7 @@ class DynamicEstimate {
 
   bool is_within_vendor_limits() const {
     return x_bytes() + bucket_bytes() + partial_bytes() <=
-               kVendorTemporaryFraction * static_cast<double>(m_.tile_bytes) &&
+               kVendorDynamicFraction * static_cast<double>(m_.tile_bytes) &&
            (s_.block_size > 1 || std::max(x_bytes(), partial_bytes()) <= kVendorPartBytes);
   }
 
@@ -232,7 +225,7 @@ class Search {
       const double most = double{1} * ceil_divide(s_.m, m) * static_cast<double>(ceil_divide(s_.k, k));
       add({m, k, n, static_cast<uint32_t>(std::min(room, std::max(most, std::ceil(mean)) + 1))});
     };
-    with_room((1 + kHeadRoom) * mean);
+    with_room((1 + kVendorHeadRoom) * mean);
     if (planner_ == Planner::best && m * k > 1) with_room(fullest(m * k, largest_mean(s_, m, k)));
   }
 

@@ -4,14 +4,10 @@
 #include <cmath>
 #include <numeric>
 
+#include "ops/tiles/vendor_limits.h"
+
 namespace tessera::ops {
 namespace {
-
-// Limits of the vendor's planner.
-constexpr uint32_t kMostColParts = 32;
-constexpr uint32_t kMostBands = 128;
-constexpr uint64_t kMostRun =
-    0xFFFF;  // bytes of a band's part of X, per 8 values of a block's row; non-zeros per tile
 
 constexpr size_t kMostSamples = 4096;  // maximum number of rows, columns or tiles that an estimate samples
 
@@ -97,9 +93,10 @@ PartitionEstimate::PartitionEstimate(const Pattern& pattern, uint32_t n, TiledNu
 
 bool PartitionEstimate::keeps_vendor_limits(double bytes) const {
   const double run = bands_.cols * b_ * cols_ * size_;
-  return partition_.col_parts <= kMostColParts && partition_.bands <= kMostBands &&
+  return partition_.col_parts <= kVendorMostColParts && partition_.bands <= kVendorMostBands &&
          uint64_t{2} * partition_.col_parts * partition_.bands <= std::max(2U, m_.tiles) &&
-         run <= static_cast<double>(kMostRun) * (b_ > 1 ? 8 * b_ : 1) && (b_ > 1 || blocks_ <= kMostRun) &&
+         run <= static_cast<double>(kVendorMostRun) * (b_ > 1 ? 8 * b_ : 1) &&
+         (b_ > 1 || blocks_ <= kVendorMostRun) &&
          bytes <= kVendorMemoryFraction * static_cast<double>(m_.tile_bytes);
 }
 

@@ -1,0 +1,24 @@
+// Limits of the vendor's planners (PopLibs, SDK 3.4), but for two that are fitted: docs/machine-constants.md
+// says which.
+#pragma once
+
+#include <cstdint>
+
+namespace tessera::ops {
+
+/// The fraction of a tile's memory that they allow for temporaries.
+inline constexpr double kVendorMemoryFraction = 0.6;
+
+// Static products: parts of n, bands of k, and bytes of a band's part of X, per 8 values of a block's row,
+// which are also the most non-zeros of a tile.
+inline constexpr uint32_t kVendorMostColParts = 32;
+inline constexpr uint32_t kVendorMostBands = 128;
+inline constexpr uint64_t kVendorMostRun = 0xFFFF;
+
+// Dynamic products: headroom of buckets beyond equal slices, for values and metadata; the fraction of a
+// tile's memory for temporaries, and at b = 1 the bytes of a tile's parts of X and of Y, both fitted.
+inline constexpr double kVendorHeadRoom = 0.3;
+inline constexpr double kVendorDynamicFraction = 0.2;
+inline constexpr double kVendorPartBytes = 8192;
+
+}  // namespace tessera::ops
