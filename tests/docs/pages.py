@@ -25,6 +25,7 @@ ROOT = Path(__file__).parents[2]
 _LANGUAGES = {"bash": "sh", "shell": "sh", "c++": "cpp", "text": ""}
 _FENCE = re.compile(r"^( *)```+ *([\w+-]*)\s*$")
 _COMMENT = re.compile(r"^ *<!-- *(.*?) *-->$")
+_MARK = re.compile(r"(table|figure) |end$")  # of docs/figures/figures.py
 _COMMAND = re.compile(
     r"(\w+=\S*\s+)*(\./(demo|test)|(scripts|build/release)/\S+|tessera|bench_\w+|produce-lengths"
     r"|g\+\+|cmake|ctest|git|mpirun|pip|python|torchrun)( |$)"
@@ -85,7 +86,7 @@ def _blocks(page: str, lines: list[str]) -> Iterator[Block]:
     while i < len(lines):
         line = lines[i]
         if comment := _COMMENT.match(line):
-            comments.append(comment[1])
+            comments += [] if _MARK.match(comment[1]) else [comment[1]]
             i += 1
             continue
         found = _fenced(lines, i) or _indented(lines, i)

@@ -157,6 +157,7 @@ void add_other_codelets(std::map<std::string, double>& all) {
 
 void add_bytes_and_limits(std::map<std::string, double>& all) {
   all["exchange_code_bytes"] = static_cast<double>(program::kExchangeCodeBytes);
+  all["transfer_code_bytes"] = static_cast<double>(program::kTransferCodeBytes);
   all["most_transfer_bytes"] = static_cast<double>(program::kMostTransferBytes);
   all["stack_bytes"] = static_cast<double>(program::kStackBytes);
   all["data_alignment"] = static_cast<double>(program::kDataAlignment);

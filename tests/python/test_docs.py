@@ -209,6 +209,12 @@ def test_pictures_are_those_of_their_data():
     assert done.returncode == 0, done.stderr
 
 
+def test_tables_and_figures_are_those_of_their_data():
+    script = ROOT / "docs" / "figures" / "figures.py"
+    done = subprocess.run([sys.executable, str(script), "--check"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
 def test_every_page_is_linked():
     linked = set()
     for page in PAGES:

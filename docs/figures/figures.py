@@ -1,0 +1,296 @@
+"""Tables and figures of README and pages, written from the data files beside this script.
+
+    python docs/figures/figures.py                            # write those of all pages
+    python docs/figures/figures.py --check                    # fail if a page shows something else than its data
+    python docs/figures/figures.py --from RESULT.json TABLE   # take the cells from a benchmark's --json first
+
+A data file TABLE.json has `columns`, `rows` and where they are from: `machine`, `versions`, `date` and `command`, where "" is
+for what does not apply. Optional are
+    labels    how many columns, from the first on, name a row (1)
+    align     a letter for each column: l, r, or "-" for neither; one letter stands for all
+    long      true if the command takes hours, or data, so that tests do not run it
+    measured  how cells are made of a benchmark's result; docs/benchmarks.md describes it
+A cell is a text, or a list of texts that are shown side by side. A page shows a table between the lines
+    <!-- table TABLE -->
+    <!-- end -->
+and one of its figures between <!-- figure TABLE; ROW; COLUMN --> and <!-- end -->. The number of a text in the cell's list
+may follow, and % for a fraction in per cent: <!-- figure TABLE; ROW; COLUMN; 2 -->.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import json
+import math
+import re
+import sys
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).parent
+ROOT = HERE.parents[1]
+NOT_RECORDED = "not recorded"
+
+Cell = str | list[str]
+Record = dict[str, Any]
+
+_END = "<!-- end -->"
+_INNER = r"(?:(?!<!-- (?:table|figure|end)).)*"
+_TABLE = re.compile(rf"^<!-- table ([\w-]+) -->\n{_INNER}^{_END}$", re.MULTILINE | re.DOTALL)
+_FIGURE = re.compile(rf"(?<!`)<!-- figure ((?:(?!-->).)+?) -->{_INNER}{_END}", re.DOTALL)
+_BEGINS_LINE = re.compile(r"^ {0,3}<!-- figure", re.MULTILINE)
+_MARK = re.compile(r"^<!-- table |(?<!`)<!-- figure ", re.MULTILINE)
+_RULES = {"l": ":---", "r": "---:", "-": "---"}
+
+
+class DataError(ValueError):
+    """A data file, or a page that uses it, is wrong."""
+
+
+@dataclass(frozen=True)
+class Table:
+    name: str
+    machine: str
+    versions: str
+    date: str
+    command: str
+    columns: list[str]
+    rows: list[list[Cell]]
+    labels: int = 1
+    align: str = "-"
+    long: bool = False
+    measured: Record | None = None
+
+    def __post_init__(self) -> None:
+        if any(len(row) != len(self.columns) for row in self.rows):
+            raise DataError(f"{self.name}: a row has not as many cells as there are columns")
+        if not re.fullmatch(rf"|{NOT_RECORDED}|\d{{4}}-\d\d-\d\d", self.date):
+            raise DataError(f"{self.name}: the date is '{self.date}', not YYYY-MM-DD or '{NOT_RECORDED}'")
+        if len(self.align) not in (1, len(self.columns)) or set(self.align) - set(_RULES):
+            raise DataError(f"{self.name}: align has one letter, or one for each column, of {', '.join(_RULES)}")
+
+    @staticmethod
+    def read(name: str, folder: Path = HERE) -> Table:
+        path = folder / f"{name}.json"
+        if not path.is_file():
+            raise DataError(f"there is no {path.name} in {folder.name}/")
+        try:
+            return Table(name, **json.loads(path.read_text(encoding="utf-8")))
+        except (TypeError, json.JSONDecodeError) as error:
+            raise DataError(f"{path.name}: {error}") from error
+
+    def write(self, folder: Path = HERE) -> None:
+        """A row of the table is a line of the file."""
+        defaults = {"labels": 1, "align": "-", "long": False, "measured": None}
+        items = {key: value for key, value in vars(self).items() if key != "name" and value != defaults.get(key)}
+        lines = [f'  "{key}": {_listed(value)}' for key, value in items.items()]
+        (folder / f"{self.name}.json").write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
+
+    def name_of(self, row: list[Cell]) -> str:
+        return ", ".join(_plain(_shown(cell)) for cell in row[: self.labels])
+
+    def cell(self, row: str, column: str) -> Cell:
+        rows = [each for each in self.rows if self.name_of(each) == row]
+        columns = [i for i, each in enumerate(self.columns) if _plain(each) == column]
+        if len(rows) != 1 or len(columns) != 1:
+            raise DataError(f"{self.name}: there are {len(rows)} rows '{row}' and {len(columns)} columns '{column}'")
+        return rows[0][columns[0]]
+
+    def texts(self, row: str, column: str) -> list[str]:
+        """Those that the cell shows side by side."""
+        cell = self.cell(row, column)
+        return [cell] if isinstance(cell, str) else cell
+
+
+def _listed(value: Any) -> str:
+    if not isinstance(value, list) or not value or not isinstance(value[0], list):
+        return json.dumps(value, ensure_ascii=False)
+    rows = ",\n".join("    " + json.dumps(row, ensure_ascii=False) for row in value)
+    return f"[\n{rows}\n  ]"
+
+
+def _plain(text: str) -> str:
+    return re.sub(r"[*`]", "", text).strip()
+
+
+def _shown(cell: Cell) -> str:
+    return cell if isinstance(cell, str) else ", ".join(cell)
+
+
+def _origin(table: Table) -> str:
+    recorded = {"machine": table.machine, "versions": table.versions, "date": table.date}
+    parts = [f"{key} not recorded" if text == NOT_RECORDED else text for key, text in recorded.items() if text]
+    text = "; ".join(parts)
+    return f"*{text[:1].upper()}{text[1:]}.*" if text else ""
+
+
+def table_text(table: Table, before: str = "") -> str:
+    """What a page shows of a table. `before` is the page up to it, whose commands are not repeated."""
+    align = table.align * len(table.columns) if len(table.align) == 1 else table.align
+    rules = [_RULES[letter] for letter in align]
+    rows = [table.columns, rules, *([_shown(cell) for cell in row] for row in table.rows)]
+    lines = [f"<!-- table {table.name} -->", "", *(re.sub(" +", " ", f"| {' | '.join(row)} |") for row in rows), ""]
+    if origin := _origin(table):
+        lines += [origin, ""]
+    command = "\n".join(f"    {line}" for line in table.command.splitlines())
+    if command and command not in before:
+        lines += ["<!-- long -->", ""] if table.long else []
+        lines += [command, ""]
+    return "\n".join([*lines, _END])
+
+
+def figure_text(reference: str, folder: Path = HERE) -> str:
+    name, *place = (part.strip() for part in " ".join(reference.split()).split(";"))
+    if not 2 <= len(place) <= 3:
+        raise DataError(f"'{reference}' is not TABLE; ROW; COLUMN")
+    table = Table.read(name, folder)
+    texts = table.texts(*place[:2])
+    if len(place) == 2:
+        return _plain(", ".join(texts))
+    if place[2] == "%":
+        return f"{100 * float(texts[0]):.0f} %"
+    if not place[2].isdigit() or not 1 <= int(place[2]) <= len(texts):
+        raise DataError(f"'{reference}': the cell has {len(texts)} texts")
+    return _plain(texts[int(place[2]) - 1])
+
+
+def rendered(page: str, folder: Path = HERE) -> str:
+    """A page with the tables and figures of the data files."""
+    if len(_MARK.findall(page)) != len(_TABLE.findall(page)) + len(_FIGURE.findall(page)):
+        raise DataError(f"a table or a figure has no {_END}")
+    if _BEGINS_LINE.search(page):
+        raise DataError("a comment that begins a line ends the paragraph: break the line elsewhere")
+    text, end = "", 0
+    for mark in sorted([*_TABLE.finditer(page), *_FIGURE.finditer(page)], key=lambda found: found.start()):
+        text += page[end : mark.start()]
+        end = mark.end()
+        if mark.re is _TABLE:
+            text += table_text(Table.read(mark[1], folder), text)
+        else:
+            text += f"<!-- figure {mark[1]} -->{figure_text(mark[1], folder)}{_END}"
+    return text + page[end:]
+
+
+# Results of benchmarks
+
+
+def records_of(result: Record) -> list[Record]:
+    """One for each row of a result, with what cells may show of it."""
+    if result.get("benchmark") == "spmm":
+        return [_record_of_spmm(each) for each in result["results"]]
+    raise DataError("the file is not what bench_spmm --json writes")
+
+
+def _record_of_spmm(result: Record) -> Record:
+    """Times in ms, rates in GFLOP/s; `dense` and `sparse` are the best libraries of each kind."""
+    record = {key: value for key, value in result.items() if key not in ("peers", "targets")}
+    record["density"] = result["requested_density"] or result["density"]
+    timings = [timing for timing in result["peers"] if timing["seconds"]]
+    for kind in ("tessera", "tessera-dense", "tessera-dynamic", "dense", "sparse"):
+        of_kind = [each for each in timings if each["kind"] == kind and each["product"] == result["product"]]
+        if kind.startswith("tessera"):
+            of_kind = [each for each in of_kind if each["type"] == result["type"]]
+        best = min(of_kind, key=lambda each: float(each["seconds"]), default=None)
+        if best:
+            name = kind.replace("-", "_")
+            record[f"{name}_ms"] = 1e3 * best["seconds"]
+            record[f"{name}_gflops"] = best["useful_gflops"]
+            if kind == "tessera-dynamic":
+                record["new_pattern_ms"] = 1e3 * (best["new_pattern_seconds"] or math.nan)
+                record["drop_grow_ms"] = 1e3 * (best["drop_grow_seconds"] or math.nan)
+    for kind in ("dense", "sparse"):
+        if "tessera_ms" in record and f"{kind}_ms" in record:
+            record[f"over_{kind}"] = record[f"{kind}_ms"] / record["tessera_ms"]
+    if result["read_gbps"] and "tessera_ms" in record:
+        record["over_reading"] = record["tessera_ms"] / (1e3 * result["bytes"] / (1e9 * result["read_gbps"]))
+    return record
+
+
+def _same(value: Any, wanted: Any) -> bool:
+    return math.isclose(value, wanted, rel_tol=1e-3) if isinstance(wanted, float) else bool(value == wanted)
+
+
+def figure_of(value: float) -> str:
+    """Two significant digits below 10, and three from there on."""
+    if not math.isfinite(value):
+        return "–"
+    digits = 2 if value < 10 else 3
+    return f"{value:,.{max(0, digits - 1 - math.floor(math.log10(value)))}f}" if value > 0 else "0"
+
+
+def cell_of(records: list[Record], where: Record, texts: list[str], name: str) -> Cell:
+    found = [each for each in records if all(_same(each.get(key), value) for key, value in where.items())]
+    if len(found) != 1:
+        raise DataError(f"{name}: the result has {len(found)} rows with {where}")
+
+    def value_of(field: re.Match[str]) -> str:
+        return figure_of(found[0].get(field[1], math.nan))
+
+    shown = [re.sub(r"\{(\w+)\}", value_of, text) for text in texts]
+    return shown[0] if len(shown) == 1 else shown
+
+
+def updated(table: Table, result: Record, date: str) -> Table:
+    """The table with the cells of a benchmark's result."""
+    if table.measured is None:
+        raise DataError(f"{table.name}: the file does not say how cells are made of a result: 'measured' is missing")
+    records = records_of(result)
+    rows: list[list[Cell]] = []
+    for row, of_row in zip(table.rows, table.measured["rows"], strict=True):
+        cells = row[: table.labels]
+        for column in table.measured["columns"]:
+            where = {key: value for key, value in (of_row | column).items() if key != "cell"}
+            cells.append(cell_of(records, where, column.get("cell", table.measured.get("cell")), table.name))
+        rows.append(cells)
+    machine = f"{result['threads']} threads of {result['cpu']} ({result['isa']})"
+    return replace(table, rows=rows, machine=machine, versions=", ".join(result["peers"]), date=date)
+
+
+def pages() -> list[Path]:
+    return [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+
+
+def write_pages(only_check: bool) -> int:
+    stale = []
+    for page in pages():
+        text = page.read_text(encoding="utf-8")
+        try:
+            shown = rendered(text)
+        except DataError as error:
+            raise DataError(f"{page.relative_to(ROOT)}: {error}") from error
+        if shown == text:
+            continue
+        stale.append(page.relative_to(ROOT).as_posix())
+        if not only_check:
+            page.write_text(shown, encoding="utf-8")
+    if stale and only_check:
+        print(f"{', '.join(stale)}: run python docs/figures/figures.py", file=sys.stderr)
+        return 1
+    return 0
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--check", action="store_true", help="write nothing; fail if a page is not as it would be written")
+    parser.add_argument("--from", dest="result", type=Path, metavar="RESULT.json", help="what a benchmark's --json wrote")
+    parser.add_argument("--date", help="when that was measured (default: when the file was written)")
+    parser.add_argument("tables", nargs="*", metavar="TABLE", help="those that take their cells from RESULT.json")
+    options = parser.parse_args()
+    if bool(options.tables) != (options.result is not None) or (options.check and options.result):
+        parser.error("--from RESULT.json and the names of tables go together, without --check")
+    try:
+        if options.result:
+            result = json.loads(options.result.read_text(encoding="utf-8"))
+            date = options.date or datetime.date.fromtimestamp(options.result.stat().st_mtime).isoformat()
+            for table in [updated(Table.read(name), result, date) for name in options.tables]:
+                table.write()
+        return write_pages(options.check)
+    except (DataError, OSError, json.JSONDecodeError) as error:
+        print(f"figures.py: {error}", file=sys.stderr)
+        return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main())

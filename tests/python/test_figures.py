@@ -1,0 +1,214 @@
+"""What docs/figures/figures.py writes in pages, and makes of a benchmark's result."""
+
+import importlib.util
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+SCRIPT = ROOT / "docs" / "figures" / "figures.py"
+
+spec = importlib.util.spec_from_file_location("docs_figures", SCRIPT)
+figures = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(figures)
+
+MEASURED = {"rows": [{"n": 512}, {"n": 64}], "columns": [{"density": 0.5}], "cell": ["{tessera_ms} ms", "{over_dense} ×"]}
+DATA = {
+    "machine": "two threads of a server",
+    "versions": "",
+    "date": "2026-11-21",
+    "command": "bench_spmm --n 512,64",
+    "columns": ["", "d = 1/2"],
+    "rows": [["**n = 512**", ["38.9 ms", "1.5 ×"]], ["n = 64", "0.119"]],
+    "measured": MEASURED,
+}
+SHOWN = """<!-- table some -->
+
+| | d = 1/2 |
+| --- | --- |
+| **n = 512** | 38.9 ms, 1.5 × |
+| n = 64 | 0.119 |
+
+*Two threads of a server; 2026-11-21.*
+
+    bench_spmm --n 512,64
+
+<!-- end -->"""
+
+
+@pytest.fixture
+def folder(tmp_path):
+    write(tmp_path)
+    return tmp_path
+
+
+def write(folder, **changes):
+    (folder / "some.json").write_text(json.dumps(DATA | changes), encoding="utf-8")
+
+
+def test_a_table_is_written_between_its_marks(folder):
+    page = "before\n\n<!-- table some -->\nold\n<!-- end -->\n\nafter <!-- end of nothing -->\n"
+    text = figures.rendered(page, folder)
+    assert text == f"before\n\n{SHOWN}\n\nafter <!-- end of nothing -->\n"
+    assert figures.rendered(text, folder) == text
+
+
+def test_a_command_is_shown_once(folder):
+    page = "    bench_spmm --n 512,64\n\n<!-- table some -->\n<!-- end -->\n"
+    assert figures.rendered(page, folder).count("bench_spmm") == 1
+    twice = "<!-- table some -->\n<!-- end -->\n" * 2
+    assert figures.rendered(twice, folder).count("bench_spmm") == 1
+
+
+def test_what_is_not_recorded_is_said(folder):
+    write(folder, versions="not recorded", date="not recorded", command="tessera spmm", long=True, align="-r")
+    text = figures.table_text(figures.Table.read("some", folder))
+    assert "\n*Two threads of a server; versions not recorded; date not recorded.*\n" in text
+    assert "\n<!-- long -->\n\n    tessera spmm\n" in text
+    assert "\n| --- | ---: |\n" in text
+
+
+@pytest.mark.parametrize(
+    "reference,shown",
+    [
+        ("some; n = 512; d = 1/2; 2", "1.5 ×"),
+        ("some; n = 512; d = 1/2", "38.9 ms, 1.5 ×"),
+        ("some; n = 64;\n  d = 1/2; %", "12 %"),
+    ],
+)
+def test_a_figure_is_that_of_the_table(folder, reference, shown):
+    page = f"as `<!-- figure TABLE; ROW; COLUMN -->` says, <!-- figure {reference} -->9<!-- end -->, <!-- figure {reference} --><!-- end -->."
+    marked = f"<!-- figure {reference} -->{shown}<!-- end -->"
+    assert figures.rendered(page, folder) == f"as `<!-- figure TABLE; ROW; COLUMN -->` says, {marked}, {marked}."
+
+
+@pytest.mark.parametrize(
+    "page,message",
+    [
+        ("<!-- table none -->\n<!-- end -->", "there is no none.json"),
+        ("<!-- table some -->\n", "has no <!-- end -->"),
+        ("a <!-- figure some; n = 512; d = 1/2; 2 -->1.5", "has no <!-- end -->"),
+        ("a\n<!-- figure some; n = 64; d = 1/2 --><!-- end -->", "begins a line"),
+        ("a <!-- figure some; n = 64 --><!-- end -->", "is not TABLE; ROW; COLUMN"),
+        ("a <!-- figure some; n = 8; d = 1/2 --><!-- end -->", "there are 0 rows 'n = 8' and 1 columns"),
+        ("a <!-- figure some; n = 512; d = 1/2; 3 --><!-- end -->", "the cell has 2 texts"),
+    ],
+)
+def test_wrong_marks_are_named(folder, page, message):
+    with pytest.raises(figures.DataError, match=message):
+        figures.rendered(page, folder)
+
+
+@pytest.mark.parametrize(
+    "changes,message",
+    [
+        ({"rows": [["n = 512"]]}, "not as many cells"),
+        ({"date": "yesterday"}, "the date is 'yesterday'"),
+        ({"align": "lc"}, "align has one letter"),
+        ({"machines": "two"}, "machines"),
+    ],
+)
+def test_wrong_data_are_named(folder, changes, message):
+    write(folder, **changes)
+    with pytest.raises(figures.DataError, match=message):
+        figures.Table.read("some", folder)
+
+
+def test_files_keep_what_they_have(folder):
+    table = figures.Table.read("some", folder)
+    table.write(folder)
+    assert figures.Table.read("some", folder) == table
+    assert '    ["n = 64", "0.119"]\n  ],\n' in (folder / "some.json").read_text(encoding="utf-8")
+
+
+def timing(kind, seconds, **others):
+    unknown = {"new_pattern_seconds": None, "drop_grow_seconds": None}
+    return unknown | {
+        "peer": kind,
+        "kind": kind,
+        "type": "f32",
+        "product": "forward",
+        "seconds": seconds,
+        "useful_gflops": 1.0,
+    } | others
+
+
+def row(n, **others):
+    peers = [timing("tessera", 0.002), timing("dense", 0.03), timing("dense", 0.025), timing("sparse", None)]
+    of_forward = {"label": "", "n": n, "block": 16, "density": 0.499, "requested_density": 0.5, "type": "f32"}
+    return of_forward | {"product": "forward", "bytes": 1e8, "read_gbps": 100, "peers": peers, "targets": []} | others
+
+
+RESULT = {
+    "benchmark": "spmm",
+    "cpu": "a processor",
+    "isa": "avx512",
+    "threads": 2,
+    "peers": ["mkl: 2026.2", "onednn: 2.6"],
+    "results": [row(512), row(64, peers=[timing("tessera", 123e-6), timing("dense", 1e-3)])],
+}
+
+
+def test_a_result_becomes_the_data(folder):
+    table = figures.updated(figures.Table.read("some", folder), RESULT, "2026-12-01")
+    assert table.rows == [["**n = 512**", ["2.0 ms", "12.5 ×"]], ["n = 64", ["0.12 ms", "8.1 ×"]]]
+    assert table.machine == "2 threads of a processor (avx512)"
+    assert (table.versions, table.date) == ("mkl: 2026.2, onednn: 2.6", "2026-12-01")
+    assert table.command == DATA["command"]
+
+
+def test_rows_of_a_result_have_what_tables_show():
+    dynamic = timing("tessera-dynamic", 0.004, new_pattern_seconds=0.001, drop_grow_seconds=5e-5)
+    other = timing("tessera", 0.001, type="bf16")
+    record = figures.records_of(RESULT | {"results": [row(8, peers=[*row(8)["peers"], dynamic, other])]})[0]
+    assert record["tessera_ms"] == pytest.approx(2)
+    assert record["tessera_dynamic_ms"] == pytest.approx(4)
+    assert record["new_pattern_ms"] == pytest.approx(1)
+    assert record["drop_grow_ms"] == pytest.approx(0.05)
+    assert record["over_reading"] == pytest.approx(2)
+    assert "over_sparse" not in record
+
+
+def test_results_that_lack_a_row_are_refused(folder):
+    table = figures.Table.read("some", folder)
+    with pytest.raises(figures.DataError, match="the result has 0 rows with {'n': 64"):
+        figures.updated(table, RESULT | {"results": [row(512)]}, "2026-12-01")
+    with pytest.raises(figures.DataError, match="not what bench_spmm --json writes"):
+        figures.updated(table, {"torch": "2.15"}, "2026-12-01")
+    with pytest.raises(figures.DataError, match="'measured' is missing"):
+        figures.updated(figures.replace(table, measured=None), RESULT, "2026-12-01")
+
+
+@pytest.mark.parametrize(
+    "value,shown",
+    [(0.0461, "0.046"), (0.27, "0.27"), (2.04, "2.0"), (13.24, "13.2"), (38.9, "38.9"), (147.3, "147"), (2440, "2,440"), (0, "0")],
+)
+def test_figures_have_two_or_three_digits(value, shown):
+    assert figures.figure_of(value) == shown
+    assert figures.figure_of(float("nan")) == "–"
+
+
+def test_wrong_options_are_refused():
+    for options in (["some"], ["--from", "result.json"], ["--check", "--from", "result.json", "inference"]):
+        done = subprocess.run([sys.executable, str(SCRIPT), *options], capture_output=True, text=True, check=False)
+        assert done.returncode == 2, options
+        assert "go together" in done.stderr
+    done = subprocess.run(
+        [sys.executable, str(SCRIPT), "--from", "no-such.json", "inference"], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr.count("no-such.json")) == (2, 1)
+
+
+def test_every_data_file_is_shown():
+    text = "".join(page.read_text(encoding="utf-8") for page in figures.pages())
+    unused = [path.stem for path in sorted(figures.HERE.glob("*.json")) if f"<!-- table {path.stem} -->" not in text]
+    assert unused == []
+    for path in figures.HERE.glob("*.json"):
+        measured = figures.Table.read(path.stem).measured
+        if measured:
+            table = figures.Table.read(path.stem)
+            assert len(measured["rows"]) == len(table.rows), path.name
+            assert len(measured["columns"]) == len(table.columns) - table.labels, path.name
