@@ -10,7 +10,7 @@ for what does not apply. Optional are
     align     a letter for each column: l, r, or "-" for neither; one letter stands for all
     long      true if the command takes hours, or data, so that tests do not run it
     measured  how cells are made of a benchmark's result; docs/benchmarks.md describes it
-A cell is a text, or a list of texts that are shown side by side. A page shows a table between the lines
+A cell is a text, or a list of texts, all but the first of which are shown in brackets. A page shows a table between the lines
     <!-- table TABLE -->
     <!-- end -->
 and one of its figures between <!-- figure TABLE; ROW; COLUMN --> and <!-- end -->. The number of a text in the cell's list
@@ -99,7 +99,6 @@ class Table:
         return rows[0][columns[0]]
 
     def texts(self, row: str, column: str) -> list[str]:
-        """Those that the cell shows side by side."""
         cell = self.cell(row, column)
         return [cell] if isinstance(cell, str) else cell
 
@@ -116,7 +115,7 @@ def _plain(text: str) -> str:
 
 
 def _shown(cell: Cell) -> str:
-    return cell if isinstance(cell, str) else ", ".join(cell)
+    return cell if isinstance(cell, str) else f"{cell[0]} ({', '.join(cell[1:])})"
 
 
 def _origin(table: Table) -> str:
@@ -148,7 +147,7 @@ def figure_text(reference: str, folder: Path = HERE) -> str:
     table = Table.read(name, folder)
     texts = table.texts(*place[:2])
     if len(place) == 2:
-        return _plain(", ".join(texts))
+        return _plain(_shown(table.cell(*place)))
     if place[2] == "%":
         return f"{100 * float(texts[0]):.0f} %"
     if not place[2].isdigit() or not 1 <= int(place[2]) <= len(texts):

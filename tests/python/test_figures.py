@@ -29,7 +29,7 @@ SHOWN = """<!-- table some -->
 
 | | d = 1/2 |
 | --- | --- |
-| **n = 512** | 38.9 ms, 1.5 × |
+| **n = 512** | 38.9 ms (1.5 ×) |
 | n = 64 | 0.119 |
 
 *Two threads of a server; 2026-11-21.*
@@ -75,7 +75,7 @@ def test_what_is_not_recorded_is_said(folder):
     "reference,shown",
     [
         ("some; n = 512; d = 1/2; 2", "1.5 ×"),
-        ("some; n = 512; d = 1/2", "38.9 ms, 1.5 ×"),
+        ("some; n = 512; d = 1/2", "38.9 ms (1.5 ×)"),
         ("some; n = 64;\n  d = 1/2; %", "12 %"),
     ],
 )
