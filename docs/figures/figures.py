@@ -126,7 +126,7 @@ def _origin(table: Table) -> str:
 
 
 def table_text(table: Table, before: str = "") -> str:
-    """What a page shows of a table. `before` is the page up to it, whose commands are not repeated."""
+    """What a page shows of a table. `before` is the page up to it; commands of the same section are not repeated."""
     align = table.align * len(table.columns) if len(table.align) == 1 else table.align
     rules = [_RULES[letter] for letter in align]
     rows = [table.columns, rules, *([_shown(cell) for cell in row] for row in table.rows)]
@@ -134,7 +134,7 @@ def table_text(table: Table, before: str = "") -> str:
     if origin := _origin(table):
         lines += [origin, ""]
     command = "\n".join(f"    {line}" for line in table.command.splitlines())
-    if command and command not in before:
+    if command and command not in before.rpartition("\n## ")[2]:
         lines += ["<!-- long -->", ""] if table.long else []
         lines += [command, ""]
     return "\n".join([*lines, _END])

@@ -56,11 +56,12 @@ def test_a_table_is_written_between_its_marks(folder):
     assert figures.rendered(text, folder) == text
 
 
-def test_a_command_is_shown_once(folder):
+def test_a_command_is_shown_once_in_a_section(folder):
     page = "    bench_spmm --n 512,64\n\n<!-- table some -->\n<!-- end -->\n"
     assert figures.rendered(page, folder).count("bench_spmm") == 1
     twice = "<!-- table some -->\n<!-- end -->\n" * 2
     assert figures.rendered(twice, folder).count("bench_spmm") == 1
+    assert figures.rendered(f"{page}\n## Another section\n\n{twice}", folder).count("bench_spmm") == 2
 
 
 def test_what_is_not_recorded_is_said(folder):
