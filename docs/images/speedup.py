@@ -1,20 +1,26 @@
-"""Draws speedup.svg and speedup-dark.svg, beside it, from speedup.csv.
+"""Draws speedup.svg and speedup-dark.svg, beside it, from tables of docs/figures, and says in README what they show.
 
-python docs/images/speedup.py            # write both
+python docs/images/speedup.py            # write all
 python docs/images/speedup.py --check    # fail if they are not what would be written
 """
 
 from __future__ import annotations
 
-import csv
+import functools
 import html
 import math
+import re
 import sys
 from collections import defaultdict
 from dataclasses import dataclass
 from pathlib import Path
 
 HERE = Path(__file__).parent
+README = HERE.parents[1] / "README.md"
+sys.path.append(str(HERE.parent / "figures"))
+
+from figures import Table
+
 WIDTH, HEIGHT, LEFT, TOP, BOTTOM = 860, 440, 46, 56, 380
 OVER_DENSE, OVER_MKL = (LEFT, 520), (600, 840)  # where the panels begin and end
 DENSITIES = (0.5, 0.02)
@@ -22,11 +28,6 @@ SPEED_UPS = (0.5, 64.0)
 
 LINES = {"random b=16": "random, blocks of 16", "random b=4": "random, blocks of 4", "random b=1": "random, single weights"}
 TITLE = "Speed-up of sparse products against the density of their weights"
-DESCRIPTION = (
-    "Left, over the best dense library: random patterns from 1.5 to 2.1 times at density 1/2 to 10, 20 and 22 times at 1/32, with single "
-    "weights, blocks of 4 and of 16; layers of pruned networks from 1.1 to 15 times; BERT-base at density 0.1 from 2.9 to 6.6 times. "
-    "Right, layers of pruned networks over MKL's sparse product: 1.4 to 3.1 times at density 0.5, 0.62 to 0.92 at 0.02."
-)
 
 
 @dataclass(frozen=True)
@@ -50,13 +51,56 @@ class Row:
     speed_ups: tuple[float, float]
 
 
+def numbers(text: str) -> list[float]:
+    return [float(number) for number in re.findall(r"\d+(?:\.\d+)?", text)]
+
+
+@functools.cache
 def rows_by_series() -> dict[str, list[Row]]:
     found = defaultdict(list)
-    with open(HERE / "speedup.csv", encoding="utf-8") as file:
-        for row in csv.DictReader(line for line in file if not line.startswith("#")):
-            densities = (float(row["density_from"]), float(row["density_to"]))
-            found[row["series"]].append(Row(densities, (float(row["from"]), float(row["to"]))))
+    random, pruned = Table.read("inference"), Table.read("pruned-layers")
+    for blocks in (1, 4, 16):
+        for column in random.columns[1:]:
+            density = 1 / numbers(column)[-1]
+            speed_up = numbers(random.texts(f"n = 512, b = {blocks}", column)[1])[0]
+            found[f"random b={blocks}"].append(Row((density, density), (speed_up, speed_up)))
+    for library, column in (("dense", "× dense"), ("MKL", "× MKL's CSR")):
+        for row in pruned.rows:
+            name = pruned.name_of(row)
+            found[f"pruned over {library}"].append(Row(_ends(numbers(name)), _ends(numbers(pruned.texts(name, column)[0]))))
+    for blocks in (1, 16):
+        found[f"BERT-base b={blocks}"].append(Row((0.1, 0.1), _range(_speed_ups_of_bert(blocks))))
     return found
+
+
+def _ends(values: list[float]) -> tuple[float, float]:
+    return values[0], values[-1]
+
+
+def _range(values: list[float]) -> tuple[float, float]:
+    return min(values), max(values)
+
+
+def _speed_ups_of_bert(blocks: int) -> list[float]:
+    tables = [Table.read("bert-base-epyc"), Table.read("bert-base-xeon")]
+    row = f"10 % of the encoder, b = {blocks}"
+    texts = [table.texts(row, column)[1] for table in tables for column in table.columns[1:]]
+    return [value for text in texts for value in numbers(text)]
+
+
+def description() -> str:
+    rows = rows_by_series()
+    first, last = ([rows[f"random b={b}"][i].speed_ups[0] for b in (1, 4, 16)] for i in (0, -1))
+    pruned = _range([value for row in rows["pruned over dense"] for value in row.speed_ups])
+    bert = _range([value for b in (1, 16) for value in rows[f"BERT-base b={b}"][0].speed_ups])
+    dense, sparse = rows["pruned over MKL"][0].speed_ups, rows["pruned over MKL"][-1].speed_ups
+    return (
+        f"Left, over the best dense library: random patterns from {min(first):g} to {max(first):g} times at density 1/2 to "
+        f"{last[0]:g}, {last[1]:g} and {last[2]:g} times at 1/32, with single weights, blocks of 4 and of 16; layers of pruned networks "
+        f"from {pruned[0]:g} to {pruned[1]:g} times; BERT-base at density 0.1 from {bert[0]:g} to {bert[1]:g} times. Right, layers of "
+        f"pruned networks over MKL's sparse product: {dense[0]:g} to {dense[1]:g} times at density 0.5, {sparse[0]:g} to {sparse[1]:g} "
+        "at 0.02."
+    )
 
 
 def place(value: float, values: tuple[float, float], places: tuple[float, float]) -> float:
@@ -78,7 +122,7 @@ class Picture:
         self.theme = theme
         self.parts = [
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" font-family="sans-serif" font-size="12" '
-            f'role="img"><title>{html.escape(TITLE)}</title><desc>{html.escape(DESCRIPTION)}</desc>',
+            f'role="img"><title>{html.escape(TITLE)}</title><desc>{html.escape(description())}</desc>',
             f'<rect width="{WIDTH}" height="{HEIGHT}" fill="{theme.background}"/>',
         ]
 
@@ -166,9 +210,11 @@ def drawn(theme: Theme) -> str:
 
 def main() -> int:
     stale = []
-    for theme in THEMES:
-        path = HERE / f"speedup{theme.suffix}.svg"
-        text = drawn(theme)
+    texts = {HERE / f"speedup{theme.suffix}.svg": drawn(theme) for theme in THEMES}
+    alternative = f'<img src="docs/images/speedup.svg" alt="{html.escape(description(), quote=False)}">'
+    page = README.read_text(encoding="utf-8")
+    texts[README] = re.sub(r'<img src="docs/images/speedup.svg" alt="[^"]*">', lambda _: alternative, page)
+    for path, text in texts.items():
         if "--check" not in sys.argv[1:]:
             path.write_text(text, encoding="utf-8")
         elif not path.exists() or path.read_text(encoding="utf-8") != text:
