@@ -42,6 +42,7 @@ _TABLE = re.compile(rf"^<!-- table ([\w-]+) -->\n{_INNER}^{_END}$", re.MULTILINE
 _FIGURE = re.compile(rf"(?<!`)<!-- figure ((?:(?!-->).)+?) -->{_INNER}{_END}", re.DOTALL)
 _BEGINS_LINE = re.compile(r"^ {0,3}<!-- figure", re.MULTILINE)
 _MARK = re.compile(r"^<!-- table |(?<!`)<!-- figure ", re.MULTILINE)
+_FIELD = re.compile(r"\{(\w+)(?:([*/])([\d.e]+))?(?::([^{}]+))?\}")
 _RULES = {"l": ":---", "r": "---:", "-": "---"}
 
 
@@ -104,6 +105,9 @@ class Table:
 
 
 def _listed(value: Any) -> str:
+    if isinstance(value, dict):
+        items = ",\n".join(f'    "{key}": {json.dumps(each, ensure_ascii=False)}' for key, each in value.items())
+        return f"{{\n{items}\n  }}"
     if not isinstance(value, list) or not value or not isinstance(value[0], list):
         return json.dumps(value, ensure_ascii=False)
     rows = ",\n".join("    " + json.dumps(row, ensure_ascii=False) for row in value)
@@ -177,9 +181,18 @@ def rendered(page: str, folder: Path = HERE) -> str:
 
 def records_of(result: Record) -> list[Record]:
     """One for each row of a result, with what cells may show of it."""
+    command = str(result.get("command", ""))
     if result.get("benchmark") == "spmm":
         return [_record_of_spmm(each) for each in result["results"]]
-    raise DataError("the file is not what bench_spmm --json writes")
+    if command == "spmm":
+        return list(result["results"])
+    if command.startswith("reproduce "):
+        return [
+            {"section": section["section"], "machine": each["machine"], "cell": each["cell"], **each["values"]}
+            for section in result["sections"]
+            for each in section["results"]
+        ]
+    raise DataError("the file is not of bench_spmm, tessera spmm or tessera reproduce, with --json")
 
 
 def _record_of_spmm(result: Record) -> Record:
@@ -208,13 +221,17 @@ def _record_of_spmm(result: Record) -> Record:
 
 
 def _same(value: Any, wanted: Any) -> bool:
-    return math.isclose(value, wanted, rel_tol=1e-3) if isinstance(wanted, float) else bool(value == wanted)
+    if isinstance(wanted, float):
+        return isinstance(value, (int, float)) and math.isclose(value, wanted, rel_tol=1e-3)
+    return bool(value == wanted)
 
 
-def figure_of(value: float) -> str:
-    """Two significant digits below 10, and three from there on."""
+def figure_of(value: float, form: str = "") -> str:
+    """As Python's format(); without a form, two significant digits below 10, and three from there on."""
     if not math.isfinite(value):
         return "–"
+    if form:
+        return format(value, form)
     digits = 2 if value < 10 else 3
     return f"{value:,.{max(0, digits - 1 - math.floor(math.log10(value)))}f}" if value > 0 else "0"
 
@@ -225,26 +242,33 @@ def cell_of(records: list[Record], where: Record, texts: list[str], name: str) -
         raise DataError(f"{name}: the result has {len(found)} rows with {where}")
 
     def value_of(field: re.Match[str]) -> str:
-        return figure_of(found[0].get(field[1], math.nan))
+        value = found[0].get(field[1])
+        factor = float(field[3] or 1)
+        scaled = math.nan if value is None else value / factor if field[2] == "/" else value * factor
+        return figure_of(scaled, field[4] or "")
 
-    shown = [re.sub(r"\{(\w+)\}", value_of, text) for text in texts]
+    shown = [_FIELD.sub(value_of, text) for text in texts]
     return shown[0] if len(shown) == 1 else shown
 
 
-def updated(table: Table, result: Record, date: str) -> Table:
-    """The table with the cells of a benchmark's result."""
+def updated(table: Table, result: Record, date: str, machine: str = "", versions: str = "") -> Table:
+    """The table with the cells of a benchmark's result; machine and versions are the result's if it has them."""
     if table.measured is None:
         raise DataError(f"{table.name}: the file does not say how cells are made of a result: 'measured' is missing")
     records = records_of(result)
     rows: list[list[Cell]] = []
     for row, of_row in zip(table.rows, table.measured["rows"], strict=True):
         cells = row[: table.labels]
-        for column in table.measured["columns"]:
-            where = {key: value for key, value in (of_row | column).items() if key != "cell"}
-            cells.append(cell_of(records, where, column.get("cell", table.measured.get("cell")), table.name))
+        for column, old in zip(table.measured["columns"], row[table.labels :], strict=True):
+            settings = {key: value for key, value in table.measured.items() if key not in ("rows", "columns")}
+            where = settings | of_row | column
+            texts = where.pop("shows")
+            cells.append(cell_of(records, where, texts, table.name) if texts else old)
         rows.append(cells)
-    machine = f"{result['threads']} threads of {result['cpu']} ({result['isa']})"
-    return replace(table, rows=rows, machine=machine, versions=", ".join(result["peers"]), date=date)
+    if "cpu" in result:
+        machine = machine or f"{result['threads']} threads of {result['cpu']} ({result['isa']})"
+        versions = versions or ", ".join(result["peers"])
+    return replace(table, rows=rows, date=date, machine=machine or table.machine, versions=versions or table.versions)
 
 
 def pages() -> list[Path]:
@@ -275,6 +299,8 @@ def main() -> int:
     parser.add_argument("--check", action="store_true", help="write nothing; fail if a page is not as it would be written")
     parser.add_argument("--from", dest="result", type=Path, metavar="RESULT.json", help="what a benchmark's --json wrote")
     parser.add_argument("--date", help="when that was measured (default: when the file was written)")
+    parser.add_argument("--machine", default="", help="of what machine the result is, if it does not say so")
+    parser.add_argument("--versions", default="", help="those of other libraries, if the result does not say so")
     parser.add_argument("tables", nargs="*", metavar="TABLE", help="those that take their cells from RESULT.json")
     options = parser.parse_args()
     if bool(options.tables) != (options.result is not None) or (options.check and options.result):
@@ -283,7 +309,8 @@ def main() -> int:
         if options.result:
             result = json.loads(options.result.read_text(encoding="utf-8"))
             date = options.date or datetime.date.fromtimestamp(options.result.stat().st_mtime).isoformat()
-            for table in [updated(Table.read(name), result, date) for name in options.tables]:
+            origin = (date, options.machine, options.versions)
+            for table in [updated(Table.read(name), result, *origin) for name in options.tables]:
                 table.write()
         return write_pages(options.check)
     except (DataError, OSError, json.JSONDecodeError) as error:

@@ -15,7 +15,7 @@ spec = importlib.util.spec_from_file_location("docs_figures", SCRIPT)
 figures = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(figures)
 
-MEASURED = {"rows": [{"n": 512}, {"n": 64}], "columns": [{"density": 0.5}], "cell": ["{tessera_ms} ms", "{over_dense} ×"]}
+MEASURED = {"rows": [{"n": 512}, {"n": 64}], "columns": [{"density": 0.5}], "shows": ["{tessera_ms} ms", "{over_dense} ×"]}
 DATA = {
     "machine": "two threads of a server",
     "versions": "",
@@ -161,6 +161,38 @@ def test_a_result_becomes_the_data(folder):
     assert table.command == DATA["command"]
 
 
+def test_results_of_the_tool_become_data(folder):
+    static = {"machine": "bow", "mode": "static", "n": 512, "requested_density": 0.5, "seconds": 64.46e-6, "speedup": 0.98}
+    results = [static, static | {"n": 64, "speedup": None}, static | {"mode": "dense", "requested_density": None}]
+    measured = MEASURED | {
+        "mode": "static",
+        "columns": [{"requested_density": 0.5}],
+        "shows": ["{seconds*1e6:.1f} µs", "{speedup} ×"],
+    }
+    table = figures.replace(figures.Table.read("some", folder), measured=measured)
+    done = figures.updated(table, {"command": "spmm", "results": results}, "2026-12-01", versions="none")
+    assert done.rows == [["**n = 512**", ["64.5 µs", "0.98 ×"]], ["n = 64", ["64.5 µs", "– ×"]]]
+    assert (done.machine, done.versions) == ("two threads of a server", "none")
+
+
+def test_results_of_studies_become_data(folder):
+    cell = {"machine": "gc200", "cell": "3 layers", "values": {"seconds": 612e-6, "tile_bytes": 110592, "compute_share": 0.84}}
+    result = {"command": "reproduce snn", "sections": [{"section": "size", "results": [cell], "comparisons": []}]}
+    measured = {
+        "rows": [{"cell": "3 layers"}],
+        "columns": [
+            {"shows": ["{seconds*1e3:.3g}"]},
+            {"shows": ["{tile_bytes/1024:.0f}"]},
+            {"shows": ["{compute_share*100:.0f} %"]},
+            {"shows": []},
+        ],
+    }
+    write(folder, columns=["", "ms", "KiB", "compute", "remark"], rows=[["3", "", "", "", "x"]], measured=measured)
+    done = figures.updated(figures.Table.read("some", folder), result, "2026-12-01", machine="modelled GC200")
+    assert done.rows == [["3", "0.612", "108", "84 %", "x"]]
+    assert done.machine == "modelled GC200"
+
+
 def test_rows_of_a_result_have_what_tables_show():
     dynamic = timing("tessera-dynamic", 0.004, new_pattern_seconds=0.001, drop_grow_seconds=5e-5)
     other = timing("tessera", 0.001, type="bf16")
@@ -177,7 +209,7 @@ def test_results_that_lack_a_row_are_refused(folder):
     table = figures.Table.read("some", folder)
     with pytest.raises(figures.DataError, match="the result has 0 rows with {'n': 64"):
         figures.updated(table, RESULT | {"results": [row(512)]}, "2026-12-01")
-    with pytest.raises(figures.DataError, match="not what bench_spmm --json writes"):
+    with pytest.raises(figures.DataError, match="not of bench_spmm, tessera spmm"):
         figures.updated(table, {"torch": "2.15"}, "2026-12-01")
     with pytest.raises(figures.DataError, match="'measured' is missing"):
         figures.updated(figures.replace(table, measured=None), RESULT, "2026-12-01")
