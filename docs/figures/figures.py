@@ -14,7 +14,8 @@ A cell is a text, or a list of texts, all but the first of which are shown in br
     <!-- table TABLE -->
     <!-- end -->
 and one of its figures between <!-- figure TABLE; ROW; COLUMN --> and <!-- end -->. The number of a text in the cell's list
-may follow, and % for a fraction in per cent: <!-- figure TABLE; ROW; COLUMN; 2 -->.
+may follow, and % for a fraction in per cent: <!-- figure TABLE; ROW; COLUMN; 2 -->. <!-- figure TABLE; date --> is when it was
+measured; so are `machine` and `versions`.
 """
 
 from __future__ import annotations
@@ -146,9 +147,11 @@ def table_text(table: Table, before: str = "") -> str:
 
 def figure_text(reference: str, folder: Path = HERE) -> str:
     name, *place = (part.strip() for part in " ".join(reference.split()).split(";"))
+    table = Table.read(name, folder)
+    if len(place) == 1 and place[0] in ("machine", "versions", "date"):
+        return str(getattr(table, place[0]))
     if not 2 <= len(place) <= 3:
         raise DataError(f"'{reference}' is not TABLE; ROW; COLUMN")
-    table = Table.read(name, folder)
     texts = table.texts(*place[:2])
     if len(place) == 2:
         return _plain(_shown(table.cell(*place)))

@@ -78,6 +78,8 @@ def test_what_is_not_recorded_is_said(folder):
         ("some; n = 512; d = 1/2; 2", "1.5 ×"),
         ("some; n = 512; d = 1/2", "38.9 ms (1.5 ×)"),
         ("some; n = 64;\n  d = 1/2; %", "12 %"),
+        ("some; machine", "two threads of a server"),
+        ("some; date", "2026-11-21"),
     ],
 )
 def test_a_figure_is_that_of_the_table(folder, reference, shown):
