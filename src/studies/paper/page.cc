@@ -15,7 +15,7 @@ std::string subtitle_of(const Study& study) {
   std::string words;
   for (const Part& part : study.parts)
     words += fmt::format("{}{}, {}", words.empty() ? "" : "; ", part.machine.name,
-                         part.is_host() ? "measured" : "modelled and accounted cycle by cycle");
+                         part.is_host() ? "measured" : "modelled");
   return words;
 }
 
