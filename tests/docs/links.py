@@ -38,6 +38,16 @@ def links_of(page: Path) -> list[str]:
     return [link for link in links if not re.match(r"[a-z]+:", link)]
 
 
+def pictures_of(page: Path) -> list[tuple[str, str]]:
+    """The text alternative and the file of each."""
+    text = "\n".join(text_of(page))
+    found = re.findall(r"!\[([^\]]*)\]\(([^)\s]+)\)", text)
+    for image in re.findall(r"<img\b[^>]*>", text):
+        attributes = dict(re.findall(r'(\w+)="([^"]*)"', image))
+        found.append((attributes.get("alt", ""), attributes.get("src", "")))
+    return found
+
+
 def broken_links_of(page: Path) -> list[str]:
     broken = []
     for link in links_of(page):

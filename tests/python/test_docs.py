@@ -204,8 +204,8 @@ def test_broken_links_are_found(tmp_path, monkeypatch):
 
 
 def test_pictures_are_those_of_their_data():
-    script = ROOT / "docs" / "images" / "speedup.py"
-    done = subprocess.run([sys.executable, str(script), "--check"], capture_output=True, text=True, check=False)
+    command = [sys.executable, str(ROOT / "scripts" / "draw-pictures"), "--check"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
 
 
@@ -213,6 +213,17 @@ def test_tables_and_figures_are_those_of_their_data():
     script = ROOT / "docs" / "figures" / "figures.py"
     done = subprocess.run([sys.executable, str(script), "--check"], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+def test_pictures_say_in_words_what_they_show():
+    """Where they stand, for readers who do not see them."""
+    shown = set()
+    for page in PAGES:
+        for words, path in links.pictures_of(page):
+            assert len(words) >= 30, f"{pages.name_of(page)}: {path} needs a text alternative"
+            shown.add((page.parent / path).resolve())
+    there = {each for each in (ROOT / "docs" / "images").iterdir() if each.suffix in (".svg", ".png")}
+    assert shown == there
 
 
 def test_every_page_is_linked():

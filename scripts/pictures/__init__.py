@@ -1,0 +1,1 @@
+"""The pictures of the documentation, each a module whose `draw` returns it."""
