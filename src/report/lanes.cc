@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <limits>
 #include <map>
 #include <set>
 #include <vector>
@@ -20,6 +21,11 @@ using Kind = ChipSpan::Kind;
 
 constexpr size_t kKinds = 7;
 constexpr std::array<size_t, kKinds> kColourOfKind = {0, 5, 1, 2, 4, 9, kGrey};  // forward … waiting
+
+/// Widths of a schedule alone, which pages may show at some 700 pixels: that of its shortest pass, which has
+/// room for a name, and the least one of the whole.
+constexpr double kShortestPass = 16;
+constexpr double kScheduleWidth = 720;
 
 /// Spans of a smaller part of a chart cannot be seen.
 constexpr double kLeastSeen = 1.0 / 4000;
@@ -178,7 +184,7 @@ Timeline lanes_of(const graph::PipelineSchedule& schedule, std::span<const graph
       timeline.lanes[stage].spans.push_back(
           {ends[stage], until - ends[stage], static_cast<size_t>(Kind::waiting), "", "waiting"});
   };
-  double last = 0;
+  double last = 0, shortest = std::numeric_limits<double>::infinity();
   for (const auto& [pass, begin, end] : timed(schedule, times)) {
     const ChipSpan span{static_cast<Kind>(pass.kind), pass.stage, pass.micro_batch, begin, end};
     wait(pass.stage, begin);
@@ -186,8 +192,10 @@ Timeline lanes_of(const graph::PipelineSchedule& schedule, std::span<const graph
         {begin, end - begin, static_cast<size_t>(span.kind), short_name(span), title_of(span)});
     ends[pass.stage] = end;
     last = std::max(last, end);
+    shortest = std::min(shortest, end - begin);
   }
   for (uint32_t s = 0; s < schedule.stages; ++s) wait(s, last);
+  timeline.frame.width = std::clamp(kShortestPass * last / shortest, kScheduleWidth, kWide);
   timeline.time = {"", Unit::number, Growth::linear, 0, last};
   return timeline;
 }

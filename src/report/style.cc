@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cassert>
+#include <utility>
 
 namespace tessera::report {
 
@@ -83,29 +84,47 @@ svg .probe:hover { fill: var(--ink); fill-opacity: 0.12; }
 @media print { h2 { break-after: avoid; } figure, .cards { break-inside: avoid; } }
 )css";
 
-std::string style_of_files() {
-  std::string rules =
-      "svg { font-family: system-ui, -apple-system, \"Segoe UI\", Roboto, \"DejaVu Sans\", sans-serif; }\n";
-  for (size_t begin = 0, end; begin < kStyle.size(); begin = end + 1) {
-    end = std::min(kStyle.find('\n', begin), kStyle.size());
-    const std::string_view rule = kStyle.substr(begin, end - begin);
-    if (rule.starts_with("svg ") && rule.find(":hover") == std::string_view::npos)
-      rules += std::string(rule) + "\n";
-  }
-  return rules;
-}
+namespace {
 
-std::string with_colours(std::string text) {
+constexpr std::string_view kDarkMode = "@media (prefers-color-scheme: dark)";
+
+/// A text with the colours that the style sheet has from a place on instead of their names.
+std::string with_colours_from(size_t place, std::string text) {
   constexpr std::string_view kBegin = "var(";
   for (size_t at; (at = text.find(kBegin)) != std::string::npos;) {
     const size_t end = text.find(')', at);
     const std::string name = text.substr(at + kBegin.size(), end - at - kBegin.size()) + ": ";
-    const size_t colour = kStyle.find(name);
+    const size_t colour = kStyle.find(name, place);
     assert(colour != std::string_view::npos);
     const size_t from = colour + name.size();
     text.replace(at, end + 1 - at, kStyle.substr(from, kStyle.find(';', from) - from));
   }
   return text;
 }
+
+/// Fills stand at the shapes, in the colours of light mode.
+std::string dark_fill(const std::string& colour) {
+  return "[fill=\"" + with_colours(colour) + "\"] { fill: " + colour + "; }\n";
+}
+
+}  // namespace
+
+std::string style_of_files() {
+  std::string rules =
+      "svg { font-family: system-ui, -apple-system, \"Segoe UI\", Roboto, \"DejaVu Sans\", sans-serif; }\n";
+  std::string dark;
+  for (size_t begin = 0, end; begin < kStyle.size(); begin = end + 1) {
+    end = std::min(kStyle.find('\n', begin), kStyle.size());
+    const std::string_view rule = kStyle.substr(begin, end - begin);
+    if (!rule.starts_with("svg ") || rule.find(":hover") != std::string_view::npos) continue;
+    rules += std::string(rule) + "\n";
+    if (rule.find("var(") != std::string_view::npos) dark += std::string(rule) + "\n";
+  }
+  dark += dark_fill("var(--paper)");
+  for (size_t c = 0; c < kColours; ++c) dark += dark_fill(colour_of(c));
+  return rules + std::string(kDarkMode) + " {\n" + with_colours_from(kStyle.find(kDarkMode), dark) + "}\n";
+}
+
+std::string with_colours(std::string text) { return with_colours_from(0, std::move(text)); }
 
 }  // namespace tessera::report

@@ -23,7 +23,8 @@ constexpr bool is_light(size_t index) {
 /// The style sheet of every page.
 extern const std::string_view kStyle;
 
-/// The rules of SVG files, and a text with the colours of light mode instead of their names.
+/// The rules of SVG files, light or dark as the reader's system prefers, and a text with the colours of light
+/// mode instead of their names.
 std::string style_of_files();
 std::string with_colours(std::string text);
 

@@ -61,6 +61,7 @@ TEST_F(PipelineCliTest, WritesThePicturesOfTheDocumentation) {
         << ".svg";
     EXPECT_NO_THROW(testing::MarkupReader::read(picture));
     EXPECT_EQ(picture.find("var("), std::string::npos);
+    EXPECT_NE(picture.find("(prefers-color-scheme: dark)"), std::string::npos);
   }
 }
 
