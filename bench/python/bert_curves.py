@@ -30,6 +30,10 @@ VARIANTS = {
     "packed, FP16, rounding to nearest": ["--pack", "optimal", *FP16, "nearest"],
 }
 COLOURS = ("#1f77b4", "#ff7f0e", "#2ca02c", "#d62728")
+STYLE = (
+    "<style>text{fill:#1f2328}.paper{fill:#fff}.grid{stroke:#d8dee4}"
+    "@media(prefers-color-scheme:dark){text{fill:#e6edf3}.paper{fill:#0d1117}.grid{stroke:#30363d}}</style>"
+)
 
 
 def trained(
@@ -89,10 +93,10 @@ def picture(results: dict[str, list[dict[str, Any]]]) -> str:
     def path(pairs: list[tuple[float, float]]) -> str:
         return "M" + " L".join(f"{x(a):.1f},{y(b):.1f}" for a, b in pairs)
 
-    parts = [f'<rect width="{width}" height="{height}" fill="white"/>']
+    parts = [f'<rect class="paper" width="{width}" height="{height}"/>']
     for i in range(round(2 * (high - low)) + 1):
         at = y(low + i / 2)
-        parts.append(f'<path d="M{left},{at:.1f} H{width - right}" stroke="#ddd"/>')
+        parts.append(f'<path d="M{left},{at:.1f} H{width - right}" class="grid"/>')
         parts.append(f'<text x="{left - 8}" y="{at + 4:.1f}" text-anchor="end">{low + i / 2:.1f}</text>')
     for count in range(0, most + 1, 500):
         parts.append(f'<text x="{x(count):.1f}" y="{height - bottom + 18}" text-anchor="middle">{count:,}</text>')
@@ -111,7 +115,7 @@ def picture(results: dict[str, list[dict[str, Any]]]) -> str:
     parts.append(f'<text x="{left}" y="{top - 6}">held-out loss</text>')
     style = 'font-family="sans-serif" font-size="12"'
     frame = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" {style}>'
-    return frame + "".join(parts) + "</svg>\n"
+    return frame + STYLE + "".join(parts) + "</svg>\n"
 
 
 def main() -> None:
