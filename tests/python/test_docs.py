@@ -203,8 +203,9 @@ def test_broken_links_are_found(tmp_path, monkeypatch):
     ]
 
 
-def test_pictures_are_those_of_their_data():
-    command = [sys.executable, str(ROOT / "scripts" / "draw-pictures"), "--check"]
+@pytest.mark.parametrize("script", ["draw-pictures", "write-notebook"])
+def test_what_scripts_write_is_up_to_date(script):
+    command = [sys.executable, str(ROOT / "scripts" / script), "--check"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
 
