@@ -32,7 +32,7 @@ VARIANTS = {
 COLOURS = ("#1f77b4", "#ff7f0e", "#2ca02c", "#d62728")
 STYLE = (
     "<style>text{fill:#1f2328}.paper{fill:#fff}.grid{stroke:#d8dee4}"
-    "@media(prefers-color-scheme:dark){text{fill:#e6edf3}.paper{fill:#0d1117}.grid{stroke:#30363d}}</style>"
+    "@media (prefers-color-scheme:dark){text{fill:#e6edf3}.paper{fill:#0d1117}.grid{stroke:#30363d}}</style>"
 )
 
 

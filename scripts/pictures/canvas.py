@@ -45,7 +45,7 @@ def _style(used: Iterable[str], theme: str) -> str:
     names = sorted(used)
     if theme:
         return _rules(LIGHT if theme == "light" else DARK, names)
-    return f"{_rules(LIGHT, names)}@media(prefers-color-scheme:dark){{{_rules(DARK, names)}}}"
+    return f"{_rules(LIGHT, names)}@media (prefers-color-scheme:dark){{{_rules(DARK, names)}}}"
 
 
 def _short(value: float) -> str:
