@@ -1,4 +1,4 @@
-// What a network costs on a machine, without a session of it.
+// What a network costs on a machine, without a session.
 #pragma once
 
 #include <tessera/graph.h>
@@ -14,13 +14,14 @@ struct EstimateOptions {
   /// Arrays of integer inputs on which costs depend, such as lists of spikes; without them, costs are
   /// computed from their expected contents.
   std::span<const Tensor> inputs = {};
-  /// The graph whose session owns the parameters, as for Session(graph, owner); null: the graph has its own.
+  /// The graph whose session owns the parameters, as for Session(graph, owner); null: the graph owns its
+  /// parameters.
   const Graph* owner = nullptr;
   bool host_io = false;  ///< see SessionOptions::host_io
 };
 
 /// The cost of a graph on a machine, equal to Session::cost(). Takes no memory for parameters, state and
-/// replicas, however large they are. Throws UsageError as Session does.
+/// replicas, however large these are. Throws UsageError as Session does.
 RunCost estimate(const Graph& graph, const Machine& machine, const EstimateOptions& options = {});
 
 }  // namespace tessera::graph

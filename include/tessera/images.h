@@ -36,13 +36,13 @@ struct ImageSplit {
 ImageSet read_idx_images(const std::string& images, const std::string& labels);
 
 /// A batch of CIFAR-10 in its binary version (Krizhevsky 2009): records of a label and 3 × 32 × 32 bytes.
-/// Throws Error as above.
+/// Throws Error as read_idx_images() does.
 ImageSet read_cifar10(const std::string& batch);
 
 /// The images that a folder contains under their official names: MNIST in it or in its `mnist`, else CIFAR-10
-/// in it or in its `cifar-10-batches-bin`. `name` is "mnist", "cifar-10", or empty for the first found. If
-/// MNIST's training files are missing, the last fifth of its test images become the test set, the others the
-/// training set. Throws Error if there are none.
+/// in it or in its `cifar-10-batches-bin`. `name` is "mnist", "cifar-10", or empty for the first data set
+/// found. If MNIST's training files are missing, the last fifth of its test images become the test set, the
+/// others the training set. Throws Error if there are none.
 ImageSplit load_images(const std::string& folder, const std::string& name = "");
 
 struct ImageShape {
@@ -52,7 +52,7 @@ struct ImageShape {
   uint32_t channels = 1;
 };
 
-/// Numbers and shape of images, which are all that estimates take of them.
+/// Numbers and shape of images: all that estimates need to know about them.
 struct ImageOutline {
   std::string name;
   uint64_t train = 0;  ///< images for training
@@ -60,11 +60,11 @@ struct ImageOutline {
   ImageShape shape = {};
 };
 
-/// Synthetic images: each class is a few smooth random templates, each image a template shifted, scaled and
-/// with noise, which each channel has of its own. A function of the seed and the shape alone.
+/// Synthetic images: each class is a few smooth random templates, each image a template that is shifted and
+/// scaled, with separate noise in each channel. A function of the seed and the shape alone.
 ImageSplit synthetic_images(size_t train, size_t test, uint64_t seed, const ImageShape& shape = {});
 
-/// Labelled images in files of JPEG, which are read when they are needed.
+/// Labelled images in JPEG files, which are read when they are needed.
 struct ImageFiles {
   std::vector<std::string> paths;
   std::vector<uint32_t> labels;  ///< class of each file
@@ -80,10 +80,10 @@ struct ImageFolder {
   ImageFiles test;
 };
 
-/// Finds images by class, as ImageNet's are usually laid out: FOLDER/train/CLASS/*.jpg, and as many classes
-/// in FOLDER/val or FOLDER/test; without these three, FOLDER/CLASS/*.jpg, of which the last tenth of each
-/// class, at least one, is for testing. The names of files end in .jpg, .jpeg or .JPEG. Throws Error if there
-/// are none, or the classes differ.
+/// Finds images by class, in the usual layout of ImageNet: FOLDER/train/CLASS/*.jpg, and the same classes in
+/// FOLDER/val or FOLDER/test; without these three folders, FOLDER/CLASS/*.jpg, where the last tenth of the
+/// images of each class, at least one image, is for testing. The names of files end in .jpg, .jpeg or .JPEG.
+/// Throws Error if there are none, or the classes differ.
 ImageFolder find_image_folder(const std::string& folder);
 
 }  // namespace tessera

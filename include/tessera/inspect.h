@@ -14,7 +14,7 @@
 
 namespace tessera {
 
-/// Why a sparse product with a weight does not pay: it takes more than 0.9 of the dense one's time.
+/// Why a sparse product with a weight does not pay: it takes more than 0.9 of the dense product's time.
 enum class NoGain : uint8_t {
   none,             ///< it pays
   not_a_product,    ///< the tensor is not a matrix, or it is an embedding, from which rows are selected
@@ -42,8 +42,8 @@ struct ZerosOptions {
   uint32_t threads = 0;  ///< threads of the host; 0: one per physical core available to this process
 };
 
-/// The zeros of a weight of m × k, and predicted times of products with it on this host, for activations as
-/// frameworks have them, [n, features]. -0 is a zero, NaN is not.
+/// The zeros of a weight of m × k, and predicted times of products with it on the host, for activations [n,
+/// features] as frameworks have them. -0 is a zero, NaN is not.
 struct Zeros {
   uint32_t rows = 0;  ///< m
   uint32_t cols = 0;  ///< k
@@ -59,7 +59,7 @@ struct Zeros {
   double dense_seconds = 0;
   double sparse_seconds = 0;     ///< with the fastest block size
   uint32_t best_block_size = 0;  ///< the fastest block size
-  uint64_t sparse_bytes = 0;     ///< of values and index with the fastest block size
+  uint64_t sparse_bytes = 0;     ///< bytes of values and index with the fastest block size
 
   bool pays() const { return reason == NoGain::none; }
 };
@@ -72,9 +72,9 @@ Zeros zeros_of(const void* weight, Type type, uint32_t rows, uint32_t cols, int6
 /// The zeros of a weight of this type whose non-zeros are the elements of a pattern of block size 1.
 Zeros zeros_of(const Pattern& pattern, Type type, const ZerosOptions& options = {});
 
-/// The same of the weight of a convolution in groups, [outputs, taps · channels of a group]: the dense
-/// products are those of the groups, the sparse one has them on its diagonal. Blocks have no predicted time
-/// if they do not divide the outputs and channels of a group.
+/// The zeros of the weight of a convolution in groups, [outputs, taps · channels per group]: there is a dense
+/// product for each group, and one sparse product with the groups on its diagonal. A block size that does not
+/// divide the outputs and channels of a group has no predicted time.
 Zeros zeros_of_groups(const Pattern& pattern, Type type, const ConvolutionGroups& of,
                       const ZerosOptions& options = {});
 
@@ -88,14 +88,16 @@ struct InspectedTensor {
   std::vector<uint64_t> shape;  ///< as a dense tensor
   uint64_t elements = 0;
   uint64_t dense_bytes = 0;  ///< size as a dense tensor; 0 if the size of its elements is not known
-  /// For F32, F16 and BF16: zeros of the tensor as a matrix of the first dimension and the others. So for
-  /// quantised weights of ONNX models, whose zeros are equal to their zero points. None for other types.
+  /// For F32, F16 and BF16: the zeros of the tensor as a matrix with the first dimension as rows and the
+  /// other dimensions as columns. Quantised weights of ONNX models have them too; their zeros are the
+  /// elements equal to the zero point. None for other types.
   std::optional<Zeros> zeros;
-  /// Columns of X of the predicted times, where an ONNX model says them; 0: InspectedModel::n.
+  /// Number of columns of X in the predicted times, where an ONNX model says it; 0: InspectedModel::n.
   uint32_t n = 0;
 };
 
-/// Sums over the tensors that have InspectedTensor::zeros; bytes are summed over all tensors.
+/// Sums over the tensors that have InspectedTensor::zeros; dense_bytes and sparse_bytes are sums over all
+/// tensors.
 struct InspectedTotals {
   uint64_t elements = 0;
   uint64_t zeros = 0;
@@ -118,8 +120,8 @@ struct InspectedModel {
   uint32_t n = 0;
   std::vector<InspectedTensor> tensors;  ///< in the natural order of their names
   InspectedTotals totals;
-  /// All operators for which the model cannot be run; if the file leaves sizes open, without those that fail
-  /// only for some sizes or attributes.
+  /// All operators because of which the model cannot be run; if the file leaves sizes open, without operators
+  /// that fail only for some sizes or attributes.
   std::vector<UnsupportedOperator> unsupported = {};
 };
 
@@ -127,11 +129,12 @@ struct InspectedModel {
 /// name.
 using InspectProgress = std::function<void(size_t done, size_t total, const std::string& next)>;
 
-/// Inspects a `.safetensors` file; the folder of a model as Hugging Face has them (config.json, and
-/// model.safetensors or what model.safetensors.index.json lists); or a file that read_matrix() reads. With
-/// `tensor`, inspects only that tensor. Reads tensor by tensor and in pieces, so it needs memory for the
-/// non-zeros of one tensor. Throws Error, naming the file, if a file is missing or malformed, and for weights
-/// that are quantised; UsageError for an unknown tensor or extension, and options out of range.
+/// Inspects a `.safetensors` file; the folder of a model as Hugging Face lays it out (config.json, and
+/// model.safetensors or the files that model.safetensors.index.json lists); or a file that read_matrix()
+/// reads. With `tensor`, inspects only that tensor. Reads one tensor after the other, in pieces, so it needs
+/// memory only for the non-zeros of one tensor. Throws Error, naming the file, if a file is missing or
+/// malformed, and for weights that are quantised; UsageError for an unknown tensor or extension, and options
+/// out of range.
 InspectedModel inspect(const std::string& path, const std::string& tensor = "",
                        const ZerosOptions& options = {}, const InspectProgress& progress = {});
 

@@ -23,7 +23,7 @@ enum class LayerStructure : uint8_t {
   block_butterfly,  ///< factors of a butterfly with blocks instead of numbers (Chen et al. 2021)
 };
 
-/// "dense", "butterfly", …; the function from a name throws UsageError that lists the names.
+/// "dense", "butterfly", …; layer_structure_named() throws UsageError, listing the names, for any other name.
 std::string_view name_of(LayerStructure structure);
 LayerStructure layer_structure_named(std::string_view name);
 
@@ -37,8 +37,8 @@ struct LayerOptions {
   bool scaled = true;
   uint64_t seed = 0;
   /// Form of butterflies of all kinds, pixelfly, fastfood and Monarch. Other structures are the same in both
-  /// forms: low rank is two dense products, circulant a dense product with the matrix that its parameter
-  /// fills.
+  /// forms: low rank is two dense products, circulant a dense product with the circulant matrix of its
+  /// parameter.
   Form form = Form::fused;
 };
 
@@ -46,12 +46,12 @@ struct LayerOptions {
 struct Layer {
   Value y;
   std::vector<Value> parameters = {};
-  std::vector<double> lr_scales =
-      {};  ///< learning rate of each parameter relative to a dense layer's, for ParameterGroup::lr_scale
+  /// Learning rate of each parameter relative to a dense layer's, for ParameterGroup::lr_scale.
+  std::vector<double> lr_scales = {};
 };
 
-/// Adds the product x · Wᵀ with `outputs` features, and its parameters, whose names begin with `name`. Throws
-/// UsageError for sizes that the structure cannot have.
+/// Adds the product x · Wᵀ with `outputs` features, and its parameters, whose names begin with `name`, to the
+/// graph. Throws UsageError for sizes that the structure cannot have.
 Layer linear_layer(Graph& graph, const std::string& name, Value x, uint32_t outputs,
                    const LayerOptions& options);
 

@@ -1,4 +1,5 @@
-// Machines for which programs are planned: the host and its threads, or a modelled tiled machine.
+// Machines for which programs are planned: the host, which is the CPU that this process runs on, or a
+// modelled tiled machine.
 #pragma once
 
 #include <cstdint>
@@ -12,12 +13,12 @@ namespace machine {
 struct Machine;
 }
 
-/// Number of threads of products and conversions for which no number is given: the one set by
-/// set_default_threads(), or TESSERA_THREADS, or one per physical core available to this process.
+/// The number of threads for products and conversions that are given no number: the number set by
+/// set_default_threads(), or TESSERA_THREADS, or one thread per physical core available to this process.
 uint32_t default_threads();
 
 /// Sets default_threads(), at most 4096; 0 restores the initial number. Products that are planned already
-/// keep theirs. Throws UsageError for more than 4096.
+/// keep their threads. Throws UsageError for more than 4096.
 void set_default_threads(uint32_t threads);
 
 /// Functions of an OpenMP runtime with GNU's interface.
@@ -29,16 +30,16 @@ struct OpenMpRuntime {
 };
 
 /// Computes on the threads of a runtime that another library of this process uses, such as PyTorch, instead
-/// of on the library's own threads: idle threads of either spin for a while, on cores that the other needs.
-/// Where the runtime grants fewer threads than asked for (within a parallel region), and in a forked child,
-/// the library's own threads compute. A runtime without functions restores them. Must not be called while
-/// products run.
+/// of on the library's own threads: idle threads of either library spin for a while, on cores that the other
+/// library needs. Where the runtime grants fewer threads than asked for (within a parallel region), and in a
+/// forked child, the library's own threads compute. A runtime without functions restores the library's own
+/// threads. Must not be called while products run.
 void use_openmp(const OpenMpRuntime& runtime);
 
-/// A machine: its tiles, their memory, and the cost of their work.
+/// A machine: tiles, their memory, and the cost of their work.
 class Machine {
  public:
-  /// The host, with one tile per physical core, or `threads` tiles.
+  /// The host, with one tile per physical core, or with `threads` tiles.
   static Machine host(uint32_t threads = 0);
 
   /// "host", the name of a built-in machine, or a TOML file (docs/machines.md). Throws UsageError for any
@@ -49,7 +50,7 @@ class Machine {
   static std::vector<std::string> builtin_names();
 
   /// A copy of the machine with one figure changed. The key may be abbreviated if it stays unambiguous.
-  /// Throws UsageError for an unknown key, a value out of range, and for a host, whose figures are facts.
+  /// Throws UsageError for an unknown key, a value out of range, and for the host, whose figures are facts.
   Machine with(const std::string& key, double value) const;
 
   std::string name() const;

@@ -23,7 +23,7 @@ struct Dimension {
   std::optional<uint32_t> size = {};
 };
 
-/// An input or output as the file has it.
+/// An input or output as the file describes it.
 struct ValueType {
   std::string name;
   std::string type;  ///< "float32", "int64", "bool", …
@@ -33,10 +33,11 @@ struct ValueType {
 
 /// "float32[batch, 3, 224, 224]"
 std::string to_string(const ValueType& type);
-/// The least and the largest number that an input of integers takes, as integers of a graph have 32 bits.
+/// The smallest and the largest number that an input of integers takes: integers of a graph have 32 bits.
 std::pair<int64_t, int64_t> range_of(const ValueType& type);
 
-/// By name, shapes of inputs whose sizes a file leaves open, or sizes of named dimensions: {"batch", {8}}.
+/// Shapes of inputs whose sizes a file leaves open, by the input's name, and sizes of named dimensions, by
+/// the dimension's name: {"batch", {8}}.
 using Shapes = std::map<std::string, graph::Shape>;
 
 struct ImportOptions {
@@ -51,17 +52,19 @@ struct ImportOptions {
 /// A weight of a model, and whether it became sparse.
 struct LayerChoice {
   std::string name;
-  uint32_t rows = 0;  ///< of the layer's input
-  Zeros zeros;        ///< of [outputs, inputs]; of a convolution in groups, inputs are those of a group
+  uint32_t rows = 0;  ///< rows of the layer's input
+  Zeros zeros;  ///< of the weight [outputs, inputs]; for a convolution in groups, [outputs, inputs of one
+                ///< group]
   bool is_sparse = false;
   /// Why no sparse form is possible: "not a product" of embeddings, "depthwise convolution", "transposed
   /// convolution in groups", "batched product". Only sizes and the density are known then. Empty: its zeros
   /// decide.
   std::string reason{};
-  /// Size of the form that the product has, if other operations take the weight in another one; else 0.
+  /// Bytes of the product's own copy of the weight, if other operations take the weight in another form; else
+  /// 0.
   uint64_t copy_bytes = 0;
 
-  /// Why it stays dense: that, "no zeros", or what the zeros say; empty if it is sparse.
+  /// Why the weight stays dense: `reason`, "no zeros", or the name of zeros.reason; empty if it is sparse.
   std::string_view why_dense() const;
 };
 
@@ -78,16 +81,17 @@ class UnsupportedModelError : public Error {
   std::vector<Missing> missing_;
 };
 
-/// A graph of a model for inputs of certain shapes, made ready for inference by graph::folded(): the name of
-/// a parameter into which operations after its product were folded ends in "folded". Integers have 32 bits in
-/// a graph, truth values are f32 0 and 1, and float64 becomes f32; `inputs` and `outputs` have the types of
-/// the file.
+/// The graph of a model for inputs of given shapes, simplified for inference by graph::folded(): a parameter
+/// into which operations after its product were folded has a name that ends in "folded". Integers have 32
+/// bits in a graph, truth values are f32 0 and 1, and float64 becomes f32; `inputs` and `outputs` have the
+/// types of the file.
 struct ImportedModel {
   graph::Graph graph;
   std::vector<ValueType> inputs;
   std::vector<ValueType> outputs;
   std::vector<LayerChoice> layers;
-  std::vector<std::string> notes;  ///< what was converted on reading, such as quantised weights
+  /// Conversions made while the model was read, such as the conversion of quantised weights.
+  std::vector<std::string> notes;
 };
 
 /// A model that has been read, from which graphs for several shapes can be made. Parameters of the same name
@@ -124,9 +128,9 @@ class Model {
 /// Reads a model and makes its graph.
 ImportedModel read_onnx(const std::string& path, const ImportOptions& options = {});
 
-/// As tessera::inspect(), for the initializers of an ONNX model. Products have the rows that they have in a
-/// graph of the model, if its inputs have fixed shapes or are given these; those of no graph have options.n.
-/// Throws UsageError for shapes that do not fit.
+/// As tessera::inspect(), for the initializers of an ONNX model. Products have the number of rows that they
+/// have in the model's graph, if its inputs have fixed shapes or get them from `shapes`; without a graph,
+/// products have options.n rows. Throws UsageError for shapes that do not fit.
 InspectedModel inspect(const std::string& path, const std::string& tensor = "",
                        const ZerosOptions& options = {}, const InspectProgress& progress = {},
                        const Shapes& shapes = {});

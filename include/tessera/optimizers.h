@@ -1,4 +1,4 @@
-// Optimizers, rounding and scales of losses, and how the learning rate changes from step to step.
+// Optimizers, rounding, loss scaling, and learning-rate schedules.
 #pragma once
 
 #include <tessera/types.h>
@@ -18,7 +18,7 @@ struct Sgd {
   bool nesterov = false;
 };
 
-/// Adam (Kingma & Ba 2015), or AdamW (Loshchilov & Hutter 2019) with `decoupled` decay, as PyTorch's.
+/// Adam (Kingma & Ba 2015), or AdamW (Loshchilov & Hutter 2019) with `decoupled` decay, as in PyTorch.
 struct Adam {
   double beta1 = 0.9;
   double beta2 = 0.999;
@@ -51,26 +51,27 @@ struct Lars {
 
 using Optimizer = std::variant<Sgd, Adam, Lamb, Lars>;
 
-/// How a number that a 16-bit type lacks is rounded: to the nearest one, or to one of its two neighbours so
-/// that the expected result is the number.
+/// How a number is rounded to a 16-bit type: to the nearest number of the type, or to one of the two
+/// neighbouring ones at random, so that the expected result is the number itself.
 enum class Rounding : uint8_t { nearest, stochastic };
 
-/// Roundings of what is stored in 16 bits, each instead of that of all.
+/// Roundings of values stored in 16 bits; each one set here replaces the general rounding.
 struct Roundings {
   std::optional<Rounding> parameters = {};
-  std::optional<Rounding> state = {};     ///< of the optimizer, such as moments
+  std::optional<Rounding> state = {};     ///< the optimizer's state, such as moments
   std::optional<Rounding> partials = {};  ///< sums of products; see PartialSums
 
   bool operator==(const Roundings&) const = default;
 };
 
-/// How the parts of a product's sums that tiles compute and send each other are stored. Hosts, and tiles that
-/// compute a sum alone, add up in FP32 and round once.
+/// How tiles store the partial sums of a product that they compute and send to each other. Hosts, and tiles
+/// that compute a sum alone, add in FP32 and round once.
 struct PartialSums {
-  /// f16 or bf16: of products of this type, others have f32; none: the type of the product.
+  /// f16 or bf16: the type of partial sums of products of this type, while other products have f32; none: the
+  /// type of the product.
   std::optional<Type> type = {};
-  /// To 16-bit types. Random numbers follow from the seed and the sums of a tile, so that they differ from
-  /// step to step as sums do, and equal sums are rounded alike.
+  /// Rounding to 16-bit types. Random numbers follow from the seed and the sums of a tile, so that they
+  /// differ from step to step as the sums do, and equal sums are rounded alike.
   Rounding rounding = Rounding::nearest;
   uint64_t seed = 0;
 
@@ -90,9 +91,9 @@ struct Betas {
   double beta1 = 0.9;
   double beta2 = 0.999;
 };
-/// Betas for batches of packs. If a batch has as many packs as it had sequences before, it holds p times as
-/// many sequences, p being the packing factor: with β₁ᵖ and β₂ᵖ, moments decay per sequence as without
-/// packing (Krell et al. 2021). Throws UsageError for a factor below 1, and for betas outside [0, 1).
+/// Betas for batches of packs. A batch with as many packs as it had sequences before holds p times as many
+/// sequences, where p is the packing factor: with β₁ᵖ and β₂ᵖ, moments decay per sequence as without packing
+/// (Krell et al. 2021). Throws UsageError for a factor below 1, and for betas outside [0, 1).
 Betas betas_of_packs(Betas unpacked, double packing_factor);
 /// The number of packs that hold as many sequences as a batch of `sequences` without packing; at least 1. An
 /// alternative to betas_of_packs().
@@ -100,19 +101,19 @@ uint32_t packs_per_batch(uint32_t sequences, double packing_factor);
 
 enum class ScheduleKind : uint8_t { constant, linear, polynomial, cosine, step };
 std::string_view name_of(ScheduleKind kind);
-/// Throws UsageError that lists the kinds for any other name.
+/// Throws UsageError, listing the kinds, for any other name.
 ScheduleKind schedule_named(std::string_view name);
 
-/// The learning rate of each step as a fraction of the base rate. It depends on the number of the step alone,
-/// so that resumed training has the same rates as training without a break.
+/// The learning rate of each step as a fraction of the base rate. It depends only on the number of the step,
+/// so that resumed training has the same rates as uninterrupted training.
 struct Schedule {
   ScheduleKind kind = ScheduleKind::constant;
   uint64_t steps = 0;   ///< total, warm-up included; afterwards the rate stays at `end`. Unused by `constant`
   uint64_t warmup = 0;  ///< first steps, in which the rate rises linearly from 0
   double power = 1;     ///< exponent of `polynomial`
-  double end = 0;       ///< fraction to which the rate falls; not of `step`
-  /// Of `step`: the fractions of all steps after which the rate is multiplied by `decay`, once for each. The
-  /// default is that of He et al. 2016.
+  double end = 0;       ///< fraction to which the rate falls; not for `step`
+  /// For `step`: the fractions of all steps after which the rate is multiplied by `decay`, once for each
+  /// fraction. The default is the schedule of He et al. 2016.
   std::vector<double> decay_at = {0.5, 0.75};
   double decay = 0.1;
 

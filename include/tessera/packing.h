@@ -77,7 +77,7 @@ Certificate load_certificate(const std::string& path);
 enum class Algorithm : uint8_t {
   best,      ///< column generation and rounding: fewest packs, with the sharpest bound
   spfhp,     ///< shortest-pack-first: descending lengths, each into the emptiest pack
-  lpfhp,     ///< longest-pack-first: descending lengths, each into the fullest pack that has room
+  lpfhp,     ///< longest-pack-first: descending lengths, each into the fullest pack with enough space
   nnlshp,    ///< non-negative least squares over all full packs of at most three sequences
   ffd,       ///< first-fit decreasing
   next_fit,  ///< one open pack; for a histogram, in descending order of lengths
@@ -89,14 +89,14 @@ inline constexpr Algorithm algorithms[] = {Algorithm::best,   Algorithm::spfhp, 
 /// "best", "spfhp", …, "next-fit".
 std::string_view name_of(Algorithm algorithm);
 
-/// The algorithm with that name; throws UsageError that lists the names for any other.
+/// The algorithm with that name; throws UsageError, listing the names, for any other name.
 Algorithm algorithm_named(std::string_view name);
 
 /// Progress of a planner.
 struct Progress {
   uint64_t packs = 0;        ///< number of packs in the best packing so far; 0: none yet
-  uint64_t lower_bound = 0;  ///< proven so far
-  double seconds = 0;        ///< since the start
+  uint64_t lower_bound = 0;  ///< lower bound proven so far
+  double seconds = 0;        ///< time since the start
 };
 
 struct Options {
@@ -220,12 +220,12 @@ enum class Overlong : uint8_t {
 };
 
 std::string_view name_of(Overlong policy);
-/// Throws UsageError that lists the names for any other.
+/// Throws UsageError, listing the names, for any other name.
 Overlong overlong_named(std::string_view name);
 
 /// The sequences to pack. A sequence within the maximum is one piece.
 struct Input {
-  Histogram histogram;  ///< of the pieces
+  Histogram histogram;  ///< histogram of the pieces
   Overlong overlong = Overlong::error;
   uint64_t sequences = 0;           ///< of the input, including overlong ones
   uint64_t tokens = 0;              ///< of the input, including overlong ones
@@ -296,8 +296,8 @@ struct PackIndex {
 
 /// The index of a packing: `packing` is a plan of `input`'s histogram, and `input` the count of `lengths`.
 /// Sequences of equal length are taken in input order. Temporarily takes memory for one more index per
-/// sequence, and with OrderOptions one per pack. Throws UsageError if the three do not belong together, Error
-/// if the lengths have changed or memory does not suffice.
+/// sequence, and with OrderOptions for one index per pack. Throws UsageError if packing, input and lengths do
+/// not belong together, Error if the lengths have changed or memory does not suffice.
 PackIndex index_packs(const Packing& packing, const Input& input, const Lengths& lengths,
                       const OrderOptions& order = {});
 

@@ -1,4 +1,4 @@
-// How a program was made.
+// The passes by which a program was made.
 #pragma once
 
 #include <string>

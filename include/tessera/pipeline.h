@@ -12,8 +12,8 @@
 
 namespace tessera::graph {
 
-/// The schedules of a pipeline of S stages. A stage holds the activations of as many micro-batches as are "in
-/// flight" there: those that have passed forward, and not yet backward.
+/// The schedules of a pipeline of S stages. A stage holds the activations of all micro-batches that are "in
+/// flight" there: the forward pass is done, the backward pass is not.
 enum class PipelineKind : uint8_t {
   /// One micro-batch at a time: one stage works, the others wait.
   sequential,
@@ -28,7 +28,7 @@ enum class PipelineKind : uint8_t {
   one_forward_one_backward,
 };
 std::string_view name_of(PipelineKind kind);
-/// Throws UsageError, listing the names, for another name than sequential, grouped, interleaved and 1f1b.
+/// Throws UsageError, listing the names, for names other than sequential, grouped, interleaved and 1f1b.
 PipelineKind pipeline_named(std::string_view name);
 /// Whether stages hold several micro-batches in flight.
 constexpr bool has_several_in_flight(PipelineKind kind) { return kind != PipelineKind::sequential; }
@@ -36,12 +36,12 @@ constexpr bool has_several_in_flight(PipelineKind kind) { return kind != Pipelin
 /// How micro-batches pass through the stages of a graph.
 struct Pipeline {
   PipelineKind kind = PipelineKind::sequential;
-  /// Stages that keep, of a forward pass, only what they take from other stages, and compute it again before
-  /// the backward pass.
+  /// Stages that keep only the inputs of a forward pass, which other stages send, and compute the pass again
+  /// before the backward pass.
   std::set<uint32_t> recomputed = {};
-  /// What stages keep of several micro-batches in flight for later passes, of at least so many elements, lies
-  /// in streaming memory where a machine has tiles: a pass stores it, and later ones fetch it. Only for
-  /// pipelines with has_several_in_flight().
+  /// Smallest number of elements for which values that stages keep for later passes, of several micro-batches
+  /// in flight, lie in streaming memory where a machine has tiles: a pass stores them, and later passes fetch
+  /// them. Only for pipelines with has_several_in_flight().
   std::optional<uint64_t> offload_from = {};
 
   bool operator==(const Pipeline&) const = default;
@@ -58,8 +58,8 @@ struct StagePass {
   bool operator==(const StagePass&) const = default;
 };
 
-/// The passes of a pipeline in time slots of about equal length. Stages work at the same time in a slot; what
-/// a pass computes is sent to other stages at the end of its slot.
+/// The passes of a pipeline in time slots of about equal length. Stages work at the same time in a slot; the
+/// results of a pass are sent to other stages at the end of its slot.
 struct PipelineSchedule {
   uint32_t stages = 1;
   uint32_t micro_batches = 1;
@@ -73,40 +73,40 @@ struct PipelineSchedule {
 void check_offload(const Pipeline& pipeline);
 
 /// Throws UsageError as check_offload(), and for no stages or micro-batches, more than 2^24 passes of
-/// micro-batches through stages in one direction, a grouped schedule of another number of micro-batches than
-/// a multiple of twice its stages, and recomputed stages that do not exist.
+/// micro-batches through stages in one direction, a grouped schedule whose number of micro-batches is not a
+/// multiple of twice the number of stages, and recomputed stages that do not exist.
 PipelineSchedule pipeline_schedule(const Pipeline& pipeline, uint32_t stages, uint32_t micro_batches);
 
 /// Throws UsageError, naming the pass, unless every micro-batch passes each stage forward and backward once;
 /// forward after the previous stage and backward after the next one, in an earlier slot; and in order.
 void check(const PipelineSchedule& schedule);
 
-/// Seconds, or any other unit, of one micro-batch in one stage.
+/// Times of one micro-batch in one stage, in seconds or any other unit.
 struct StageTimes {
   double forward = 1;
   double backward = 2;
 };
 
-/// A pass with its time.
+/// A pass with the times at which it begins and ends.
 struct TimedPass {
   StagePass pass = {};
   double begin = 0;
   double end = 0;
 };
 
-/// The passes of a schedule in its order, if each begins as soon as its stage and what it takes are ready,
-/// and sending takes no time. A recomputed pass takes as long as the forward pass. Throws UsageError unless
-/// there are times for each stage, above 0.
+/// The passes of a schedule in its order, if each begins as soon as its stage and its inputs are ready, and
+/// sending takes no time. A recomputed pass takes as long as the forward pass. Throws UsageError unless there
+/// are times for each stage, above 0.
 std::vector<TimedPass> timed(const PipelineSchedule& schedule, std::span<const StageTimes> times);
 
 struct PipelineAnalysis {
   double time = 0;                       ///< until the last pass ends
-  double used = 0;                       ///< share of the stages' time in which they work
-  std::vector<uint32_t> in_flight = {};  ///< by stage: the most at any time
+  double used = 0;                       ///< fraction of the stages' time in which they work
+  std::vector<uint32_t> in_flight = {};  ///< by stage: the largest number at any time
   std::vector<double> busy = {};         ///< by stage
 };
 
-/// What a schedule takes with these times, as timed() has them.
+/// The time, use and memory of a schedule whose passes run as timed() says.
 PipelineAnalysis analyse(const PipelineSchedule& schedule, std::span<const StageTimes> times);
 
 /// A line for each stage, a column for each slot: F3 is the forward pass of micro-batch 3, B3 its backward

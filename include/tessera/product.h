@@ -17,12 +17,12 @@ namespace tessera {
 
 struct ProductOptions {
   ProductKind kind = ProductKind::forward;
-  Type type = Type::f32;              ///< of W; on a tiled machine, f32 or f16, also of X and Y
+  Type type = Type::f32;              ///< type of W; on a tiled machine, f32 or f16, also the type of X and Y
   std::optional<Type> partials = {};  ///< on a tiled machine, type of the partial sums sent between tiles;
                                       ///< none: `type`
-  std::optional<uint64_t> capacity =
-      {};              ///< maximum number of blocks of a weight whose pattern may change; none: fixed
-  bool dense = false;  ///< plan for a full pattern, whatever the weight's pattern is
+  /// Maximum number of blocks of a weight whose pattern may change; none: fixed.
+  std::optional<uint64_t> capacity = {};
+  bool dense = false;                   ///< plan for a full pattern, whatever the weight's pattern is
   bool vendor_planner = false;          ///< on a tiled machine, plan by the published rules of the vendor's
                                         ///< libraries
   Layout x_layout = Layout::row_major;  ///< on a host, layout of the arrays passed to run()
@@ -43,13 +43,14 @@ struct ProductProfile {
   Phases cycles;  ///< cycles of a tiled machine, from the plan's cost estimate
 };
 
-/// Bytes of one tile's memory. All members count temporaries at the step with the most of them.
+/// Bytes of one tile's memory. All members count temporaries at the step at which these take the most bytes.
 struct TileBytes {
   uint64_t total = 0;
   std::map<std::string, uint64_t> by_use;      ///< "inputs", "temporaries", "exchange code", …
   std::map<std::string, uint64_t> by_purpose;  ///< data: "parameter", "gradient", "activation", …
 };
 
+/// A product with one weight, planned and compiled for a machine.
 class Product {
  public:
   /// Plans for dense operands of n columns. Throws UsageError for products that the machine does not support.
@@ -72,14 +73,14 @@ class Product {
   ProductProfile estimate() const;
 
   /// Multiplies: reads two of W, X and Y and writes the third. X and Y must not overlap. Throws Error if the
-  /// product does not fit, and UsageError for null arrays, strides by which elements coincide, and if there
-  /// is a bias and the product was planned without one, or the reverse.
+  /// product does not fit, and UsageError for null arrays, strides with which elements overlap, and a bias
+  /// that is given to a product planned without one, or is missing from a product planned with one.
   ProductProfile run(MatrixView<float> x, MatrixView<float> y, const float* bias = nullptr);
   /// The result of run() for an SDDMM, in the order of SparseMatrix::values. Throws UsageError for other
   /// products and before the first run.
   std::vector<float> gradient() const;
 
-  /// Sets another matrix for a weight with a capacity; the plan does not change. Throws UsageError, and
+  /// Replaces the matrix of a weight with a capacity; the plan does not change. Throws UsageError, and
   /// changes nothing, for a weight without a capacity, for more blocks than the capacity, for another shape
   /// or block size, and for a malformed matrix.
   void set_matrix(const SparseMatrix& weight);

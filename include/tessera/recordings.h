@@ -1,4 +1,5 @@
-// Labelled recordings of spikes and currents: data sets of files, synthetic ones, and latency-coded images.
+// Labelled recordings of spikes and currents: data sets in files, synthetic data sets, and latency-coded
+// images.
 #pragma once
 
 #include <tessera/images.h>
@@ -21,7 +22,7 @@ struct SpikeEvent {
   auto operator<=>(const SpikeEvent&) const = default;
 };
 
-/// Labelled recordings of one length, of spikes or of currents.
+/// Labelled recordings of spikes or of currents, all of one length.
 struct Recordings {
   uint32_t steps = 0;  ///< at most 65,536
   uint32_t units = 0;  ///< at most 65,536
@@ -51,8 +52,9 @@ struct RecordingSplit {
   Recordings train = {};
   Recordings test = {};
   // Numbers of events that are left out:
-  uint64_t merged = 0;   ///< because their unit had fired in their step
-  uint64_t outside = 0;  ///< because they lie outside the window, or the part of the sensor
+  uint64_t merged = 0;  ///< because their unit had fired in their step
+  /// Because they lie outside the window, or outside the part of the sensor that is kept.
+  uint64_t outside = 0;
 };
 
 /// Synthetic recordings whose information is in the times of spikes alone (Zenke & Vogels 2021): each unit
@@ -63,7 +65,7 @@ struct RandmanSettings {
   uint32_t classes = 10;
   uint32_t dimensions = 1;  ///< of the manifolds
   double alpha = 2;         ///< smoothness
-  uint32_t samples = 1000;  ///< of each class
+  uint32_t samples = 1000;  ///< samples of each class
 };
 Recordings randman(const RandmanSettings& settings, uint32_t steps, uint64_t seed);
 
@@ -77,7 +79,7 @@ struct LatencySettings {
 /// Latency-coded images, with one unit per pixel of each channel.
 Recordings latency_coded(const ImageSet& images, uint32_t steps, const LatencySettings& settings = {});
 
-/// How recordings are read and divided into time steps. Settings that are 0 get the defaults of
+/// How recordings are read and divided into time steps. Settings that are 0 take the defaults of
 /// load_recordings() for the data set.
 struct RecordingSettings {
   uint32_t steps = 0;

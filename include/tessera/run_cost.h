@@ -13,7 +13,7 @@
 
 namespace tessera::graph {
 
-/// What operations do: their times are summed by it.
+/// What an operation does; seconds_by_kind() sums times over it.
 enum class OperationKind : uint8_t { product, convolution, attention, elementwise, call, other };
 /// "products", "convolutions", …
 std::string_view name_of(OperationKind kind);
@@ -21,14 +21,14 @@ std::string_view name_of(OperationKind kind);
 /// Cost of an operation in one run.
 struct OperationCost {
   std::string operation;
-  std::string value;  ///< its first output
+  std::string value;  ///< the operation's first output
   double seconds = 0;
   double conversion_seconds = 0;         ///< of `seconds`, for converting between layouts
   std::map<std::string, double> cycles;  ///< by phase
   OperationKind kind = OperationKind::other;
 };
 
-/// Seconds of all operations of a kind, or of conversions between layouts.
+/// Seconds of all operations of a kind, or of all conversions between layouts.
 struct KindCost {
   std::string kind;
   double seconds = 0;
@@ -41,27 +41,27 @@ struct ConversionCost {
   double seconds = 0;
 };
 
-/// Time and memory of one of several chips.
+/// Time and memory of one chip of several.
 struct ChipCost {
   uint32_t chip = 0;
   std::map<std::string, double> cycles;  ///< by phase, until it finishes; waiting for other chips is "sync"
-  uint64_t bytes = 0;                    ///< of all its tiles
-  uint64_t streaming_bytes = 0;          ///< in use of its streaming memory
+  uint64_t bytes = 0;                    ///< bytes in use of all its tiles
+  uint64_t streaming_bytes = 0;          ///< bytes in use of the chip's streaming memory
 };
 
-/// What a chip does for a while, in cycles since the run began.
+/// One activity of a chip, with its begin and end in cycles since the run began.
 struct ChipSpan {
   enum class Kind : uint8_t {
     forward,     ///< passes of a micro-batch through a stage
-    recomputed,  ///< a forward pass again, before the backward pass
+    recomputed,  ///< a forward pass that is computed again, before the backward pass
     backward,
-    exchange,    ///< between stages; the stage is that whose result is sent
+    exchange,    ///< between stages; `stage` is the one whose result is sent
     collective,  ///< exchange between replicas, such as the sum of gradients
-    other,       ///< what is done for all micro-batches, such as updates
+    other,       ///< work for all micro-batches, such as updates
     waiting,
   };
   Kind kind = Kind::other;
-  uint32_t stage = 0;  ///< of passes and exchanges, as the micro-batch
+  uint32_t stage = 0;  ///< for passes and exchanges, like the micro-batch
   uint32_t micro_batch = 0;
   double begin = 0;
   double end = 0;
@@ -70,7 +70,7 @@ struct ChipSpan {
 };
 std::string_view name_of(ChipSpan::Kind kind);
 
-/// What a chip does from the beginning of a run to its end, without gaps.
+/// The activities of a chip from the beginning of a run to its end, without gaps.
 struct ChipLane {
   uint32_t chip = 0;
   std::vector<ChipSpan> spans;
@@ -81,11 +81,12 @@ struct LinkCost {
   uint32_t from = 0;
   uint32_t to = 0;
   uint64_t bytes = 0;
-  double seconds = 0;  ///< in which the link carries them
+  double seconds = 0;  ///< time in which the link carries the bytes
 };
 
-/// What goes over the links to the hosts of a modelled machine in a run: all inputs at its beginning and all
-/// outputs at its end, each as one transfer with which nothing overlaps. Several hosts divide the bytes.
+/// Transfers over the links between a modelled machine and its hosts in a run: all inputs at its beginning
+/// and all outputs at its end, each as one transfer with which nothing overlaps. Several hosts divide the
+/// bytes.
 struct HostIoCost {
   uint64_t bytes_in = 0;
   uint64_t bytes_out = 0;
@@ -113,45 +114,51 @@ struct Lifetime {
 struct RunCost {
   double seconds = 0;
   std::map<std::string, double> cycles;  ///< by phase
-  /// Transfers from and to the host, if they were asked for (SessionOptions::host_io): `seconds` has them,
-  /// and `cycles` as the phase "host"; costs of operations, chips, lanes and placements do not.
+  /// Transfers from and to the host, if they were asked for (SessionOptions::host_io): `seconds` includes
+  /// them, and so does `cycles`, as the phase "host"; costs of operations, chips, lanes and placements do
+  /// not.
   std::optional<HostIoCost> host_io = {};
-  /// Cycles of the average tile as a fraction of those of the slowest one, over all compute sets: 1 if all
-  /// tiles are equally busy. Costs that depend on data, such as spikes, count as expected.
+  /// Cycles of the average tile as a fraction of the slowest tile's cycles, over all compute sets: 1 if all
+  /// tiles are equally busy. Costs that depend on data, such as spikes, count with their expected values.
   double balance = 0;
   std::vector<OperationCost> operations;
   std::vector<OperationCost> in_functions;  ///< operations in functions, over all calls; `operations` counts
-                                            ///< them with the call that comes first
+                                            ///< these costs with the first call
   std::vector<ConversionCost> conversions;
-  std::vector<Lifetime> lifetimes;        ///< of all results; inputs, parameters and state are always alive
-  std::map<std::string, uint64_t> bytes;  ///< of data, by purpose: "parameter", "stash", …;
-                                          ///< temporaries at the step with the most of them
+  /// Lifetimes of all results; inputs, parameters and state are always alive.
+  std::vector<Lifetime> lifetimes;
+  std::map<std::string, uint64_t> bytes;  ///< bytes of data, by purpose: "parameter", "stash", …; temporaries
+                                          ///< at the step at which they take the most
   uint64_t total_bytes = 0;
   uint64_t fullest_tile_bytes = 0;
-  uint64_t tile_bytes = 0;       ///< memory of a tile
-  uint64_t streaming_bytes = 0;  ///< in use of the streaming memory of all chips, which total_bytes lacks
-  std::string overflow;          ///< what does not fit, and what to change; empty: everything fits
+  uint64_t tile_bytes = 0;  ///< memory of a tile
+  /// Bytes in use of the streaming memory of all chips, which total_bytes does not include.
+  uint64_t streaming_bytes = 0;
+  std::string overflow;  ///< what does not fit, and what to change; empty: everything fits
   /// Bytes of each tile by purpose; "other" is code, vertex state, stacks and padding. A host has one tile.
   std::vector<std::map<std::string, uint64_t>> tiles;
   // For machines of several chips; bytes and tiles are those of the first replica.
   std::vector<ChipCost> chips;
   std::vector<LinkCost> links;
-  std::vector<ChipLane> lanes;  ///< of the first replica, if micro-batches go through stages on
-                                ///< several chips
-  /// With lanes: when data of collectives goes over links while the lanes may show other things.
+  /// The first replica's lanes, if micro-batches go through stages on several chips.
+  std::vector<ChipLane> lanes;
+  /// With lanes: the times at which data of collectives goes over links, while the lanes may show other
+  /// activities.
   std::vector<ChipSpan> under_way;
-  std::vector<PlacementCost> placements;  ///< considered for a graph without stages and replicas
-  std::vector<PassRecord> passes;         ///< how the program was made, in order
-  /// That a rank sends to others, in messages as its communicator gets them: of a measured run counted,
-  /// otherwise predicted, from the layout of the messages. 0 unless ranks divide the replicas or their
-  /// stages; of these, the prediction is that of the next run, without what conditions decide about.
+  /// The placements considered for a graph without stages and replicas.
+  std::vector<PlacementCost> placements;
+  std::vector<PassRecord> passes;  ///< the passes that made the program, in order
+  /// Bytes that a rank sends to others, in messages as its communicator gets them: counted in a measured run,
+  /// otherwise predicted from the layout of the messages. 0 unless ranks divide the replicas or their stages.
+  /// With stages, the prediction holds for the next run, without messages that depend on conditions.
   uint64_t sent_bytes = 0;
 
   double seconds_without_host_io() const { return seconds - (host_io ? host_io->seconds : 0); }
 };
 
-/// Where the time of the operations goes, the kind that takes longest first: "products", "attention", …, and
-/// "conversions of layouts", which the other kinds lack. Operations in functions count by themselves.
+/// Where the time of the operations goes, by kind, the kind that takes longest first: "products",
+/// "attention", …, and "conversions of layouts", whose time the other kinds do not include. Operations in
+/// functions count under their own kinds.
 std::vector<KindCost> seconds_by_kind(const RunCost& cost);
 
 }  // namespace tessera::graph

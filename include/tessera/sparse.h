@@ -23,8 +23,8 @@ struct Pattern {
   bool operator==(const Pattern&) const = default;
 };
 
-/// The groups of a convolution, whose weight is [outputs, taps · channels of a group], tap by tap all
-/// channels.
+/// The groups of a convolution. Its weight is [outputs, taps · channels per group], ordered by tap, then by
+/// channel.
 struct ConvolutionGroups {
   uint32_t groups = 1;
   uint32_t taps = 1;

@@ -12,9 +12,9 @@
 
 namespace tessera {
 
-/// The loss of a spiking network: the cross-entropy of the last layer's numbers of spikes, or of the last,
-/// largest or mean potential of a last layer that does not spike; or the mean squared difference between
-/// firing rates and their targets, 0.8 for the right class and 0.2 for the others.
+/// The loss of a spiking network: the cross-entropy of the last layer's spike counts, or of the last, largest
+/// or mean potential of a last layer that does not spike; or the mean squared difference between firing rates
+/// and their targets, 0.8 for the right class and 0.2 for the other classes.
 enum class SpikingLoss : uint8_t { spikes, last, maximum, mean, rate };
 std::string_view name_of(SpikingLoss loss);
 SpikingLoss spiking_loss_named(std::string_view name);
@@ -51,8 +51,8 @@ struct SpikingTrainingSettings : LearningSettings {
   uint32_t most_listed_of(uint32_t epoch) const;
 };
 
-/// Settings that suit a data set of load_recordings(). With them, Randman, MNIST and Braille reach the
-/// accuracies of docs/spiking.md.
+/// Settings that suit a data set of load_recordings(). With these settings, Randman, MNIST and Braille reach
+/// the accuracies of docs/spiking.md.
 SpikingTrainingSettings usual_settings(std::string_view dataset);
 
 /// The response of a trained network to a recording.

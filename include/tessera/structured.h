@@ -23,7 +23,7 @@ struct Butterfly {
   uint32_t inputs = 0;
   uint32_t outputs = 0;
   uint32_t nblocks = 1;  ///< products of log₂ N factors, one after the other, whose strides alternate between
-                         ///< increasing and decreasing; tied: 1
+                         ///< increasing and decreasing; 1 if tied
   bool tied = false;        ///< 2 × 2 matrices shared by all groups of a stride
   bool complex = false;     ///< inputs and outputs count complex numbers
   bool decreasing = false;  ///< the first block's strides decrease from N/2
@@ -122,24 +122,24 @@ class StructuredProduct {
  public:
   /// Throws UsageError for impossible sizes.
   StructuredProduct(const Structure& structure, uint32_t batch, const StructuredOptions& options = {});
-  /// Several maps: the first one reads x, and a bias is added to the result of the last. Also throws
+  /// Several maps: the first one reads x, and a bias is added to the result of the last map. Also throws
   /// UsageError for an empty list, and for maps whose inputs do not match the outputs of the map before.
   StructuredProduct(std::span<const Structure> maps, uint32_t batch, const StructuredOptions& options = {});
 
-  /// Computes y from x; all arrays are contiguous. Throws UsageError for a null array or another number of
+  /// Computes y from x; all arrays are contiguous. Throws UsageError for a null array or a wrong number of
   /// parameters.
   void operator()(const float* x, std::span<const float* const> parameters, float* y) const;
 
   /// Computes dx = Jᵀ·dy and the gradients of the parameters, summed over the batch, with the x of the
-  /// forward product. Either may be left out: by a null dx, or by no parameter gradients at all. A bias may
-  /// be null, as its values do not matter. Values between maps are recomputed.
+  /// forward product. A null dx leaves out the input gradient, an empty parameter_gradients the gradients of
+  /// the parameters. A bias may be null, as its values do not matter. Values between maps are recomputed.
   void gradients(const float* x, const float* dy, std::span<const float* const> parameters, float* dx,
                  std::span<float* const> parameter_gradients) const;
 
   const std::vector<Structure>& maps() const;
   uint32_t batch() const;
   bool transposed() const;  ///< StructuredOptions::transposed
-  /// The parameters of the maps, one map after the other, and the bias if there is one.
+  /// The parameters of the maps, one map after the other, then the bias if there is one.
   const std::vector<StructuredParameter>& parameters() const;
   /// The forward plans in readable form, a line for each map: partition and predicted time.
   std::string plan() const;

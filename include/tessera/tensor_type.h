@@ -22,8 +22,8 @@ inline constexpr size_t kMaxDimensions = 5;
 struct TensorType {
   Type type = Type::f32;
   Shape shape = {};
-  /// The pattern of a sparse matrix, of its gradient, or of an optimizer's state for it, of which only the
-  /// blocks are stored; null: dense.
+  /// The pattern of a sparse matrix, of its gradient, or of an optimizer's state for it: only the pattern's
+  /// blocks are stored. Null for a dense value.
   std::shared_ptr<const Pattern> pattern = {};
   /// Maximum number of blocks, if the pattern may change.
   std::optional<uint64_t> capacity = {};
@@ -32,7 +32,8 @@ struct TensorType {
 
   uint64_t elements() const;
   uint64_t bytes() const;
-  /// As a matrix: the last dimension, and the product of the others.
+  /// The value as a matrix: the last dimension gives the columns, the product of the other dimensions the
+  /// rows.
   uint32_t cols() const { return shape.empty() ? 1 : shape.back(); }
   uint32_t rows() const;
   bool operator==(const TensorType& other) const;
@@ -54,8 +55,9 @@ enum class Kind : uint8_t {
 struct Initial {
   enum class Kind : uint8_t { zeros, constant, normal, uniform, values };
   Kind kind = Kind::zeros;
-  double scale = 0;  ///< finite: the constant; standard deviation; uniform in (-scale, scale)
-  /// Row-major; of a sparse matrix its blocks, as in SparseMatrix::values.
+  /// The constant, the standard deviation, or the bound of uniform values in (-scale, scale); finite.
+  double scale = 0;
+  /// Row-major; for a sparse matrix, the values of its blocks as in SparseMatrix::values.
   std::shared_ptr<const std::vector<float>> values = {};
 
   static Initial constant(double value) { return {Kind::constant, value, {}}; }

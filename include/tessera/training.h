@@ -26,8 +26,8 @@ struct TrainerImpl;
 
 /// Activity of a hidden layer of spiking neurons in an epoch.
 struct SpikingActivity {
-  double firing = 0;     ///< fraction of its neurons that fire in a step
-  double listed = 0;     ///< fraction that fire or pass a gradient, and are listed
+  double firing = 0;     ///< fraction of the layer's neurons that fire in a step
+  double listed = 0;     ///< fraction of its neurons that fire or pass a gradient, and are listed
   uint64_t dropped = 0;  ///< spikes and candidates that did not fit in the lists
 };
 
@@ -49,10 +49,10 @@ struct TrainingProgress {
   double loss = 0;  ///< mean of the epoch so far
   std::optional<double> accuracy = {};
   const EpochResult* finished = nullptr;  ///< after the last step of an epoch
-  double step_loss = 0;                   ///< of the last step alone
+  double step_loss = 0;                   ///< loss of the last step alone
 };
 
-/// Of samples that are not trained with.
+/// Scores on samples that are not trained with.
 struct SampleScore {
   double loss = 0;
   double accuracy = 0;
@@ -67,8 +67,8 @@ struct NamedParameter {
 
 struct TrainingRun {
   std::string checkpoint = {};  ///< file written after each epoch, and when training is stopped; empty: none
-  /// Called after each step, and the evaluation that ends its epoch if it does; training stops if it returns
-  /// false.
+  /// Called after each step (after the last step of an epoch, when the epoch's evaluation is done); training
+  /// stops if it returns false.
   std::function<bool(const TrainingProgress&)> progress = {};
 };
 
@@ -76,12 +76,12 @@ struct TrainingResult {
   bool finished = false;
   uint64_t step = 0;  ///< finished steps, over all epochs
   std::vector<EpochResult> epochs;
-  uint32_t best_epoch = 0;  ///< with the best validation accuracy; 0: none yet
+  uint32_t best_epoch = 0;  ///< the epoch with the best validation accuracy; 0: none yet
   /// Results of the network after the best epoch, if training finished.
   std::optional<double> test_loss, test_accuracy;
   // Figures of this process alone:
   uint64_t steps_run = 0;
-  double step_seconds = 0;  ///< mean time of a step; on a tiled machine the model's
+  double step_seconds = 0;  ///< mean time of a step; on a tiled machine, the time that the model predicts
   /// Mean seconds of each operation of Trainer::graph(), on a host; empty: too few steps to measure.
   std::vector<double> measured = {};
   uint64_t cycles = 0;             ///< cycles of all training steps on a tiled machine
@@ -115,8 +115,8 @@ class Trainer {
   /// progress() stops it on one.
   Trainer(const ResnetTrainingSettings& settings, const ImageSplit& images, const Machine& machine,
           uint32_t threads = 0, const std::shared_ptr<Communicator>& communicator = {});
-  /// The same of JPEG files, for which the library must be built with libjpeg; several threads read them.
-  /// They are normalised by the statistics of ImageNet.
+  /// A residual network for JPEG files, for which the library must be built with libjpeg; several threads
+  /// read them. Images are normalised by the statistics of ImageNet.
   Trainer(const ResnetTrainingSettings& settings, const ImageFolder& images, const Machine& machine,
           uint32_t threads = 0, const std::shared_ptr<Communicator>& communicator = {});
   /// A trainer that only estimates: it computes costs without sessions and their memory, and cannot train.
@@ -141,9 +141,9 @@ class Trainer {
   uint64_t validation_samples() const;
   uint64_t test_samples() const;
   uint64_t steps_per_epoch() const;
-  uint64_t steps() const;        ///< of the whole training
-  uint64_t evaluations() const;  ///< of all images for validation, in the whole training
-  uint64_t parameters() const;   ///< number of stored values, learned or not, but for running statistics
+  uint64_t steps() const;        ///< steps of the whole training
+  uint64_t evaluations() const;  ///< evaluations of all validation samples, in the whole training
+  uint64_t parameters() const;   ///< number of stored values, learned or not, without running statistics
 
   /// Cost of a training step, and of evaluating one batch of evaluation_batch() samples.
   graph::RunCost step_cost() const;
@@ -152,9 +152,9 @@ class Trainer {
   /// The graph of a training step; RunCost::operations of step_cost() are its operations, in order.
   const graph::Graph& graph() const;
 
-  /// Continues from a checkpoint, and gives the same bits as training without a break. Throws Error, and
-  /// changes nothing, for a damaged file or a checkpoint of other settings or data, and unless different bits
-  /// are allowed also for a checkpoint of another machine, number of tiles or instruction set.
+  /// Continues from a checkpoint, and gives the same bits as uninterrupted training. Throws Error, and
+  /// changes nothing, for a damaged file or a checkpoint of other settings or data; and, unless different
+  /// bits are allowed, for a checkpoint of another machine, number of tiles or instruction set.
   void resume(const std::string& checkpoint, bool allow_different_bits = false);
   /// Finished steps, over all epochs.
   uint64_t step() const;
@@ -162,24 +162,25 @@ class Trainer {
   /// Trains to the end, then tests the network of the best epoch once. Throws Error if the machine's memory
   /// does not suffice, and when the loss is not finite.
   TrainingResult train(const TrainingRun& run = {});
-  /// Epochs that train() has finished, those before a resumed checkpoint included, and the number of the one
-  /// with the best validation accuracy; 0: none yet.
+  /// Epochs that train() has finished, including epochs before a resumed checkpoint, and the number of the
+  /// epoch with the best validation accuracy; 0: none yet.
   const std::vector<EpochResult>& history() const;
   uint32_t best_epoch() const;
 
-  /// Evaluate the present parameters on the samples for validation, and for testing. Nothing that train()
-  /// does depends on it.
+  /// Evaluate the present parameters on the validation samples, and on the test samples. The results of
+  /// train() do not depend on these calls.
   SampleScore validate();
   SampleScore test();
-  /// Writes a checkpoint, as train() does when it is stopped. Both throw Error after a step that failed, as
-  /// its loss is not finite, or an evaluation of train() that failed, until a checkpoint is resumed.
+  /// Writes a checkpoint, as train() does when it is stopped. After a step that failed because its loss is
+  /// not finite, or an evaluation in train() that failed, save() and train() throw Error until a checkpoint
+  /// is resumed.
   void save(const std::string& checkpoint);
 
-  /// Writes the parameters, with zeros of sparse ones, in a .safetensors file. Those of a residual network
-  /// have the names and shapes of torchvision's. After train() has finished, or a checkpoint from after the
-  /// last step is resumed, they are those of the best epoch.
+  /// Writes the parameters, sparse ones with their zeros, to a .safetensors file. Parameters of a residual
+  /// network have torchvision's names and shapes. After train() has finished, or a checkpoint from after the
+  /// last step is resumed, the file has the parameters of the best epoch.
   void save_parameters(const std::string& path);
-  /// The same in memory, in FP32.
+  /// The parameters that save_parameters() writes, in memory and in FP32.
   std::vector<NamedParameter> named_parameters();
 
   /// The response to a recording of the test set. Throws UsageError for networks that do not spike.

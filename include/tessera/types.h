@@ -67,12 +67,12 @@ enum class Layout : uint8_t {
 /// X and dX are k × n, Y and dY m × n.
 enum class ProductKind : uint8_t { forward, input_gradient, sddmm };
 
-/// Applied to each element of a product while it is still in registers.
+/// The function applied to each element of a product while the element is still in registers.
 enum class Activation : uint8_t {
   none,
   relu,       ///< max(0, y); NaN stays NaN
   gelu,       ///< y/2 · (1 + erf(y / √2)) (Hendrycks & Gimpel 2016, the exact form)
-  gelu_tanh,  ///< y/2 · (1 + tanh(√(2/π) (y + 0.044715 y³))) (their approximation)
+  gelu_tanh,  ///< y/2 · (1 + tanh(√(2/π) (y + 0.044715 y³))) (the same paper's approximation)
   silu,       ///< y / (1 + e⁻ʸ)
   relu6,      ///< min(max(0, y), 6); NaN stays NaN
 };
@@ -80,7 +80,7 @@ enum class Activation : uint8_t {
 /// "none", "relu", …
 std::string_view name_of(Activation activation);
 
-/// The activation with that name; throws UsageError for any other.
+/// The activation with that name; throws UsageError for any other name.
 Activation activation_named(std::string_view name);
 
 }  // namespace tessera

@@ -46,8 +46,8 @@ enum class PackedFormat : uint32_t {
 };
 std::string_view name_of(PackedFormat format);
 
-/// Size of an array of a format for a pattern. Throws UsageError if the format does not apply to such a
-/// pattern.
+/// The number of elements of an array in a packed format for a pattern. Throws UsageError if the format does
+/// not apply to such a pattern.
 uint64_t packed_size(PackedFormat format, const Pattern& pattern);
 
 /// Converts an array from one format to another; places without a stored value become 0. Computing the order
@@ -77,7 +77,7 @@ class Weight {
   static Weight dense(MatrixView<const float> values, uint32_t m, uint32_t k, Type type = Type::f32);
 
   /// Prepacks a matrix whose pattern may change, with room for `capacity_blocks` blocks (for block size 1:
-  /// non-zeros). Throws UsageError also if the pattern has more.
+  /// non-zeros). Also throws UsageError if the pattern has more blocks.
   static Weight dynamic(const SparseMatrix& matrix, uint64_t capacity_blocks, Type type = Type::f32);
 
   /// A weight whose values the caller keeps, in an array of packed_size() elements of `type` that products
@@ -89,14 +89,14 @@ class Weight {
 
   uint32_t rows() const;        ///< m
   uint32_t cols() const;        ///< k
-  uint32_t block_size() const;  ///< b; for a dense weight, that of its pattern()
+  uint32_t block_size() const;  ///< b; for a dense weight, the block size of its pattern()
   Type type() const;
   bool is_dense() const;
   bool is_dynamic() const;
   bool has_values() const;     ///< whether the weight keeps its values itself; otherwise functions that read
                                ///< or write values throw UsageError
   uint64_t capacity() const;   ///< maximum number of blocks; for a static weight, its blocks
-  Pattern pattern() const;     ///< the current one; for a dense weight, a full one in blocks of 8
+  Pattern pattern() const;     ///< the current pattern; for a dense weight, a full pattern in blocks of 8
   uint64_t non_zeros() const;  ///< stored values inside the matrix
   uint64_t bytes() const;      ///< size of the prepacked form: values and indices, including the transposed
                                ///< index, which the first transposed product builds
@@ -127,8 +127,9 @@ class Weight {
 
   /// Sets a new pattern with its values. Packed order begins anew: optimizer state becomes invalid.
   void set_matrix(const SparseMatrix& matrix);
-  /// Sets a new pattern. Blocks in both patterns keep their values, new ones are 0. The memory behind
-  /// packed_values() does not move. If the caller keeps the values, the result must be applied to them too.
+  /// Sets a new pattern. Blocks in both patterns keep their values, new blocks are 0. The memory behind
+  /// packed_values() does not move. If the caller keeps the values, the relocation must be applied to them
+  /// too.
   Relocation set_pattern(const Pattern& pattern);
   /// Drops some blocks and grows others, in any order; for block size 1, elements. A block in both lists is
   /// reset to 0. The cost is proportional to the changes, plus copying the index; for single elements,
