@@ -11,8 +11,8 @@
 
 namespace tessera {
 
-/// The `count` stored blocks with the smallest sums of absolute values, or all if there are fewer. Weights
-/// have to be FP32.
+/// The `count` stored blocks with the smallest sums of absolute values, or all if there are fewer. A weight
+/// must be FP32.
 std::vector<BlockPosition> weakest_blocks(const Weight& weight, uint64_t count);
 std::vector<BlockPosition> weakest_blocks(const SparseMatrix& matrix, uint64_t count);
 
@@ -23,8 +23,8 @@ std::vector<BlockPosition> random_empty_blocks(const Weight& weight, uint64_t co
 std::vector<BlockPosition> random_empty_blocks(const Pattern& pattern, uint64_t count, uint64_t seed,
                                                uint32_t step, uint32_t layer = 0);
 
-/// The `count` blocks that are not stored in which the gradient of the dense m × k matrix has the largest
-/// sums of absolute values (RigL; Evci et al., ICML 2020), or all if there are fewer.
+/// Among the blocks that are not stored, the `count` blocks in which the gradient of the dense m × k matrix
+/// has the largest sums of absolute values (RigL; Evci et al., ICML 2020), or all if there are fewer.
 std::vector<BlockPosition> strongest_empty_blocks(const Weight& weight, uint64_t count,
                                                   MatrixView<const float> dense_gradient);
 std::vector<BlockPosition> strongest_empty_blocks(const Pattern& pattern, uint64_t count,
@@ -37,15 +37,15 @@ Pattern replaced(const Pattern& pattern, std::span<const BlockPosition> drop,
 
 enum class DropGrowKind : uint8_t { none, set, rigl };
 
-// "none", "set", "rigl". The function from names throws UsageError that lists them.
+// "none", "set", "rigl"; drop_grow_named() throws UsageError, listing the names, for any other name.
 std::string_view name_of(DropGrowKind kind);
 DropGrowKind drop_grow_named(std::string_view name);
 
 /// When dynamic layers drop blocks and grow the same number.
 struct DropGrowSchedule {
   DropGrowKind kind = DropGrowKind::rigl;
-  double change = 0.3;   ///< fraction of the blocks that is replaced at the beginning; decays to 0 as a
-                         ///< cosine
+  /// Fraction of the blocks that is replaced at the beginning; it decays to 0 along a cosine.
+  double change = 0.3;
   uint32_t every = 100;  ///< number of steps between changes
   double until = 0.75;   ///< fraction of the steps after which patterns stay fixed
 

@@ -41,8 +41,8 @@ struct Value {
   Graph* graph = nullptr;
   ValueId id = 0;
 
-  Graph& owner() const;            ///< the graph; throws UsageError if there is none
-  const TensorType& type() const;  ///< throws UsageError for a value of no graph
+  Graph& owner() const;            ///< the value's graph; throws UsageError if there is none
+  const TensorType& type() const;  ///< throws UsageError for a value without a graph
   const Shape& shape() const { return type().shape; }
 };
 
@@ -53,11 +53,11 @@ struct ValueInfo {
   TensorType type = {};
   Initial initial = {};               ///< of parameters and state
   std::optional<uint32_t> node = {};  ///< position of the node that computes it
-  /// For gradients and optimizers' state: the parameter; for sharded values: the value as whose elements
-  /// they lie.
+  /// For gradients and optimizers' state: the parameter; for sharded values: the value whose layout their
+  /// elements follow.
   std::optional<ValueId> belongs = {};
   bool offloaded = false;  ///< whether it lies in streaming memory where a machine has tiles
-  bool divided = false;    ///< whether replicas on tiles keep an equal part each of a parameter
+  bool divided = false;    ///< whether each replica on tiles keeps an equal part of a parameter
 };
 
 /// An operation applied to values.
@@ -67,11 +67,11 @@ struct Node {
   Attributes attributes = {};
   std::vector<ValueId> outputs = {};
   bool backward = false;  ///< computes gradients or updates
-  std::optional<ValueId> gradient_of =
-      {};  ///< if it computes a gradient: a result of the operation to which it belongs
-  std::shared_ptr<const Graph> body = {};  ///< for a call or a loop: its function
+  /// For a node that computes a gradient: a result of the operation whose gradient it is.
+  std::optional<ValueId> gradient_of = {};
+  std::shared_ptr<const Graph> body = {};  ///< for a call or a loop: the function
 
-  /// Throw Error if there is no such attribute, or one of another type, without a default.
+  /// Throw Error for an attribute of another type, and for a missing attribute without a default.
   int64_t integer(std::string_view name, std::optional<int64_t> otherwise = {}) const;
   double number(std::string_view name, std::optional<double> otherwise = {}) const;
   std::string text(std::string_view name, std::optional<std::string> otherwise = {}) const;
@@ -84,30 +84,31 @@ struct Assignment {
   ValueId value = 0;
 };
 
-/// What distinguishes the calls of a function.
+/// Properties of one call of a function.
 struct Call {
-  /// Calls with the same number, from 1, drop out the same elements; calls without one have different
-  /// numbers.
+  /// Number of the call for random choices, from 1: calls with the same number drop out the same elements.
+  /// Calls that are given no number get different numbers.
   std::optional<uint32_t> number = {};
-  /// Stage of the call: it runs on chips of its own, which hold the weights that it is the first to take. A
-  /// machine's chips are divided equally among the stages of a graph. All other operations, gradients and
-  /// updates included, run where their weights and inputs are; within a loop with a stage, all operations
-  /// without another stage run on the loop's chips.
+  /// Stage of the call. A machine's chips are divided equally among the stages of a graph; a stage's calls
+  /// run on its chips, which hold the weights that these calls are the first to take. All other operations,
+  /// including gradients and updates, run where their weights and inputs are; within a loop with a stage, all
+  /// operations without another stage run on the loop's chips.
   std::optional<uint32_t> stage = {};
-  /// Whether the gradient keeps only the call's inputs, and computes again what else it needs.
+  /// Whether only the call's inputs are kept for the gradient, which computes the other values again.
   bool recompute = false;
 };
 
-/// How the passes of a loop take the inputs of its body, and what becomes of the outputs, by their names.
+/// How the passes of a loop take the inputs of its body, and how the loop's results follow from the outputs;
+/// inputs and outputs are given by their names.
 struct Loop {
   uint32_t count = 1;
   /// Inputs of which each pass takes its own rows: the value has the rows of all passes, one pass after the
-  /// other, or one element per pass if the input is a scalar. All passes take the other inputs whole.
+  /// other, or one element per pass if the input is a scalar. All other inputs are the same for all passes.
   std::set<std::string> indexed = {};
   /// Maps an input to the output of the previous pass that it takes; the first pass takes the given value.
   std::map<std::string, std::string> carried = {};
-  /// Outputs that hold the rows of all passes; and outputs that are summed over the passes, times `scale`.
-  /// All other outputs are those of the last pass.
+  /// Outputs whose results hold the rows of all passes; and outputs that are summed over the passes, times
+  /// `scale`. Of all other outputs, the loop returns the last pass's value.
   std::set<std::string> stacked = {};
   std::set<std::string> summed = {};
   double scale = 1;
@@ -121,7 +122,8 @@ struct Loop {
   std::set<std::string> summed_in_f32 = {};
 };
 
-/// Operations in the order in which they run. Values have fixed shapes. Copies have the same ids.
+/// A network: operations in the order in which they run, on values of fixed shapes. Copies of a graph have
+/// the same ids.
 class Graph {
  public:
   /// Throw UsageError for a name that is taken, and shapes that are empty, too large or have too many
@@ -134,23 +136,24 @@ class Graph {
                          Type type = Type::f32, std::optional<uint64_t> capacity = {});
   Value state(std::string name, TensorType type, const Initial& initial = {},
               std::optional<Value> belongs_to = {});
-  /// Also throws UsageError for values that a type of integers does not hold. So do sessions, and
-  /// initial_state(), for parameters, state and inputs that are given in FP32.
+  /// Also throws UsageError for values that an integer type cannot hold. So do sessions, and initial_state(),
+  /// for parameters, state and inputs that are given in FP32.
   Value constant(std::string name, Shape shape, std::vector<float> values, Type type = Type::f32);
-  /// Keeps a parameter, state of one, or a sum over the passes of a loop in the streaming memory beside the
-  /// chips on which it would lie. Each operation, those of loops' bodies too, brings it to the tiles before
-  /// it reads it, and returns it when it has set it; calls bring what they pass. Hosts have one memory, and
-  /// do as before; sessions on other machines without streaming memory throw UsageError. Throws UsageError
-  /// for other values. So do calls and loops for functions, and repeat_for_micro_batches(), that would have
-  /// such a sum inside.
+  /// Keeps a parameter, a parameter's state, or a sum over the passes of a loop in the streaming memory of
+  /// the chips on which it would otherwise lie. Each operation, also in the bodies of loops, brings the value
+  /// to the tiles before it reads it, and writes it back after it has set it; calls bring the values that
+  /// they pass. A host has one memory, so nothing changes there; sessions on other machines without streaming
+  /// memory throw UsageError. Throws UsageError for other values. Calls, loops and repeat_for_micro_batches()
+  /// throw UsageError if their functions would have such a sum inside.
   void offload(Value value);
-  /// Whether what lies there is brought to the tiles while the operations before are computed, from the fetch
-  /// before on, so that tiles have room for both; otherwise each operation waits for what it takes.
+  /// Whether values in streaming memory are brought to the tiles ahead of time, while the operations since
+  /// the previous fetch are computed, for which tiles need memory for both; otherwise each operation waits
+  /// for its inputs.
   void set_prefetch(bool prefetch) { prefetch_ = prefetch; }
   bool prefetch() const { return prefetch_; }
-  /// Lets each replica keep an equal part of a parameter, which all gather before each operation or call that
-  /// takes it. Hosts keep all of it. Throws UsageError for other values, parameters of integers or of one
-  /// element, and those whose pattern may change.
+  /// Lets each replica keep an equal part of a parameter; the replicas gather the parts before each operation
+  /// or call that takes the parameter. A host keeps the whole parameter. Throws UsageError for other values,
+  /// and for parameters of integers, of one element, or with a pattern that may change.
   void shard(Value parameter);
 
   /// Applies an operation by its name. Throws UsageError, naming operation and value, for inputs or
@@ -159,54 +162,58 @@ class Graph {
                            Attributes attributes = {});
   /// Applies the operation of a node, with its attributes and function.
   std::vector<Value> apply(const Node& like, const std::vector<Value>& inputs);
-  /// Calls a function: a graph without parameters and state, whose inputs are replaced by these values in
-  /// their order. Returns its outputs in the order of their names. All calls of one graph share its code;
-  /// later additions to the graph do not affect them. A function takes weights as inputs, so a repeated block
-  /// is one function called with other parameters. Random numbers differ between calls. Throws UsageError for
-  /// values of other types than the inputs'.
+  /// Calls a function, which is a graph without parameters and state: the values of `inputs` replace the
+  /// function's inputs, in their order. Returns the function's outputs in the order of their names. All calls
+  /// of one function share its code; later additions to the function do not affect them. A function takes
+  /// weights as inputs, so a repeated block is one function called with different parameters. Random numbers
+  /// differ between calls. Throws UsageError for values whose types differ from the types of the function's
+  /// inputs.
   std::vector<Value> call(const std::shared_ptr<const Graph>& function, const std::vector<Value>& inputs,
                           const Call& how = {});
-  /// Runs a function several times, like a call with these inputs. Random numbers differ between passes, and
+  /// Runs a function several times; each pass is like a call. Random numbers differ between passes, and
   /// between loops and calls. Throws UsageError as call() does, for names that the function lacks, and for
   /// sparse values that differ between passes.
   std::vector<Value> loop(const std::shared_ptr<const Graph>& body, const std::vector<Value>& inputs,
                           const Loop& how);
   /// The inputs in their order.
   std::vector<ValueId> inputs() const;
-  /// Marks a value as a result of each run, under a name that no input has.
+  /// Makes a value an output of each run, under a name that no input has.
   void output(std::string name, Value value);
   /// Throws UsageError if there is no such output.
   void replace_output(const std::string& name, Value value);
   void remove_output(const std::string& name) { outputs_.erase(name); }
   /// Sets a parameter or state at the end of each run. Throws UsageError if it is set already.
   void assign(Value state, Value value);
-  /// Moves all operations so far into the body of a loop over `count` micro-batches. Inputs that they take
-  /// hold the rows of all micro-batches from now on. Returns the values `summed`, summed over micro-batches
-  /// and times `scale`; outputs become such sums as well, and state is set to its value after the last
-  /// micro-batch. What mean_over_step() gives is computed before the loop. Other results are no longer values
-  /// of this graph. With `in_f32`, the values returned are FP32, and 16-bit values are added to them in FP32.
+  /// Moves all operations so far into the body of a loop over `count` micro-batches. The inputs of these
+  /// operations hold the rows of all micro-batches from now on. Returns the values `summed`, summed over
+  /// micro-batches and times `scale`; outputs become such sums as well, and state is set to its value after
+  /// the last micro-batch. Results of mean_over_step() are computed before the loop. Other results are no
+  /// longer values of this graph. With `in_f32`, the values returned are FP32, and 16-bit values are added to
+  /// them in FP32.
   std::vector<Value> repeat_for_micro_batches(uint32_t count, const std::vector<Value>& summed = {},
                                               double scale = 1, const Pipeline& pipeline = {},
                                               bool in_f32 = false);
   /// Lets equal parts of a machine run the graph side by side, each on its own rows: from now on, inputs and
   /// outputs that are not scalars hold the rows of all replicas, one replica after the other. Scalar outputs
-  /// are those of the first replica.
+  /// have the first replica's values.
   void replicate(uint32_t count);
-  /// Lets stage s run on part places[s] of a machine's chips, which are divided equally into as many parts as
-  /// there are: several stages may share one. Without places, each stage has a part of its own. Throws
-  /// UsageError for no places, and for parts that no stage has.
+  /// Lets stage s run on part places[s] of a machine's chips, which are divided equally among the parts;
+  /// several stages may share a part. Without this call, each stage has a part of its own. Throws UsageError
+  /// for an empty list, and for parts without a stage.
   void place_stages(std::vector<uint32_t> places);
   const std::vector<uint32_t>& stage_places() const { return places_; }
   uint32_t replicas() const { return replicas_; }
-  /// For products on tiles, those in functions and loops too. Throws UsageError for another type.
+  /// Sets how products on tiles, including products in functions and loops, store partial sums. Throws
+  /// UsageError for a type that PartialSums does not allow.
   void set_partial_sums(const PartialSums& sums);
   const PartialSums& partial_sums() const { return partial_sums_; }
-  /// Type of an input or output as it is bound: with the rows of all replicas, or of so many of them.
+  /// The type of the array for an input or output: with the rows of all replicas, or of the given number of
+  /// replicas.
   TensorType bound_type(ValueId id) const { return bound_type(id, replicas_); }
   TensorType bound_type(ValueId id, uint32_t replicas) const;
 
   Value value(ValueId id) { return {this, id}; }
-  /// The value with that name. Throws UsageError if there is none.
+  /// The value with this name. Throws UsageError if there is none.
   Value find(std::string_view name);
   bool contains(std::string_view name) const { return names_.contains(name); }
   const ValueInfo& info(ValueId id) const { return values_.at(id); }
@@ -217,7 +224,7 @@ class Graph {
   const std::vector<Assignment>& assignments() const { return assignments_; }
   void rename(Value value, std::string name);
 
-  // Rewriting, for transforms. Positions of nodes change, values stay.
+  // Rewriting, for transforms. Positions of nodes change, ids of values stay.
   /// Replaces the nodes, which must compute the same results in a valid order.
   void set_nodes(std::vector<Node> nodes);
   /// Marks the operations from position `first` on as computing gradients or updates.
@@ -225,15 +232,15 @@ class Graph {
   /// Marks the operations from position `first` on as computing gradients of the operation that computes
   /// `of`.
   void mark_gradients(uint32_t first, ValueId of);
-  /// Calls `add` and inserts the operations that it applies before a node. Returns their number.
+  /// Calls `add`, and inserts the operations that `add` applies before a node. Returns their number.
   uint32_t insert_before(uint32_t node, const std::function<void()>& add);
-  /// Lets the operation that computes `by`, of the same type, compute `result` instead, which all users of
-  /// `by` then use. The operation that computed `result` before must be erased.
+  /// Lets the operation that computes `by` compute `result` instead, a value of the same type, which all
+  /// operations that use `by` then use. The operation that computed `result` before must be erased.
   void replace(Value result, Value by);
   /// Erases the nodes whose element of `nodes` is true; nothing may use their results.
   void erase(const std::vector<bool>& nodes);
   /// Replaces the function of a call or a loop, and its attributes, by a function with the same inputs and
-  /// further outputs; returns the values of the further outputs.
+  /// additional outputs; returns the values of the additional outputs.
   std::vector<Value> extend(uint32_t node, const std::shared_ptr<const Graph>& function,
                             Attributes attributes);
   /// Releases the arrays of initial values, once a session has copied them.
@@ -258,8 +265,8 @@ class Graph {
   std::map<std::string, ValueId> outputs_;
   std::map<std::string, ValueId, std::less<>> names_;
   std::vector<Assignment> assignments_;
-  std::map<std::shared_ptr<const Graph>, std::shared_ptr<const Graph>>
-      functions_;                  ///< copies of the functions that calls name
+  /// Copies of the functions that calls name.
+  std::map<std::shared_ptr<const Graph>, std::shared_ptr<const Graph>> functions_;
   uint32_t next_call_ = 1U << 31;  ///< the number of the next call that is given none
   uint32_t replicas_ = 1;
   std::vector<uint32_t> places_;
@@ -279,12 +286,12 @@ std::vector<std::string_view> operation_names();
 
 /// x · Wᵀ + b, with x [..., k], a weight W [m, k], dense or sparse, and b [m].
 Value linear(Value x, Value weight, std::optional<Value> bias = {});
-/// a · b, with a [..., m, k] and b [..., k, n] of the same leading dimensions; b may also be a single matrix
-/// for all of a's. A transposed factor is given as [..., k, m] or [..., n, k]. Either may be a sparse matrix,
-/// which is one for all of the other's.
+/// a · b, with a [..., m, k] and b [..., k, n] with the same leading dimensions; b may also be a single
+/// matrix for all matrices of a. A transposed factor is given as [..., k, m] or [..., n, k]. Either factor
+/// may be a sparse matrix, a single one for all matrices of the other factor.
 Value matmul(Value a, Value b, bool transpose_a = false, bool transpose_b = false);
 Value relu(Value x);
-/// x/2 · (1 + erf(x / √2)), exact (Hendrycks & Gimpel 2016), and its approximation by tanh.
+/// gelu is x/2 · (1 + erf(x / √2)) (Hendrycks & Gimpel 2016); gelu_tanh is its approximation by tanh.
 Value gelu(Value x);
 Value gelu_tanh(Value x);
 /// x · sigmoid(x), also called swish.
@@ -344,16 +351,16 @@ Value min(Value x, const std::vector<int>& dims, bool keepdim = false);
 Value argmax(Value x, int dim, bool keepdim = false);
 /// The sum of each element and all elements before it along a dimension.
 Value cumsum(Value x, int dim);
-/// The mean or sum of each element over all replicas of a graph, or over those of each group of so many
-/// consecutive ones, as batch norms of larger batches need (Ying et al. 2018, arXiv 1811.06992); x itself in
-/// a graph without replicas. Gradients are the mean or sum of the gradients in the group. Running a graph
-/// throws UsageError if its replicas are not whole groups.
+/// The mean or sum of each element over all replicas of a graph, or over each group of `group` consecutive
+/// replicas, as batch normalisation over several replicas needs (Ying et al. 2018, arXiv 1811.06992); x
+/// itself in a graph without replicas. Gradients are the mean or sum of the gradients in the group. Running a
+/// graph throws UsageError if the groups do not divide its replicas.
 Value mean_over_replicas(Value x, uint32_t group = 0);
 Value sum_over_replicas(Value x, uint32_t group = 0);
-/// The mean of x over the micro-batches and replicas of a training step; x itself in a graph without any. A
-/// loss that is a sum divided by mean_over_step() of its number of terms has, as its mean over the step, the
-/// sum of all terms divided by their total number. There is no gradient, so x must not depend on parameters
-/// that are trained.
+/// The mean of x over the micro-batches and replicas of a training step; x itself in a graph without
+/// micro-batches and replicas. If a loss is a sum divided by mean_over_step() of its number of terms, then
+/// its mean over the step is the sum of all terms divided by their total number. It has no gradient, so x
+/// must not depend on parameters that are trained.
 Value mean_over_step(Value x);
 /// The transpose of a matrix.
 Value transpose(Value x);
@@ -363,7 +370,8 @@ Value slice(Value x, uint32_t dim, uint32_t begin, uint32_t end);
 Value concatenate(const std::vector<Value>& values, uint32_t dim);
 /// Consecutive slices along a dimension, with sizes[0], sizes[1], … elements.
 std::vector<Value> split(Value x, const std::vector<uint32_t>& sizes, uint32_t dim);
-/// Adds `before` and `after` elements of a value at the ends of a dimension.
+/// Adds `before` elements at the beginning of a dimension and `after` elements at its end, all equal to
+/// `value`.
 Value pad(Value x, uint32_t dim, uint32_t before, uint32_t after, double value = 0);
 /// x in a larger shape: dimensions of size 1 are repeated.
 Value expand(Value x, Shape shape);
@@ -375,31 +383,33 @@ Value permute_features(Value x, const std::vector<uint32_t>& permutation);
 Value select_features(Value x, const std::vector<uint32_t>& places);
 /// y[..., i] = x[..., i · neighbours] + … + x[..., i · neighbours + neighbours − 1]
 Value sum_neighbours(Value x, uint32_t neighbours);
-/// y[..., :] = weight[ids[...], :] of u32 ids and a weight [rows, features], dense or sparse, which may be
-/// the weight of products as well; tiles make a sparse one dense for it. The row `padding` has a gradient of
-/// 0. A run throws Error for an id beyond the rows, as index_select(), scatter_add() and gather() do for an
-/// index beyond the size.
+/// y[..., :] = weight[ids[...], :] with u32 ids and a weight [rows, features], dense or sparse, which may be
+/// the weight of products as well; on tiles a sparse weight is made dense for it. The row `padding` has a
+/// gradient of 0. A run throws Error for an id that is not below the number of rows; so do index_select(),
+/// scatter_add() and gather() for an index that is not below the dimension's size.
 Value embedding(Value ids, Value weight, std::optional<uint32_t> padding = {});
 /// The elements of a dimension at the indices `ids`, a list of u32.
 Value index_select(Value x, int dim, Value ids);
 /// The adjoint of index_select(): element i of the dimension, of `size` elements, is the sum of the values
 /// with index i.
 Value scatter_add(Value values, int dim, Value ids, uint32_t size);
-/// y[…, i, …] = x[…, ids[…, i, …], …]: indices along a dimension, of x's shape in all other dimensions.
+/// y[…, i, …] = x[…, ids[…, i, …], …]: the ids are indices along one dimension, and have x's shape in all
+/// other dimensions.
 Value gather(Value x, int dim, Value ids);
 /// Converts to f32, f16, bf16 or u32. A conversion to u32 truncates fractions; negative numbers and NaN
 /// become 0, and numbers that are too large become 2^32 − 1.
 Value cast(Value x, Type type);
 /// Rounds stochastically to f16 or bf16: to one of the two neighbouring numbers, so that the expected result
 /// is x. `step` is a u32 scalar, and the choice a function of (seed, step, operation, element). Numbers that
-/// the type has stay. Numbers between the type's largest and the next power of two may become infinity.
+/// the type has stay unchanged. Numbers between the type's largest number and the next power of two may
+/// become infinity.
 Value stochastic_cast(Value x, Type type, Value step, uint64_t seed = 0);
 Value softmax(Value x, int dim = -1);
 Value log_softmax(Value x, int dim = -1);
 /// Arguments of scaled dot-product attention besides queries, keys and values.
 struct Attention {
   uint32_t heads = 1;
-  uint32_t kv_heads = 0;             ///< heads of keys and values, which heads of queries share; 0: `heads`
+  uint32_t kv_heads = 0;  ///< number of heads of keys and values, shared by the heads of queries; 0: `heads`
   std::optional<double> scale = {};  ///< none: 1 / √(size of a head)
   /// Query i attends to keys i + offset − left to i + offset + right; none: no limit. Causal: right = 0.
   std::optional<uint32_t> left = {}, right = {};
@@ -407,13 +417,13 @@ struct Attention {
   /// For packed sequences, u32 [..., queries] and [..., keys]: queries attend to keys with the same id.
   /// Queries with id 0 attend to no key, and their result is 0.
   std::optional<Value> query_ids = {}, key_ids = {};
-  /// Instead of ids: u32 or i32 [...], the number of keys of each sequence; those after them are padding, to
-  /// which no query attends. A negative number is 0.
+  /// Instead of ids: u32 or i32 [...], the number of keys of each sequence; later keys are padding, to which
+  /// no query attends. A negative number counts as 0.
   std::optional<Value> lengths = {};
-  /// Added to the scaled scores: [sequences, heads, queries, keys], of which all but the last may be 1.
+  /// Added to the scaled scores: [sequences, heads, queries, keys]; all dimensions but the last may be 1.
   std::optional<Value> bias = {};
-  /// Probability of dropping an attention probability, by the mask of dropout() for [sequences, heads,
-  /// queries, keys]; requires `step`.
+  /// Probability with which an attention probability is dropped, with the mask of dropout() for [sequences,
+  /// heads, queries, keys]; requires `step`.
   double dropout = 0;
   std::optional<Value> step = {};
   uint64_t seed = 0;
@@ -421,10 +431,10 @@ struct Attention {
 
 /// softmax(scale · q · kᵀ + bias) · v for each head (Vaswani et al. 2017), with queries [..., queries, heads
 /// · size], keys [..., keys, kv_heads · size] and values [..., keys, kv_heads · value size]: [..., queries,
-/// heads · value size]. On hosts it takes one pass over the keys (Dao et al. 2022), without a matrix of
-/// scores, and skips blocks of queries and keys that are masked altogether.
+/// heads · value size]. On the host it takes one pass over the keys (Dao et al. 2022), without a matrix of
+/// scores, and skips blocks of queries and keys that are fully masked.
 Value attention(Value q, Value k, Value v, const Attention& of);
-/// (x − mean) / √(variance + epsilon) · weight + bias over the last dimension, as PyTorch's; weight and bias
+/// (x − mean) / √(variance + epsilon) · weight + bias over the last dimension, as in PyTorch; weight and bias
 /// are [features].
 Value layer_norm(Value x, std::optional<Value> weight = {}, std::optional<Value> bias = {},
                  double epsilon = 1e-5);
@@ -436,11 +446,11 @@ struct RotaryTables {
   Value sines;
 };
 RotaryTables rotary_tables(Graph& graph, uint32_t positions, uint32_t features, double base = 10000);
-/// Rotates pairs of features of x [..., positions, features] by the angle of their position: feature i and i
-/// + features / 2, or neighbours if `interleaved`.
+/// Rotates pairs of features of x [..., positions, features] by the angle of their position: features i and i
+/// + features / 2, or neighbouring features if `interleaved`.
 Value rotary(Value x, const RotaryTables& tables, bool interleaved = false);
 
-/// How the losses of rows become one.
+/// How the losses of the rows are reduced to one.
 enum class LossReduction : uint8_t {
   mean,  ///< the sum divided by the total weight of the rows that are not ignored
   sum,
@@ -452,8 +462,8 @@ struct CrossEntropyOptions {
   double smoothing = 0;                  ///< fraction of each target that is spread over all classes
   LossReduction reduction = LossReduction::mean;
 };
-/// −log softmax(logits)[label] per row, as PyTorch's. The target is labels, u32 [rows], or the probability of
-/// each class, [rows, classes] as the logits.
+/// −log softmax(logits)[label] per row, as in PyTorch. The target is labels, u32 [rows], or the probability
+/// of each class, [rows, classes] like the logits.
 Value cross_entropy(Value logits, Value target, const CrossEntropyOptions& options = {});
 /// Mean of (x − target)².
 Value mean_squared_error(Value x, Value target);
@@ -467,7 +477,7 @@ enum class Form : uint8_t {
   unfused,  ///< the operations of plain PyTorch, one after the other (Shekofteh et al. 2023)
 };
 
-/// "fused", "unfused"; the function from a name throws UsageError that lists them.
+/// "fused", "unfused"; form_named() throws UsageError, listing the names, for any other name.
 std::string_view name_of(Form form);
 Form form_named(std::string_view name);
 
@@ -487,7 +497,7 @@ Value toeplitz(Value x, Value c, uint32_t outputs);
 Value fastfood(Value x, Value s, Value g, Value b, const Fastfood& of, Form form = Form::fused);
 
 /// Spikes of whole sequences in a graph, as lists (spiking.h): ids are u16 [steps, batch · capacity], num u32
-/// [steps, batch · 2]. The gradient of ids has a number for each entry of the lists; numbers beyond the end
+/// [steps, batch · 2]. The gradient of `ids` has a number for each entry of the lists; numbers beyond the end
 /// of a list are unspecified.
 struct Spikes {
   Value ids;
@@ -498,14 +508,14 @@ struct Spikes {
   uint32_t capacity() const { return ids.type().cols() / batch; }
 };
 
-/// Inputs `name`.ids and `name`.num.
+/// Adds the inputs `name`.ids and `name`.num.
 Spikes spike_input(Graph& graph, const std::string& name, uint32_t steps, uint32_t batch, uint32_t capacity);
 
 struct SpikingOptions {
   std::vector<uint32_t> capacities = {};  ///< capacity of each layer's lists; none, or 0: all neurons
   bool learns_dynamics = false;           ///< whether decays and thresholds have gradients
-  /// Scalars that may change from run to run, as in SpikingControl: the threshold is f32, the others u32.
-  /// With the seed, the step determines which spikes full lists drop.
+  /// Scalars that may change from run to run, as in SpikingControl: the threshold is f32, the other scalars
+  /// are u32. With the seed, the step determines which spikes full lists drop.
   std::optional<Value> gradient_threshold = {};
   std::optional<Value> most_listed = {};
   std::optional<Value> step = {};
@@ -519,13 +529,15 @@ struct SpikingOptions {
 
 /// The results of spiking layers.
 struct SpikingResults {
-  std::vector<Spikes> spikes = {};       ///< one per layer that has spikes
-  std::vector<Value> dropped = {};       ///< of each: dropped spikes and candidates, u32 [batch, 2]
-  std::optional<Value> potentials = {};  ///< of a last layer without spikes: f32 [steps, batch · neurons]
+  std::vector<Spikes> spikes = {};  ///< one per layer that has spikes
+  /// For each of these layers, the numbers of dropped spikes and candidates, u32 [batch, 2].
+  std::vector<Value> dropped = {};
+  /// Potentials of a last layer without spikes: f32 [steps, batch · neurons].
+  std::optional<Value> potentials = {};
 };
 
-/// Spiking layers one after the other over whole sequences, with backpropagation through time. The parameters
-/// of each layer are as parameters_of() lists them, layer after layer; f32, or 16-bit values. Throws
+/// A network of spiking layers over whole sequences, with backpropagation through time. `parameters` has the
+/// parameters that parameters_of() lists for each layer, layer after layer, in f32 or a 16-bit type. Throws
 /// UsageError for impossible layers, and for values that do not fit them.
 SpikingResults spiking(const Spikes& in, const std::vector<SpikingLayer>& layers,
                        const std::vector<Value>& parameters, const SpikingOptions& options = {});
@@ -553,14 +565,14 @@ struct NeuronValues {
 };
 
 /// Neurons that take currents f32 [steps, batch, neurons], such as the result of a product, instead of lists
-/// of spikes: for dense inputs, and for activity that is not sparse. Parameters, as far as the neurons have
-/// them: decay, decay of currents, threshold, each [1] or [neurons], and recurrent weights [neurons,
-/// neurons]. On the host only.
+/// of spikes, for dense inputs and for activity that is not sparse. `parameters` are, as far as the neurons
+/// have them, the decay of potentials, the decay of currents and the threshold, each [1] or [neurons];
+/// `recurrent` are weights [neurons, neurons]. On the host only.
 NeuronValues spiking_neurons(Value currents, const Neuron& neuron, const std::vector<Value>& parameters,
                              std::optional<Value> recurrent = {});
 
 /// How a result is read from the potentials of a layer without spikes: the potential in the last step, or the
-/// largest or the mean over all steps.
+/// maximum or the mean over all steps.
 enum class Readout : uint8_t { last, maximum, mean };
 /// The readout, f32 [batch, neurons], of potentials [steps, batch · neurons].
 Value readout(Value potentials, uint32_t batch, Readout of);
@@ -571,7 +583,7 @@ using Arrays = std::map<std::string, std::vector<float>>;
 /// Arrays in float64.
 using WideArrays = std::map<std::string, std::vector<double>>;
 
-/// Evaluates a graph in float64, one operation after the other: the reference. Returns its outputs; reads
+/// The reference: evaluates a graph in float64, one operation after the other. Returns the outputs; reads
 /// parameters and state from `state`, which has to have all of them, and updates them. Throws UsageError if
 /// an array is missing or has another size.
 WideArrays evaluate(const Graph& graph, const WideArrays& inputs, WideArrays& state);
@@ -580,30 +592,30 @@ WideArrays evaluate(const Graph& graph, const WideArrays& inputs, WideArrays& st
 Arrays initial_state(const Graph& graph, uint64_t seed = 0);
 
 struct SessionOptions {
-  uint64_t seed = 0;  ///< for random initial contents
-  uint32_t threads =
-      0;  ///< at most this many; 0: one per tile of a host, or the default for a modelled machine
+  uint64_t seed = 0;     ///< for random initial contents
+  uint32_t threads = 0;  ///< maximum number of threads; 0: one per tile of the host, or default_threads() for
+                         ///< a modelled machine
   /// Number of chips of a tiled machine that work as one, for a graph without stages and replicas; 0: the
   /// number that is predicted to be fastest.
   uint32_t on_chips = 0;
-  /// On a host, for a graph each of whose samples (the first dimension) depends on its own inputs only: it
-  /// runs once for each of `parts` equal parts of the samples, one part per thread, so that values stay in
-  /// the thread's caches; 1: for all samples at once; 0: the number that is predicted to be fastest where
-  /// each of the host's tiles has a thread.
+  /// On the host, for a graph whose samples (the first dimension) do not depend on each other: the number of
+  /// equal parts of the samples for which the graph runs separately, one part per thread, so that values stay
+  /// in the thread's caches. 1: all samples at once; 0: the number that is predicted to be fastest where each
+  /// of the host's tiles has a thread.
   uint32_t parts = 0;
-  /// Whether times on a modelled machine include those of sending all inputs from its hosts and all outputs
-  /// to them (RunCost::host_io). Hosts themselves take and give arrays in place.
+  /// Whether times on a modelled machine include the transfers of all inputs from its hosts and of all
+  /// outputs to them (RunCost::host_io). On the host itself arrays are used in place.
   bool host_io = false;
-  /// A file of Session::save_executable() from a session of an equal graph, machine and options; empty: the
-  /// graph is placed and compiled.
+  /// A file that Session::save_executable() wrote for an equal graph, machine and options; empty: the graph
+  /// is placed and compiled.
   std::string executable = {};
-  /// The ranks that divide the graph's replicas among them, and on a host their stages, of which each makes a
-  /// session of an equal graph, machine and seed; none: this process has all of them.
+  /// The ranks that divide the graph's replicas among them, and on the host also the replicas' stages; each
+  /// rank makes a session with an equal graph, machine and seed. none: this process has all replicas.
   std::shared_ptr<Communicator> communicator = {};
 };
 
-/// An input or output of a run. The type has the rows of all replicas that the session has, and the present
-/// pattern of a sparse output.
+/// An input or output of a run. The type has the rows of all the session's replicas, and for a sparse output
+/// its present pattern.
 struct ArrayType {
   std::string name;
   TensorType type;
@@ -614,40 +626,41 @@ struct ArrayType {
 struct Tensor {
   std::string name;
   void* data = nullptr;
-  /// Number of elements of the array. If given, a run throws if the value has another number, for instance
-  /// because another thread has changed the pattern of a sparse output since arrays().
+  /// Number of elements of the array. If given, a run throws if the value has another number of elements, for
+  /// instance because another thread has changed the pattern of a sparse output since arrays().
   std::optional<uint64_t> elements = {};
 };
 
 /// A graph lowered into one program for a machine, with its parameters and state. Thread-safe: calls of one
-/// session, and of sessions that share its parameters, take turns. In a forked process, calls of one that
-/// another thread was using at the fork throw Error.
+/// session, and of sessions that share its parameters, take turns. In a forked process, calls of a session
+/// that another thread was using at the fork throw Error.
 ///
-/// On a machine of several chips, a graph's stages get equal numbers of them, and so do its replicas. A graph
-/// without either takes one chip, or several that work as one where that is faster; if it does not fit one,
-/// whole layers are placed on as few chips as it fits.
+/// On a machine of several chips, a graph's stages get equal numbers of chips, and so do its replicas. A
+/// graph without stages and replicas takes one chip, or several that work as one where that is faster; if it
+/// does not fit one chip, whole layers are placed on as few chips as possible.
 ///
-/// With SessionOptions::communicator, rank r of n has an equal part of the replicas, from number r · replicas
-/// / n on, and results are those of one session with all of them, bit for bit. Arrays have the rows of its
-/// own replicas, and scalar outputs are those of the first of these. On a host a multiple of the replicas can
-/// be ranks, which divide the stages of each equally: consecutive ranks have those of a replica, bind equal
-/// inputs, and get all outputs. All ranks have to make the same calls in the same order: constructors, runs,
-/// what reads and writes parameters and state, what loads files, and what saves them, which rank 0 does
-/// alone. Files to load have to be equal; if a rank cannot make a session, load or save, none can. If one of
-/// them fails in a run, the others throw RankError, and no session of these ranks can run any more. A session
-/// that shares the parameters of such a one is one of the same ranks; if its graph has no replicas, each rank
-/// runs it whole.
+/// With SessionOptions::communicator, rank r of n has an equal part of the replicas, from replica r ·
+/// replicas / n on, and results equal the results of one session with all replicas, bit for bit. Arrays have
+/// the rows of the rank's own replicas, and scalar outputs have the values of the first of these replicas. On
+/// the host, the number of ranks may be a multiple of the number of replicas; then consecutive ranks divide
+/// the stages of a replica equally, bind equal inputs, and get all outputs. All ranks have to make the same
+/// calls in the same order: constructors, runs, and functions that read or write parameters and state, load
+/// files or save them (only rank 0 writes files). Files to load have to be equal; if one rank cannot make a
+/// session, load or save, no rank can. If a rank fails in a run, the other ranks throw RankError, and no
+/// session of these ranks can run any more. A session that shares the parameters of a session with ranks has
+/// the same ranks; if its graph has no replicas, each rank runs the whole graph.
 class Session {
  public:
   /// Throws UsageError for operations that the machine does not support, for parts that do not divide the
   /// samples equally, for transfers to a host to which the machine has no link, and for ranks that divide
-  /// neither the replicas nor their stages equally. Throws Error for an executable that is not one of an
-  /// equal session, or damaged, and RankError for ranks that differ, or of which another one throws.
+  /// neither the replicas nor their stages equally. Throws Error for an executable of another graph, machine
+  /// or options, or a damaged one, and RankError if ranks differ or another rank throws.
   Session(const Graph& graph, const Machine& machine, const SessionOptions& options = {});
   /// A session of another graph, such as an evaluation, on the machine of `owner`. It reads the owner's
-  /// parameters of the same names: they need not be set, and follow every change. The graph must not assign
-  /// to them. Also throws UsageError if a parameter's type or shape differs from the owner's, and if the
-  /// owner itself shares another session's parameters. `executable` is as SessionOptions::executable.
+  /// parameters of the same names, which need not be set again, and sees every change of theirs. The graph
+  /// must not assign to them. Also throws UsageError if a parameter's type or shape differs from the owner's,
+  /// and if the owner itself shares another session's parameters. `executable` is as
+  /// SessionOptions::executable.
   Session(const Graph& graph, const Session& owner, const std::string& executable = {});
   ~Session();
   Session(Session&&) noexcept;
@@ -655,17 +668,18 @@ class Session {
 
   const Graph& graph() const;
   /// The cost of a run, without running. Costs that depend on integers which only a run computes are expected
-  /// ones; costs that depend on integer inputs follow from `inputs` where they are given. Throws UsageError
-  /// for an array that is neither an input nor an output.
+  /// costs; costs that depend on integer inputs are computed from `inputs` where these are given. Throws
+  /// UsageError for an array that is neither an input nor an output.
   RunCost cost(std::span<const Tensor> inputs = {}) const;
   /// The tile program, in readable form.
   std::string program() const;
-  /// The number of compute sets of the tile program; calls of a function share one copy.
+  /// The number of compute sets of the tile program; compute sets of a function count once, whatever the
+  /// number of its calls.
   uint64_t compute_sets() const;
   /// Whether every tile's memory suffices; otherwise the session cannot run.
   bool fits() const;
 
-  /// The arrays of a run: inputs in their order, then outputs by name.
+  /// The arrays of a run: inputs in their order, then outputs in the order of their names.
   std::vector<ArrayType> arrays() const;
   /// Runs once with the caller's arrays, in place: one for each of the graph's inputs and outputs; throws
   /// UsageError for an array that is missing, given twice, or neither input nor output.
@@ -674,16 +688,16 @@ class Session {
   void run_in_order(std::span<void* const> arrays);
   /// The seconds that a tiled machine would have taken for the last run() or measure(); on a host 0.
   double last_seconds() const;
-  /// The bytes that this rank has sent to others in all runs so far, each as many as cost() predicts
-  /// (RunCost::sent_bytes); without ranks 0.
+  /// The bytes that this rank has sent to other ranks in all runs so far, in each run as many as cost()
+  /// predicts (RunCost::sent_bytes); 0 without ranks.
   uint64_t sent_bytes() const;
-  /// Runs once and returns where the time went: on a host measured, otherwise as cost() says.
+  /// Runs once and returns where the time went: measured on the host, otherwise as cost() says.
   RunCost measure(std::span<const Tensor> arrays);
   /// Runs once with copies of the inputs in FP32, and returns copies of the outputs.
   Arrays run(const Arrays& inputs);
 
-  /// Write and read a parameter or state by name: row-major, or the blocks of a sparse matrix. Of integers
-  /// beyond 2^24 these are the nearest that FP32 has; files keep them as they are.
+  /// Write and read a parameter or state by name: row-major, or the blocks of a sparse matrix. Integers
+  /// beyond 2^24 are rounded to the nearest FP32 number; files keep them exactly.
   void set(const std::string& name, std::span<const float> values);
   std::vector<float> get(const std::string& name) const;
   /// Sets patterns of parameters with a capacity, then several parameters and state; nothing changes if one
@@ -693,12 +707,12 @@ class Session {
   /// The present pattern of a sparse parameter.
   Pattern pattern(const std::string& name) const;
   /// Sets another pattern of a parameter with a capacity. Blocks in both patterns keep their values,
-  /// gradients and optimizer's state; new ones are 0. Throws UsageError for blocks that are not of the groups
-  /// of a convolution that takes it as its weight.
+  /// gradients and optimizer's state; new blocks are 0. Throws UsageError for blocks outside the groups of a
+  /// convolution whose weight the parameter is.
   void set_pattern(const std::string& name, const Pattern& pattern);
 
-  /// Saves parameters and state in a .safetensors file: a tensor each, under its name and with its shape. For
-  /// a sparse matrix the tensor holds the values of the blocks, and a sparse parameter has its pattern as
+  /// Saves parameters and state in a .safetensors file: a tensor for each, under its name and with its shape.
+  /// For a sparse matrix the tensor holds the values of the blocks, and a sparse parameter has its pattern as
   /// `name.crow_indices` and `name.col_indices`. An existing file is only replaced by a complete one.
   /// Parameters of another session are not saved, except the patterns to which this session's state belongs.
   void save(const std::string& path) const;
@@ -706,18 +720,18 @@ class Session {
   /// shape, type or fixed pattern.
   void load(const std::string& path);
 
-  /// Saves what the session was compiled to, without parameters, state and changed patterns, for sessions of
-  /// equal graphs in other processes, whose initial contents may be others: SessionOptions::executable. They
-  /// lower the graph, but neither search for its placement nor compile it, and give the same results and
-  /// costs. An existing file is only replaced by a complete one.
+  /// Saves the session's compiled program, without parameters, state and changed patterns, for sessions of
+  /// equal graphs in other processes (SessionOptions::executable); initial contents may differ. These
+  /// sessions lower the graph, but neither search for its placement nor compile it, and give the same results
+  /// and costs. An existing file is only replaced by a complete one.
   void save_executable(const std::string& path) const;
 
-  /// Parameters alone, as other libraries have them: sets them to those in the files of a model, which are a
-  /// .safetensors file or a folder as Hugging Face's. Arrays are dense, of F32, F16, BF16 or a parameter's
-  /// own type; others in the files are left alone. Throws Error, and changes nothing, if a parameter is
-  /// missing, has another shape, or has non-zeros outside the session's pattern.
+  /// Loads parameters only, from the files of a model as other libraries write them: a .safetensors file, or
+  /// a folder in the layout of Hugging Face. Arrays are dense, of F32, F16, BF16 or the parameter's own type;
+  /// arrays of other names are ignored. Throws Error, and changes nothing, if a parameter is missing, has
+  /// another shape, or has non-zeros outside the session's pattern.
   void load_parameters(const std::string& path);
-  /// Saves them so in one file, sparse ones with their zeros.
+  /// Saves parameters only, in this form, in one file; sparse ones with their zeros.
   void save_parameters(const std::string& path) const;
 
   struct Impl;

@@ -40,21 +40,22 @@ struct GeneratedMatrix {
   uint64_t seed = 0;
 };
 
-/// Generates the matrix, with values uniform in (-1, 1) and never 0. The same bits on every platform. Throws
-/// UsageError for a density or sizes out of range, Error if it does not fit in memory.
+/// Generates the matrix, with values uniform in (-1, 1) and never 0. The result is the same on every
+/// platform, bit for bit. Throws UsageError for a density or sizes out of range, Error if the matrix does not
+/// fit in memory.
 SparseMatrix generate(const GeneratedMatrix& wanted);
 
 struct FlatButterflyOptions {
   uint32_t num_factors = 0;  ///< number of factors, from the first of the log₂ butterfly_size; 0: all
-  /// Whether the grid is stretched over a rectangular matrix; otherwise a square pattern is repeated, whose
+  /// Whether the grid is stretched over a rectangular matrix; otherwise a square pattern is repeated, and its
   /// blocks are dealt out in turn along the longer side.
   bool stretch = true;
 };
 
 /// The pattern of pixelfly (Chen et al. 2021), a flat block butterfly: on a grid of butterfly_size² cells,
-/// stretched over the matrix, the cells (i, i) and (i, i ⊕ 2^k) for each factor k; and every block that
-/// overlaps one. Throws UsageError unless the butterfly size is a power of two, and for sizes over which the
-/// pattern cannot be repeated.
+/// stretched over the matrix, it selects the cells (i, i) and (i, i ⊕ 2^k) for each factor k, and has every
+/// block that overlaps a selected cell. Throws UsageError unless the butterfly size is a power of two, and
+/// for sizes over which the pattern cannot be repeated.
 Pattern flat_butterfly(uint32_t rows, uint32_t cols, uint32_t block_size, uint32_t butterfly_size,
                        const FlatButterflyOptions& options = {});
 

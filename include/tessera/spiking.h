@@ -1,5 +1,5 @@
-// Spiking layers over whole sequences, with spikes as lists: definitions, and a network of such layers with
-// gradients by backpropagation through time. FP32, on the host.
+// Spiking layers over whole sequences, with spikes as lists: their definitions, and a network of such layers
+// with gradients by backpropagation through time. FP32, on the host.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +13,7 @@
 
 namespace tessera {
 
-/// The function that replaces the derivative of the step, at x = u − threshold, with slope k.
+/// The function that replaces the derivative of the step function, at x = u − threshold, with slope k.
 enum class SurrogateFamily : uint8_t {
   superspike,    ///< 1 / (k|x| + 1)² (Zenke & Ganguli 2018)
   fast_sigmoid,  ///< equal to superspike: the derivative of x / (1 + k|x|)
@@ -34,7 +34,7 @@ struct Surrogate {
 /// "superspike", "fast_sigmoid", …
 std::string_view name_of(SurrogateFamily family);
 
-/// Which neurons pass a gradient through the step in a time step.
+/// The neurons that pass a gradient through the step function in a time step.
 enum class GradientMask : uint8_t {
   above,   ///< u > ϑ_grad
   window,  ///< |u − threshold| < threshold − ϑ_grad
@@ -53,7 +53,7 @@ enum class Reset : uint8_t {
 /// How gradients pass a reset.
 enum class ResetGradient : uint8_t {
   detached,  ///< as if there were no reset: v = u − stop(u · s)
-  gated,     ///< the spike is a constant: v = u · (1 − stop(s))
+  gated,     ///< the spike counts as a constant: v = u · (1 − stop(s))
   attached,  ///< through the spike as well, by its surrogate
 };
 
@@ -64,7 +64,8 @@ enum class ResetGradient : uint8_t {
 ///   a ← ρ·a + s of the step before   (adaptive; otherwise a = 0)
 ///   s = [u − κ·a > threshold]
 ///
-/// and v = u after its reset. Without spikes it is a leaky integrator, s = 0. Everything is 0 at first.
+/// and v follows from u by the reset. Without spikes (s = 0) the neuron is a leaky integrator. All variables
+/// are 0 at first.
 struct Neuron {
   bool spikes = true;
   bool synaptic = false;
@@ -81,11 +82,11 @@ struct Neuron {
   bool operator==(const Neuron&) const = default;
 };
 
-/// Neurons that take the spikes of `inputs` other neurons, and with `recurrent` their own spikes of the
-/// previous step.
+/// A layer of neurons that take the spikes of `inputs` other neurons, and with `recurrent` also their own
+/// spikes of the previous step.
 ///
-/// Parameters, as far as the layer has them: `weight` [inputs, neurons], `recurrent` [neurons, neurons] from
-/// row to column, `decay` β, `current_decay` α and `threshold`, each [1] or [neurons].
+/// Parameters, as far as the layer has them: `weight` [inputs, neurons]; `recurrent` [neurons, neurons], from
+/// the row's neuron to the column's; and `decay` β, `current_decay` α and `threshold`, each [1] or [neurons].
 struct SpikingLayer {
   uint32_t inputs = 0;
   uint32_t neurons = 0;
@@ -113,8 +114,8 @@ struct SpikingParameter {
 std::vector<SpikingParameter> parameters_of(const SpikingLayer& layer);
 
 /// Spikes of whole sequences, as lists. In step t of sample b, the neurons ids[(t · batch + b) · capacity +
-/// i] fired for i < num[(t · batch + b) · 2]; the further ones, for i < num[(t · batch + b) · 2 + 1], are
-/// candidates, which did not fire but pass a gradient. Both parts are sorted; entries beyond them are
+/// i] fired for i < num[(t · batch + b) · 2]; the neurons after these, for i < num[(t · batch + b) · 2 + 1],
+/// are candidates, which did not fire but pass a gradient. Both parts are sorted; entries beyond them are
 /// unspecified.
 struct SpikeLists {
   const uint16_t* ids = nullptr;
@@ -136,13 +137,13 @@ struct SpikingControl {
 /// Sums over a sequence.
 struct SpikingCounts {
   uint64_t spikes = 0;      ///< listed
-  uint64_t candidates = 0;  ///< listed without having fired
+  uint64_t candidates = 0;  ///< listed neurons that did not fire
   uint64_t dropped_spikes = 0;
   uint64_t dropped_candidates = 0;
 };
 
 struct SpikingNetworkOptions {
-  uint32_t input_capacity = 0;            ///< list entries per step and sample; 0: one per input
+  uint32_t input_capacity = 0;            ///< list entries per step and sample; 0: one for each input
   std::vector<uint32_t> capacities = {};  ///< list entries per step and sample for each layer; none, or 0:
                                           ///< one per neuron
   bool trains = true;                     ///< whether gradients() may follow
@@ -166,9 +167,9 @@ struct SpikingStateSize {
 SpikingStateSize spiking_state_size(const std::vector<SpikingLayer>& layers,
                                     const SpikingNetworkOptions& options = {});
 
-/// Layers one after the other, planned and compiled for sequences of one length and a batch of one size. It
-/// keeps the values that gradients need until the next forward pass, so one thread uses it at a time. The
-/// bits of results depend on plan and instruction set, not on timing.
+/// A network of layers in sequence, planned and compiled for one length of sequences and one batch size. It
+/// keeps the values that gradients need until the next forward pass, so only one thread may use it at a time.
+/// The bits of results depend on plan and instruction set, not on timing.
 class SpikingNetwork {
  public:
   /// Throws UsageError for impossible layers or sizes, and unless each layer takes the spikes of the layer
@@ -180,7 +181,7 @@ class SpikingNetwork {
   SpikingNetwork& operator=(SpikingNetwork&&) noexcept;
 
   /// Computes the spikes and potentials of all layers. `parameters` are as parameters_of() lists them, one
-  /// layer after the other. Throws UsageError for another number of parameters, a null array, and lists that
+  /// layer after the other. Throws UsageError for a wrong number of parameters, a null array, and lists that
   /// exceed their capacity or name inputs that do not exist.
   ///
   /// Results, and the values that gradients need, are kept in the network, or in `state` if given: then
@@ -188,11 +189,12 @@ class SpikingNetwork {
   void forward(const SpikeLists& in, std::span<const float* const> parameters,
                const SpikingControl& control = {}, std::byte* state = nullptr);
 
-  /// Gradients after a forward pass with the same inputs and parameters. `upstream` is the loss's gradient by
-  /// each potential of the last layer, [steps, batch, neurons], or if that layer spikes, by each entry of its
-  /// lists, [steps, batch, capacity]. `hidden_upstream` has such gradients by the spikes of each hidden
-  /// layer. Writes one gradient per parameter, in their order, or only per weight unless `learns_dynamics` is
-  /// set; and to `input_gradient`, if there are input gradients, one number per entry of the inputs' lists.
+  /// Computes gradients after a forward pass with the same inputs and parameters. `upstream` is the loss's
+  /// gradient with respect to each potential of the last layer, [steps, batch, neurons], or if that layer
+  /// spikes, to each entry of its lists, [steps, batch, capacity]. `hidden_upstream` has such gradients with
+  /// respect to the spikes of each hidden layer. Writes one gradient per parameter, in the order of the
+  /// parameters (without `learns_dynamics`, only per weight), and to `input_gradient`, if there are input
+  /// gradients, one number per entry of the inputs' lists.
   void gradients(const SpikeLists& in, std::span<const float* const> parameters, const float* upstream,
                  std::span<float* const> parameter_gradients, float* input_gradient = nullptr,
                  const std::byte* state = nullptr, std::span<const float* const> hidden_upstream = {});
@@ -206,7 +208,8 @@ class SpikingNetwork {
   /// Spikes of a layer, and their counts, in the last forward pass, or in the pass that wrote `state`.
   SpikeLists spikes(size_t layer, const std::byte* state = nullptr) const;
   SpikingCounts counts(size_t layer, const std::byte* state = nullptr) const;
-  /// Potentials u of a layer, [steps, batch, neurons], if they are stored, as for a layer without spikes.
+  /// Potentials u of a layer, [steps, batch, neurons], if they are stored; they are for a layer without
+  /// spikes.
   std::span<const float> potentials(size_t layer, const std::byte* state = nullptr) const;
   /// Bytes kept from forward() for gradients().
   uint64_t stash_bytes() const;
@@ -219,7 +222,7 @@ class SpikingNetwork {
   std::unique_ptr<Compiled> compiled_;
 };
 
-/// The neurons to which a spike goes in the next step.
+/// The neurons to which a neuron's spike goes in the next step.
 enum class Recurrence : uint8_t { none, one_to_one, all_to_all };
 
 struct SpikingNeuronsOptions {
@@ -228,18 +231,19 @@ struct SpikingNeuronsOptions {
   uint32_t threads = 0;      ///< 0: one per physical core available to this process, or TESSERA_THREADS
 };
 
-/// Neurons that take currents, such as a dense layer's results, in whole sequences. Sequences are [steps,
+/// Neurons that take currents, such as a dense layer's results, over whole sequences. Sequences are [steps,
 /// batch, neurons]; all arrays are contiguous. May be called from several threads. Copies share the compiled
 /// programs.
 class SpikingNeurons {
  public:
   struct Inputs {
-    const float* currents = nullptr;   ///< not read by gradients()
-    const float* dynamics = nullptr;   ///< [3, neurons]: decays of potentials, decays of currents, thresholds
-    const float* recurrent = nullptr;  ///< [neurons, neurons] from row to column, or [neurons] one to one
-    const float* initial = nullptr;    ///< [2, batch, neurons]: potentials and currents; null: zeros
+    const float* currents = nullptr;  ///< not read by gradients()
+    const float* dynamics = nullptr;  ///< [3, neurons]: decays of potentials, decays of currents, thresholds
+    /// [neurons, neurons] from the row's neuron to the column's, or [neurons] one to one.
+    const float* recurrent = nullptr;
+    const float* initial = nullptr;  ///< [2, batch, neurons]: potentials and currents; null: zeros
   };
-  /// Arrays for results; those that are null are not computed.
+  /// Arrays for results; results whose arrays are null are not computed.
   struct Results {
     float* spikes = nullptr;      ///< 0 or 1
     float* currents = nullptr;    ///< i, of synaptic neurons
@@ -247,7 +251,7 @@ class SpikingNeurons {
     float* membranes = nullptr;   ///< v, after the reset
   };
   /// The potentials of the forward pass (and its currents, if decays have gradients), and the loss's
-  /// gradients by the results, zeros where they are null.
+  /// gradients with respect to the results; a null array stands for zeros.
   struct Upstream {
     const float* potentials = nullptr;
     const float* currents = nullptr;
@@ -256,8 +260,8 @@ class SpikingNeurons {
     const float* of_potentials = nullptr;
     const float* of_membranes = nullptr;
   };
-  /// Arrays for the gradients by the inputs of the same names; all but `currents` may be null. Gradients of
-  /// parameters are summed over steps and samples.
+  /// Arrays for the gradients with respect to the inputs of the same names; all but `currents` may be null.
+  /// Gradients of parameters are summed over steps and samples.
   struct Gradients {
     float* currents = nullptr;
     float* dynamics = nullptr;

@@ -1,4 +1,4 @@
-// How networks of images are trained: layers, optimizer and schedule; and settings of all kinds of networks.
+// How image classifiers are trained: layers, optimizer and schedule; and settings for all kinds of networks.
 #pragma once
 
 #include <tessera/drop_grow.h>
@@ -39,8 +39,8 @@ enum class Recipe : uint8_t {
 };
 enum class OptimizerKind : uint8_t { sgd, momentum, nesterov, adam, adamw, lamb, lars };
 
-// "dense", "static", "dynamic", "butterfly", …; "paper", "best"; "sgd", …. The functions from names throw
-// UsageError that lists them.
+// "dense", "static", "dynamic", "butterfly", …; "paper", "best"; "sgd", …. The functions that take a name
+// throw UsageError, listing the names, for any other name.
 std::string_view name_of(LayerKind kind);
 std::string_view name_of(Recipe recipe);
 std::string_view name_of(OptimizerKind kind);
@@ -59,14 +59,14 @@ struct LearningSettings {
   /// Parameters without weight decay and trust ratio, by names in which `*` stands for any characters.
   std::vector<std::string> excluded = {};
   double lr = 0.001;
-  /// How the learning rate changes; 0 `steps`: all steps of the training.
+  /// How the learning rate changes; with `steps` 0, the schedule has all steps of the training.
   graph::Schedule lr_schedule = {};
   std::optional<double> clip_norm = {};  ///< maximum norm of the gradient
   uint32_t batch = 50;
   uint32_t epochs = 15;
   uint64_t seed = 0;
-  double validation = 0.15;  ///< fraction of the samples for training
-  /// See graph::SessionOptions::host_io. Training is the same, so checkpoints do not depend on it.
+  double validation = 0.15;  ///< fraction of the training samples that is set aside for validation
+  /// See graph::SessionOptions::host_io. Training gives the same results, so checkpoints do not depend on it.
   bool host_io = false;
 
   /// Learning rate of a step, counted from 0, in a training of `steps` steps.
@@ -79,28 +79,31 @@ inline constexpr uint64_t kLargeValue = 8192;
 /// How a step is divided among the chips of a machine, and where its values lie.
 struct PlacementSettings {
   uint32_t micro_batches = 1;  ///< into which a batch is divided
-  bool recompute = false;  ///< whether backward passes keep only the inputs of layers, or of blocks of them
-  uint32_t replicas = 1;   ///< equal parts of a machine's chips, among which a batch is divided
-  bool overlap = true;     ///< see graph::TrainingOptions::overlap
-  /// Parameters of at least so many elements have their optimizer's state divided among the replicas; see
+  /// Whether only the inputs of layers, or of blocks of layers, are kept for the backward pass.
+  bool recompute = false;
+  /// Number of replicas, on equal parts of a machine's chips, among which a batch is divided.
+  uint32_t replicas = 1;
+  bool overlap = true;  ///< see graph::TrainingOptions::overlap
+  /// Smallest number of elements for which a parameter's optimizer state is divided among the replicas; see
   /// graph::TrainingOptions::shard_from.
   std::optional<uint64_t> shard_from = {};
-  /// Parameters of at least so many elements are themselves divided among the replicas; see
+  /// Smallest number of elements for which a parameter itself is divided among the replicas; see
   /// graph::TrainingOptions::shard_weights_from.
   std::optional<uint64_t> shard_weights_from = {};
-  /// Of the sums of their gradients over micro-batches each replica keeps its part; see
-  /// graph::TrainingOptions::shard_gradients_from.
+  /// Smallest number of elements of a parameter for which the sum of its gradients over micro-batches is
+  /// divided among the replicas; see graph::TrainingOptions::shard_gradients_from.
   std::optional<uint64_t> shard_gradients_from = {};
-  /// Parameters of at least so many elements have their optimizer's state in streaming memory; see
+  /// Smallest number of elements for which a parameter's optimizer state is in streaming memory; see
   /// graph::TrainingOptions::offload_from.
   std::optional<uint64_t> offload_from = {};
-  /// Parameters of at least so many elements are in streaming memory, and sums of their gradients over
-  /// micro-batches; see graph::TrainingOptions::offload_weights_from and offload_gradients_from.
+  /// Smallest number of elements for which a parameter itself, or the sum of its gradients over
+  /// micro-batches, is in streaming memory; see graph::TrainingOptions::offload_weights_from and
+  /// offload_gradients_from.
   std::optional<uint64_t> offload_weights_from = {};
   std::optional<uint64_t> offload_gradients_from = {};
   bool prefetch = false;  ///< see graph::TrainingOptions::prefetch
-  /// Parameters with settings of their own, by names alone; see graph::TrainingOptions::groups.
-  /// LearningSettings::excluded counts after them.
+  /// Groups of parameters with settings of their own, by name only; see graph::TrainingOptions::groups.
+  /// LearningSettings::excluded overrides them.
   std::vector<graph::ParameterGroup> groups = {};
 };
 
@@ -108,7 +111,7 @@ struct PlacementSettings {
 struct TrainingSettings : LearningSettings {
   std::vector<uint32_t> layers = {1024, 1024, 10};  ///< sizes: inputs, hidden layers, classes
   LayerKind kind = LayerKind::dense;                ///< kind of the hidden layers; the output layer is dense
-  double density = 0.1;                             ///< of sparse layers
+  double density = 0.1;                             ///< density of sparse layers
   uint32_t block_size = 16;                         ///< for sparse layers and pixelfly
   uint32_t butterfly_size = 16;                     ///< cells of pixelfly's pattern in a row
   uint32_t rank = 1;                                ///< for low rank and pixelfly

@@ -24,7 +24,8 @@ struct Pooling {
 };
 
 /// The largest element of each window; a window with NaN gives NaN. As in PyTorch, the first of equal maxima
-/// gets the gradient. Throws UsageError for other shapes, and for sizes without a single window.
+/// gets the gradient. Throws UsageError for shapes with other numbers of dimensions, and for sizes with which
+/// no window fits.
 Value max_pool(Value x, const Pooling& of);
 /// The mean of each window. Padding counts unless `counts_padding` is false, or the divisor is given.
 Value average_pool(Value x, const Pooling& of, bool counts_padding = true,
@@ -44,10 +45,10 @@ struct BatchNorm {
   Value mean;
   Value variance;  ///< without bias: the divisor is the number of elements − 1
 };
-/// With the statistics of each replica's own batch, or as if the batches of each group of so many consecutive
-/// replicas were one (0: of all replicas; Ying et al. 2018, arXiv 1811.06992): results, gradients, mean and
-/// variance. They are those of the own batch in a graph without replicas. Of the statistics of groups, and of
-/// each replica, state takes mean_over_replicas(), as it is the same in all replicas.
+/// Batch normalisation with the statistics of each replica's own batch, or of the batches of each group of
+/// `replicas` consecutive replicas together (0: of all replicas; Ying et al. 2018, arXiv 1811.06992).
+/// Results, gradients, mean and variance are those of the joint batch; in a graph without replicas, of its
+/// batch. State is the same in all replicas, so it takes mean_over_replicas() of the statistics.
 BatchNorm batch_norm_of_batch(Value x, std::optional<Value> weight = {}, std::optional<Value> bias = {},
                               double epsilon = 1e-5, uint32_t replicas = 1);
 /// Normalises by mean and variance of each sample over equal groups of channels (Wu & He 2018); with one
@@ -55,14 +56,14 @@ BatchNorm batch_norm_of_batch(Value x, std::optional<Value> weight = {}, std::op
 Value group_norm(Value x, uint32_t groups, std::optional<Value> weight = {}, std::optional<Value> bias = {},
                  double epsilon = 1e-5);
 
-/// How the position of an interpolation's output between the elements of a dimension is computed.
+/// How the position of an output between the elements of a dimension is computed.
 enum class Coordinates : uint8_t {
   half_pixel,            ///< elements and outputs are areas, which cover the same extent
   pytorch_half_pixel,    ///< half_pixel, but a single output lies on the first element (ONNX)
-  half_pixel_symmetric,  ///< half_pixel, with outputs that lie around the middle, if their number is a
-                         ///< rounded product of size and factor (ONNX)
-  align_corners,         ///< elements and outputs are points; the first ones coincide, and the last ones
-  asymmetric,            ///< elements and outputs are points; the first ones coincide
+  half_pixel_symmetric,  ///< half_pixel, with the outputs centred if their number is a rounded product of
+                         ///< size and factor (ONNX)
+  align_corners,  ///< elements and outputs are points; the first points coincide, and so do the last ones
+  asymmetric,     ///< elements and outputs are points; the first ones coincide
 };
 struct Interpolation {
   enum class Mode : uint8_t { nearest, linear, cubic };
@@ -80,8 +81,8 @@ struct Interpolation {
   /// reciprocal, as ONNX Runtime does: they may be rounded to different elements.
   bool divides = false;
 };
-/// Interpolates between elements. Positions before the first element have its value, positions after the last
-/// element have the last one's.
+/// Interpolates between elements. Positions before the first element have the first element's value,
+/// positions after the last element the last one's.
 Value interpolate(Value x, const Interpolation& how);
 
 }  // namespace tessera::graph
