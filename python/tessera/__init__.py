@@ -1,6 +1,6 @@
 """Sparse networks that run fast: weights, products, training steps, modelled machines, sequence packing.
 
-Needs NumPy alone; SciPy, PyArrow, `datasets` and PyTorch are imported when used.
+Needs only NumPy; SciPy, PyArrow, `datasets` and PyTorch are imported when they are used.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ _WITH_PYTORCH = {
 
 
 def __getattr__(name: str) -> Any:
-    """Import what needs PyTorch, or is a program too, when it is used."""
+    """Import names that need PyTorch, and modules that are programs too, when they are used."""
     if name in ("nn", "onnx", "snn", "sparse", "text", "vision"):
         return importlib.import_module(f"tessera.{name}")
     if name in _WITH_PYTORCH:
@@ -98,5 +98,5 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    """Also what is imported when it is used."""
+    """All names, including names that are imported when they are used."""
     return sorted({*globals(), *__all__})

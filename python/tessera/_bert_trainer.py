@@ -43,48 +43,59 @@ if TYPE_CHECKING:
 class BertTrainer(Trainer):
     """BERT with its text on a machine: training, evaluation and checkpoints of `tessera train bert`.
 
-    `config` is a name ("tiny", "mini", "small", "medium", "base", "large"), a `BertConfig`, or that of `transformers`,
-    as an object or a dict; its `vocab_size` has to be the text's, which a name or a dict without it takes. Its dropout
-    probabilities hold in training. `text` is a `TokenText`, or a path of a file of tokens, of whose documents the
-    fraction `validation` is held out; or the texts for training and held out, or a path of a folder with
-    `train.safetensors` and `test.safetensors`.
+    Model and text:
+    - `config` is a name ("tiny", "mini", "small", "medium", "base", "large"), a `BertConfig`, or a configuration of
+      `transformers`, as an object or a dict. Its `vocab_size` must be the text's; a name, or a dict without
+      `vocab_size`, takes it from the text. The configuration's dropout probabilities apply in training.
+    - `text` is a `TokenText` or the path of a file of tokens, of whose documents the fraction `validation` is held out;
+      or a pair of texts, for training and held out; or the path of a folder with `train.safetensors` and
+      `test.safetensors`.
 
-    A step takes `packs` packs of `length` tokens, in `micro_batches` equal parts. Several lengths are phases one after
-    the other, for which `packs` and `steps` are lists too; without `steps`, a phase takes `epochs` epochs. Checkpoints
-    are also written before each phase but the first. `pack` is "optimal", with at most `max_per_pack` sequences in a
-    pack, or "none": one, padded. After each `evaluate_every` steps (0: an epoch of the first phase), and after the
-    last, `train` evaluates the text that is held out. The learning rate rises in the first `warmup` steps to `lr`, and
-    by `lr_schedule` falls until the last step to `lr_end` times as much, polynomially with the exponent `lr_power`, or
-    as "step" to `lr_decay` times as much after each of the fractions `lr_decay_at` of all steps. Parameters that
-    `exclude` names, with `*` for any characters, have neither weight decay nor a trust ratio, whatever `groups` say,
-    which take names here. `groups`, `numbers`, `rounding`, `partial_dtype`, `sum_dtype`, `loss_scale`, `clip_norm`,
-    `pipeline`, `replicas`, `overlap`, `shard`, `shard_weights`, `shard_gradients`, `offload`, `offload_weights`,
-    `offload_gradients`, `offload_activations` and `prefetch` are as for `Graph.training_step`, `average` and
-    `head_slices` as for `bert_for_pretraining`; without `rounding`, `partial_dtype`, `sum_dtype` and `loss_scale` they
-    are those of the numbers. `stages` divides the layers among a machine's chips; `stage_layers` and
-    `stage_feed_forwards` say how many layers, or attention and feed-forward parts of them, each stage has, and
-    `head_layers` and `head_feed_forwards` how many of the last lie with the prediction of masked tokens. With
-    `recompute`, backward passes keep only the inputs of layers. Parameters have the names and shapes of Hugging Face's
-    BertForPreTraining.
+    Steps and phases:
+    - A step takes `packs` packs of `length` tokens, in `micro_batches` equal parts. If `length` is a list, training has
+      one phase for each length, and `packs` and `steps` may be lists too. Without `steps`, a phase takes `epochs`
+      epochs. A checkpoint is also written before each phase but the first.
+    - `pack` is "optimal", with at most `max_per_pack` sequences in a pack, or "none", with one padded sequence in each
+      pack.
+    - `train` evaluates the held-out text after each `evaluate_every` steps (0: as many as an epoch of the first phase
+      has), and after the last step.
+    - The learning rate rises to `lr` in the first `warmup` steps. Then it falls as `lr_schedule` says: to `lr_end`
+      times `lr` at the last step, polynomially with the exponent `lr_power`; or, as "step", by the factor `lr_decay`
+      after each of the fractions `lr_decay_at` of all steps.
+    - Parameters that `exclude` names, with `*` for any characters, have neither weight decay nor a trust ratio,
+      whatever `groups` say. `groups` name parameters here too.
+    - `groups`, `numbers`, `rounding`, `partial_dtype`, `sum_dtype`, `loss_scale`, `clip_norm`, `pipeline`, `replicas`,
+      `overlap`, `shard`, `shard_weights`, `shard_gradients`, `offload`, `offload_weights`, `offload_gradients`,
+      `offload_activations` and `prefetch` are as for `Graph.training_step`, `average` and `head_slices` as for
+      `bert_for_pretraining`. `rounding`, `partial_dtype`, `sum_dtype` and `loss_scale` follow from `numbers` unless
+      they are given.
+    - `stages` divides the layers among a machine's chips. `stage_layers` and `stage_feed_forwards` give the number of
+      layers, or of attention and feed-forward parts of layers, in each stage; `head_layers` and `head_feed_forwards`
+      give the number of the last ones that lie with the prediction of masked tokens. With `recompute`, only the inputs
+      of layers are kept for backward passes.
 
-    `machine` is a `Machine` or its name; `threads` of the host, 0 for the default, are its tiles too if it is "host".
-    With the same options, text, tiles and instruction set, training gives the same bits as the tool's, on any number of
-    threads and wherever it is stopped and resumed, and either continues the other's checkpoints. A trainer with
-    `only_estimates` takes no memory for parameters, and cannot train; with `estimate_packs`, its estimates on modelled
-    machines are those of the first batch of each phase, in whose packs tiles skip attention between sequences, and
-    otherwise of packs of one sequence.
+    Machine and ranks:
+    - `machine` is a `Machine` or its name. `threads` is the number of threads of the host, 0 for the default; if the
+      machine is "host", it is also its number of tiles.
+    - A trainer with `only_estimates` takes no memory for parameters, and cannot train. With `estimate_packs`, its
+      estimates on modelled machines cost the first batch of each phase, in whose packs tiles skip attention between
+      sequences; otherwise they cost packs of one sequence each.
+    - The ranks of `process_group`, of `torch.distributed`, divide the replicas among them; on the host, if there are
+      more ranks than replicas, ranks also divide the stages of each replica. By default every rank has one stage of a
+      replica, or all stages if there is one. Ranks train as one process does, bit for bit (docs/ranks.md): each rank
+      makes this trainer with the same options and text, and makes the same calls. Rank 0 writes files. Ctrl-C on one
+      rank ends `train` on all ranks, whose lists of losses are then shorter. If a rank fails, or gives no sign of life
+      for `rank_timeout` seconds, the other ranks raise RuntimeError. `divide_cores` is as for `Graph.session`.
 
-    The ranks of `process_group`, of `torch.distributed`, divide the replicas among them, and on a host more ranks than
-    replicas the stages of each; by default every rank has one stage of a replica, or all if there is one. They train as
-    one process does, bit for bit (docs/ranks.md): each makes this trainer with the same options and text, and makes the
-    same calls. Rank 0 writes files; Ctrl-C in one ends `train` in all, whose lists are shorter then. Where
-    one fails, or gives no sign of life for `rank_timeout` seconds, the others raise RuntimeError. `divide_cores` is as
-    for `Graph.session`.
+    With the same options, text, tiles and instruction set, training gives the same bits as the tool, with any number of
+    threads and also if it is stopped and resumed; trainer and tool can continue each other's checkpoints. Parameters
+    have the names and shapes of Hugging Face's BertForPreTraining.
 
-    Raises ValueError for options that are out of range or do not fit together, the text or the model, TypeError for
-    those of another type, and RuntimeError for files that cannot be read or are damaged, if memory is short, and from
-    `train` if the loss is not finite, unless a dynamic `loss_scale`, which has not come down to 1, leaves the step out;
-    means of losses have it not then. Calls may come from several threads, and take turns.
+    Raises ValueError for options that are out of range, contradict each other or do not fit the text or the model,
+    TypeError for options of a wrong type, and RuntimeError for files that cannot be read or are damaged and if there is
+    not enough memory. `train` raises RuntimeError if the loss is not finite, unless a dynamic `loss_scale` that has not
+    fallen to 1 leaves the step out; mean losses then do not count this step. Calls may come from several threads, and
+    take turns.
     """
 
     _native: _tessera.BertTrainer
@@ -207,27 +218,28 @@ class BertTrainer(Trainer):
         self._lengths = [tokens for tokens, _, _ in phases]
 
     def validate(self) -> PretrainingEvaluation:
-        """Evaluate the text that is held out. Nothing that `train` does depends on it."""
+        """Evaluate the held-out text. The results of `train` do not depend on this call."""
         with self._lock:
             return self._native.evaluate()
 
     @property
     def evaluations(self) -> tuple[PretrainingEvaluation, ...]:
-        """Those that `train` has made, also before a checkpoint that was resumed."""
+        """The evaluations that `train` has made, including evaluations before a resumed checkpoint."""
         with self._lock:
             return tuple(self._native.history)
 
     def steps_per_epoch(self, phase: int = 0) -> int:
-        """Steps that take the packs of an epoch once; the last, incomplete one is left out."""
+        """Number of steps that take each pack of an epoch once; the last, incomplete step is left out."""
         return self._native.steps_per_epoch(self._phase(phase))
 
     def load_parameters(self, path: str | os.PathLike[str]) -> None:
-        """Set the parameters from a file of `save_parameters`, or a folder with a model of `transformers`."""
+        """Set the parameters from a file that `save_parameters` wrote, or from a folder with a model of `transformers`.
+        """
         with self._lock:
             self._native.load_parameters(path_of(path))
 
     def estimate(self, phase: int = 0) -> Estimate:
-        """What a step of a phase takes: memory, and time by operation."""
+        """The cost of a step of a phase: memory, and time by operation."""
         number = self._phase(phase)
         title = f"training step of BERT on packs of {self._lengths[number]} tokens"
         with self._lock:
@@ -245,7 +257,7 @@ def _whole_numbers(name: str, given: int | Sequence[int], least: int = 0) -> lis
 def _phases(
     length: int | Sequence[int], packs: int | Sequence[int], steps: int | Sequence[int] | None
 ) -> list[tuple[int, int, int]]:
-    """The tokens of a pack, the packs of a step and the steps of each phase; 0 steps: as many as epochs take."""
+    """The tokens of a pack, the packs of a step and the steps of each phase; 0 steps: as many as the epochs have."""
     lengths = _whole_numbers("length", length, 1)
     packs_of = _whole_numbers("packs", packs, 1)
     steps_of = [0] if steps is None else _whole_numbers("steps", steps, 1)
@@ -270,7 +282,7 @@ def _split(
 
 
 def _require_vocabulary(config: str | BertConfig | Any, own: BertConfig, text: TokenText) -> None:
-    """Raise ValueError if the configuration says another number of tokens than the text has."""
+    """Raise ValueError if the configuration's number of tokens differs from the text's."""
     if isinstance(config, str) or (isinstance(config, Mapping) and "vocab_size" not in config):
         return
     if own.vocab_size != text.vocabulary:

@@ -53,7 +53,7 @@ class _Pattern:
 
 
 class Choice:
-    """Decides for each weight of a module, once, in which form it is kept: `Weights` of imported graphs."""
+    """Decides once for each weight of a module in which form it is kept; the `Weights` of imported graphs."""
 
     def __init__(self, measure: bool) -> None:
         self.measure = measure

@@ -45,21 +45,25 @@ def compile(
     """Make a module that is called with inputs of these shapes fast on the host, for inference.
 
     The zeros of its weights are kept, whether they are stored as numbers, by `torch.nn.utils.prune`, as CSR or BSR
-    tensors or in a `SparseLinear`. Each layer becomes sparse, in the blocks that suit its zeros, where that is
-    predicted to be faster by a tenth, or with `measure` has been measured to be; `print` the result to see which are,
-    and why others are not. A mapping has inputs by name.
+    tensors or in a `SparseLinear`. A layer becomes sparse, in the blocks that suit its zeros, where this is predicted
+    to be at least a tenth faster, or with `measure` has been measured to be; `print` the result to see which layers are
+    sparse, and why the others are not. A mapping gives inputs by name.
 
-    `dynamic_shapes` names dimensions that may have other sizes than the example's: {"ids": {0: "batch"}}. Each size is
-    prepared when it first occurs, at most `max_shapes` at a time, and all have the same weights. With `buckets` sizes
-    are padded with zeros to the next of those listed, and results are cut back; that this changes no result is checked
-    by running the module, here for each bucket, and for other combinations of buckets in the first call that has them.
+    `dynamic_shapes` names dimensions that may have other sizes than in the example: {"ids": {0: "batch"}}. Each size is
+    prepared when it first occurs, at most `max_shapes` sizes at a time, and all sizes share the weights. With
+    `buckets`, inputs are padded with zeros to the next size listed, and results are cut back. Whether padding changes a
+    result is checked by running the module: here for each bucket, and for other combinations of buckets in the first
+    call that has them.
 
-    Weights that change in place (an optimizer's step, `load_state_dict`) or are replaced are read again before the
-    next call. Writes through `.data` or NumPy, which PyTorch does not record, are seen at once if they change most of a
-    tensor. Others, and changes of hooks and plain attributes such as `eps`, are seen after a bounded number of calls,
-    each of which compares other ones: call `refresh()`, or have `check="all"` compare all at each call. Raises
-    ValueError for a module in training mode, or with weights that are no finite floating-point numbers of up to 32 bits
-    on the CPU; `graph.UnsupportedModuleError` with a list of the operations that are missing.
+    Weights that change in place (an optimizer's step, `load_state_dict`) or are replaced are read again before the next
+    call. Writes through `.data` or NumPy, which PyTorch does not record, are seen at once if they change most of a
+    tensor. Smaller writes, and changes of hooks and of plain attributes such as `eps`, are seen after a bounded number
+    of calls, each of which compares a part of the module: call `refresh()`, or use `check="all"` to compare everything
+    at each call.
+
+    Raises ValueError for a module in training mode, and for weights that are not finite floating-point numbers of at
+    most 32 bits on the CPU; `graph.UnsupportedModuleError`, with a list of the missing operations, for operations that
+    are not supported.
     """
     if not isinstance(module, nn.Module):
         raise TypeError(f"the module is of type {type(module).__name__}; it must be a torch.nn.Module")

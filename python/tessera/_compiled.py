@@ -44,7 +44,7 @@ Shapes = tuple[tuple[int, ...], ...]
 
 
 class Outputs(dict[str, Any]):
-    """Results by name, which are attributes as well; a number is a position, as in `transformers`."""
+    """Results by name, also available as attributes; a number selects a result by position, as in `transformers`."""
 
     def __getattr__(self, name: str) -> Any:
         try:
@@ -278,11 +278,11 @@ def _has_other_shapes(prepared: Prepared, given: dict[str, Any]) -> bool:
 
 
 class CompiledModel:
-    """A model that was compiled for the host: call it as the module that it was.
+    """A model compiled for the host: call it like the original module.
 
-    Arrays are those of NumPy or CPU tensors of PyTorch; if one is a tensor, results are tensors. Parameters are copies.
-    Calls may come from several threads, and take turns. `print(model)` shows what became of each layer, and where the
-    time is predicted to go.
+    Arguments are NumPy arrays or PyTorch's CPU tensors; if one is a tensor, results are tensors. Parameters are copies.
+    Calls may come from several threads, and take turns. `print(model)` shows the form of each layer, and where the time
+    is predicted to go.
     """
 
     def __init__(
@@ -334,7 +334,7 @@ class CompiledModel:
         return [_tensor(array, dtype) for array, dtype in zip(results, self.interface.dtypes, strict=True)]
 
     def refresh(self) -> None:
-        """Read all weights again, and compile the module as it is now: after changes that calls do not see at once."""
+        """Read all weights again, and compile the module as it is now, after changes that calls do not see at once."""
         if self._follow is not None:
             self._follow(self, changed=True)
 
@@ -446,7 +446,7 @@ class CompiledModel:
             self._tensor_calls.clear()
 
     def measure(self, *args: Any, **kwargs: Any) -> Estimate:
-        """Run once, and return where the time went, and what became of each layer; outputs are lost."""
+        """Run once, and return where the time went, and the form of each layer; the outputs are discarded."""
         if self._follow is not None:
             self._follow(self)
         prepared, given, _ = self._prepared(self.interface.arrays_of(args, kwargs))
@@ -455,7 +455,7 @@ class CompiledModel:
         return estimate
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Save the model in one file, for all buckets and the sizes that it has been called with.
+        """Save the model in one file, for all buckets and for the sizes with which it has been called.
 
         `tessera.load` reads it, without PyTorch.
         """
@@ -481,11 +481,15 @@ class CompiledModel:
         raise TypeError("a compiled model cannot be copied or pickled: save() it, and tessera.load() it where it is needed")
 
     def predicted_seconds(self) -> dict[str, float]:
-        """Of a call, by kind: products, convolutions, attention, elementwise operations, conversions of layouts, others."""
+        """Predicted seconds of a call, by kind: products, convolutions, attention, elementwise operations, conversions
+        of layouts, others.
+        """
         return self.first._native.cost().seconds_by_kind
 
     def to_json(self) -> dict[str, Any]:
-        """What printing it shows, for `json.dumps`: that of the report, and the predicted time of a call, also by kind."""
+        """The printed information for `json.dumps`: the report's entries, and the predicted time of a call, also by
+        kind.
+        """
         cost = self.first._native.cost()
         return {**self.report.to_json(), "predicted_seconds": cost.seconds, "seconds_by_kind": cost.seconds_by_kind}
 
@@ -499,7 +503,7 @@ class CompiledModel:
 
 
 def load(path: str | os.PathLike[str], *, threads: int = 0) -> CompiledModel:
-    """Load what `CompiledModel.save` wrote, and prepare it for the host."""
+    """Load a model that `CompiledModel.save` wrote, and prepare it for the host."""
     path = os.fspath(path)
     graphs, texts = _tessera.load_graphs(path)
     try:

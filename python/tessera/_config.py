@@ -1,4 +1,4 @@
-"""What this installation runs on, and with how many threads."""
+"""The host of this installation, and the number of threads."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from tessera import _tessera
 
 
 def set_num_threads(threads: int) -> None:
-    """Set the threads of products planned from now on that name no number; 0: as at the start.
+    """Set the number of threads for products that are planned from now on without a number; 0: the initial number.
 
-    At the start they are TESSERA_THREADS, or one per physical core that this process may use. At most 4096.
+    The initial number is TESSERA_THREADS, or one thread per physical core that this process may use. At most 4096.
     """
     _tessera.set_default_threads(checked_threads(threads))
 
@@ -23,12 +23,12 @@ def checked_threads(threads: int) -> int:
 
 
 def get_num_threads() -> int:
-    """Return the threads of products that name no number."""
+    """Return the number of threads for products that are planned without a number."""
     return _tessera.default_threads()
 
 
 def show_config() -> None:
-    """Print versions, instruction sets (TESSERA_ISA restricts them), threads and the computer."""
+    """Print versions, instruction sets (TESSERA_ISA restricts them), threads and the host's processor."""
     import importlib.metadata  # imports much that nothing else here needs
 
     available = ", ".join(_tessera.instruction_sets())

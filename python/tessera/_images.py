@@ -1,4 +1,4 @@
-"""Labelled images: data sets in their official formats, and synthetic ones."""
+"""Labelled images: data sets in their official formats, and synthetic images."""
 
 from __future__ import annotations
 
@@ -35,11 +35,12 @@ class ImageSplit:
 
 
 def load_images(folder: str | os.PathLike[str], name: str = "") -> ImageSplit:
-    """Read "mnist" or "cifar-10" (default: what is there) under their official file names, in `folder` or below it.
+    """Read "mnist" or "cifar-10" (default: the data set that is there) under its official file names, in `folder` or
+    below it.
 
-    MNIST's files (IDX) may be compressed by gzip; if those for training are missing, the last fifth of the test images
-    tests and the others train. CIFAR-10 is read in its binary version. Raises RuntimeError, naming the file, for
-    missing and malformed ones.
+    MNIST's files (IDX) may be compressed by gzip; if the training files are missing, the last fifth of the test images
+    becomes the test set, and the other images the training set. CIFAR-10 is read in its binary version. Raises
+    RuntimeError, naming the file, for missing and malformed files.
     """
     return _split(_tessera.load_images(os.fspath(folder), name))
 
@@ -65,9 +66,9 @@ def random_crops(
     """Random crops of padded images, each flipped or not, as `tessera train resnet` takes them in an epoch.
 
     `images` are bytes [count, channels, height, width], and so is the result, in memory with the channels last, as
-    PyTorch's `channels_last`; `np.moveaxis(crops, 1, -1)` is contiguous, as graphs take images. `padding` zeros are on
-    each side. A crop is a function of `seed`, `epoch` and the image's number alone: `numbers` has that of each image in
-    its data set, by default 0, 1, ….
+    PyTorch's `channels_last`; `np.moveaxis(crops, 1, -1)` is contiguous, as graphs take images. `padding` zeros are
+    added on each side. A crop is a function of `seed`, `epoch` and the image's number only; `numbers` has the number of
+    each image in its data set, by default 0, 1, ….
 
     Raises ValueError for other shapes, TypeError for other types.
     """

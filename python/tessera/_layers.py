@@ -1,4 +1,4 @@
-"""What becomes of a model's layers whose weights have zeros."""
+"""The forms of a model's layers whose weights have zeros."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ GAIN: float = _tessera.GAIN
 
 @dataclass(frozen=True)
 class LayerReport:
-    """What became of one layer. Times are those of one product, in seconds.
+    """The form of one layer, and why. Times are seconds of one product.
 
-    They are NaN where they are not known, as those of a layer that cannot be sparse, whose density is then the one asked
-    for (NaN if none was), and of blocks that cannot be faster than others.
+    A time is NaN where it is not known: for a layer that cannot be sparse, whose density is then the density asked for
+    (NaN if none was), and for block sizes that cannot be the fastest.
     """
 
     name: str
@@ -37,7 +37,7 @@ class LayerReport:
         return self.dense_seconds / self.sparse_seconds
 
     def to_json(self) -> dict[str, Any]:
-        """Everything, for `json.dumps`; what is not known is None."""
+        """All entries, for `json.dumps`; unknown entries are None."""
 
         def known(value: Any) -> Any:
             return None if isinstance(value, float) and math.isnan(value) else value
@@ -54,7 +54,7 @@ class SparsityReport:
 
     @property
     def speedup(self) -> float:
-        """Of all these layers together, as they are now."""
+        """The speed-up of all these layers together, in their present forms."""
         timed = [each for each in self.layers if not math.isnan(each.dense_seconds)]
         timed = [each for each in timed if not (each.is_sparse and math.isnan(each.sparse_seconds))]
         now = sum(each.sparse_seconds if each.is_sparse else each.dense_seconds for each in timed)
@@ -70,7 +70,7 @@ class SparsityReport:
         return "\n".join(lines)
 
     def to_json(self) -> dict[str, Any]:
-        """Everything, for `json.dumps`; times that are not known are None."""
+        """All entries, for `json.dumps`; unknown times are None."""
         return {"is_measured": self.is_measured, "layers": [each.to_json() for each in self.layers]}
 
     @staticmethod

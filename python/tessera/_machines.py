@@ -20,12 +20,12 @@ Product: TypeAlias = Literal["forward", "input_gradient", "sddmm"]
 
 
 class ProductResult:
-    """A product Y = W·X, or of its gradients, on a machine.
+    """The result of a product Y = W·X, or of one of its gradients, on a machine.
 
-    On the host seconds are measured, on a modelled machine they are the model's; `error` is the largest
-    error of an element, relative to the sum of its absolute terms, against float64. Elements that are NaN or
-    infinite there are `verified` if they are the same here, and have no such error: where W has some, `error` is NaN.
-    A product that does not fit in the memory of the tiles has no times, and `overflow` says what fills it.
+    On the host, seconds are measured; on a modelled machine, the model predicts them. `error` is the largest error of
+    an element against float64, relative to the sum of the element's absolute terms. Elements that are NaN or infinite
+    in float64 are `verified` if the product's are the same, and have no such error; if W has such elements, `error` is
+    NaN. A product that does not fit in the memory of the tiles has no times, and `overflow` says what fills the memory.
     """
 
     def __init__(self, result: _tessera.ProductResult) -> None:
@@ -47,11 +47,11 @@ class ProductResult:
 
     @property
     def memory(self) -> NDArray[np.uint64]:
-        """Bytes, tiles × purposes; on the host one row."""
+        """Bytes as an array [tiles, purposes]; on the host it has one row."""
         return self._result.memory
 
     def to_json(self) -> str:
-        """Return what `tessera spmm --json` prints."""
+        """Return the object that `tessera spmm --json` prints."""
         return self._result.to_json()
 
     def report(self, path: str | os.PathLike[str]) -> None:
@@ -96,10 +96,10 @@ def profile_product(
 ) -> ProductResult:
     """Multiply by n columns on a machine: plan, compile, run with synthetic X, and compare with float64.
 
-    `matrix` is what `Weight` takes. `dtype` is that of W, on a modelled machine of X and Y too; there "f16-f32"
-    has FP32 partial sums. `mode` "dynamic" plans for a pattern that may change, "dense" for a full one. `product`
-    "input_gradient" is Wᵀ·dY, "sddmm" is dY·Xᵀ at the pattern. Without `execute`, times are accounted and nothing is
-    multiplied.
+    `matrix` is any matrix that `Weight` takes. `dtype` is the type of W, and on a modelled machine of X and Y too;
+    there "f16-f32" means FP16 with FP32 partial sums. `mode` "dynamic" plans for a pattern that may change, "dense" for
+    a full pattern. `product` "input_gradient" is Wᵀ·dY, "sddmm" is dY·Xᵀ at the pattern of W. Without `execute`, times
+    are estimated and nothing is multiplied.
     """
     taken = Matrix.of(matrix, block_size)
     n = _tessera.whole_number("n", n, 0)

@@ -22,17 +22,17 @@ class Matrix(_tessera.Matrix):
     """A sparse matrix of m × k in CSR (block size 1) or BSR, values in float32.
 
     `crow_indices`, `col_indices` and `values` are views of its memory; `values` holds the blocks one after another,
-    each row by row. If the block size does not divide m or k, the last blocks overhang the matrix, and what lies
-    outside is ignored. `Matrix(matrix)` is a copy. Raises ValueError for arrays that do not make a matrix: columns
-    ascend in each row, each once.
+    each row by row. If the block size does not divide m or k, the last blocks overhang the matrix, and elements outside
+    it are ignored. `Matrix(matrix)` is a copy. Raises ValueError for arrays that are not a matrix; columns must ascend
+    in each row, without repetition.
     """
 
     @staticmethod
     def of(matrix: Any, block_size: int | None = None) -> Matrix:
-        """Take a Matrix, a sparse matrix of SciPy or PyTorch, or a two-dimensional array, of which zeros are dropped.
+        """Take a Matrix, a sparse matrix of SciPy or PyTorch, or a two-dimensional array, whose zeros are dropped.
 
-        With a block size, elements are covered with aligned blocks, except that a BSR matrix keeps its own. Raises
-        TypeError for complex numbers, ValueError for another number of dimensions.
+        With a block size, elements are covered with aligned blocks, except that a BSR matrix keeps its own blocks.
+        Raises TypeError for complex numbers, ValueError for another number of dimensions.
         """
         if block_size is not None:
             block_size = _tessera.whole_number("block_size", block_size, 1)
@@ -48,7 +48,8 @@ class Matrix(_tessera.Matrix):
         return adopt(found, block_size)
 
     def to_scipy(self) -> scipy.sparse.csr_array | scipy.sparse.bsr_array:
-        """Return a SciPy CSR array, or a BSR array where blocks are larger than one element and fit in."""
+        """Return a SciPy CSR array, or a BSR array if blocks are larger than one element and none overhangs the matrix.
+        """
         import scipy.sparse
 
         b = self.block_size
@@ -146,9 +147,9 @@ def _from_dense(array: NDArray[Any]) -> Matrix:
 
 
 def read_matrix(path: str | os.PathLike[str], tensor: str | None = None, *, seed: int = 0) -> Matrix:
-    """Read a `.smtx`, `.mtx`, `.npy` or `.safetensors` file; `tensor` names the one of a safetensors file.
+    """Read a `.smtx`, `.mtx`, `.npy` or `.safetensors` file; `tensor` names the tensor of a safetensors file.
 
-    A file with a pattern alone gets synthetic values, which follow from the seed.
+    For a file without values, synthetic values are generated from the seed.
     """
     return adopt(_tessera.read_matrix(os.fspath(path), tensor or "", seed_of(seed)))
 

@@ -1,4 +1,4 @@
-"""Models of ONNX files beside ONNX Runtime and OpenVINO, as far as these are installed."""
+"""Benchmarks of ONNX models against ONNX Runtime and OpenVINO, as far as these are installed."""
 
 from __future__ import annotations
 
@@ -41,12 +41,13 @@ def benchmark(
     engines: Sequence[str] = _ENGINES,
     seed: int = 0,
 ) -> dict[str, dict[str, float]]:
-    """Time runs of a model on random inputs, the engines in turn so that what disturbs one disturbs all.
+    """Time runs of a model on random inputs, the engines in turn, so that a disturbance affects all engines alike.
 
-    All compute in FP32, with as many threads, which `streams` runs at the same time share. `batch` is the number of samples
-    where the model leaves it open, and `seconds` the time of all engines together. Returns, by engine, how many runs there
-    were in how many seconds, quantiles of the seconds of a run, and the largest difference of its results to those of ONNX
-    Runtime, or the first engine, relative to the largest result. Engines that are not installed are left out.
+    All engines compute in FP32, with `threads` threads, which `streams` simultaneous runs share. `batch` is the number
+    of samples where the model leaves it open, and `seconds` the time of all engines together. Returns for each engine
+    the number of runs and their seconds, quantiles of the seconds of a run, and the largest difference between its
+    results and the results of ONNX Runtime (or of the first engine), relative to the largest result. Engines that are
+    not installed are left out.
     """
     unknown = [each for each in engines if each not in _ENGINES]
     if unknown:

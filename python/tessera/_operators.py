@@ -4,10 +4,11 @@
     linear_input_grad  dx = dy · W                         dy: […, out_features]
     sddmm              dW = dyᵀ · x at the pattern of W, in packed order
 
-`weight` is one dimension of values in packed order (docs/training.md); the pattern is that of a CSR or BSR matrix:
-`crow_indices` (int32, one entry more than block rows) and `col_indices` (int32, ascending in a row; a dynamic weight's
-is as long as its capacity, and its end is ignored). `packed_format` holds the number of the weight's order; another
-than the kernels' is refused. Each operator has a fake implementation and a derivative, which are operators again.
+`weight` is a one-dimensional tensor of values in packed order (docs/training.md). The pattern is given as for a CSR or
+BSR matrix: `crow_indices` (int32, one entry more than there are block rows) and `col_indices` (int32, ascending in a
+row; for a dynamic weight as long as its capacity, with unused entries at the end). `packed_format` holds the number of
+the weight's packed format; formats that the kernels do not read are refused. Each operator has a fake implementation
+and a derivative, which is an operator again.
 
 Names and arguments are stable: checkpoints and selective activation checkpointing may refer to them.
 """

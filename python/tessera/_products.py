@@ -38,7 +38,7 @@ _TYPES = {"float32": "f32", "float16": "f16", "bfloat16": "bf16"}
 
 
 def type_name(dtype: DTypeLike | str) -> str:
-    """Return the library's name of a type: "f32", "f16" or "bf16"; of PyTorch's types, too."""
+    """Return the library's name of a type of NumPy or PyTorch: "f32", "f16" or "bf16"."""
     name = dtype if isinstance(dtype, str) else str(dtype).removeprefix("torch.")
     if name in _TYPES.values():
         return name
@@ -53,9 +53,9 @@ class Weight(_tessera.Weight):
     """A weight matrix, prepacked for the kernels once for every number of columns.
 
     `matrix` is a Matrix, a sparse matrix of SciPy or PyTorch (`torch.sparse_csr`, `torch.sparse_bsr`), or a
-    two-dimensional array, of which zeros are dropped. With `block_size`, elements are covered with aligned blocks
-    of 4, 8, 16 or 32. `dynamic` gives room for patterns of up to that many blocks, or `True` for one as large as
-    the present one. Raises TypeError for complex numbers, ValueError for another number of dimensions.
+    two-dimensional array, whose zeros are dropped. With `block_size`, elements are covered with aligned blocks of 4, 8,
+    16 or 32. `dynamic` is the maximum number of blocks of a pattern that may change; `True` stands for the present
+    number. Raises TypeError for complex numbers, ValueError for another number of dimensions.
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class Weight(_tessera.Weight):
         return weight
 
     def matrix(self) -> Matrix:
-        """Return pattern and values."""
+        """Return the pattern and the values."""
         return adopt(super().matrix())
 
     def __repr__(self) -> str:

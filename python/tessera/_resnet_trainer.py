@@ -39,43 +39,47 @@ Arrays: TypeAlias = tuple[NDArray[np.uint8], NDArray[np.integer[Any]]]
 class ResnetTrainer(Trainer):
     """A ResNet with its images on a machine: training, evaluation and checkpoints of `tessera train resnet`.
 
-    `images` is an `ImageSplit`, such as `load_images(folder, "cifar-10")`; a pair of (images, labels) for training and
-    for testing, of bytes [count, channels, height, width] and whole numbers from 0; or the path of a folder of JPEG
-    files, CLASS/*.jpg or train/CLASS/*.jpg and val/CLASS/*.jpg, which are brought to `size` pixels in each dimension
-    (None: 224, or 32 as the depth says); arrays have a size already. The fraction `validation` of those for training is
-    only validated with.
+    Images and network:
+    - `images` is an `ImageSplit`, such as `load_images(folder, "cifar-10")`; or a pair of (images, labels) for training
+      and for testing, of bytes [count, channels, height, width] and integers from 0; or the path of a folder of JPEG
+      files, CLASS/*.jpg or train/CLASS/*.jpg and val/CLASS/*.jpg. Images in files are scaled to `size` pixels in each
+      dimension (None: 224, or 32, depending on the depth); arrays keep their size. The fraction `validation` of the
+      training images is set aside for validation.
+    - `depth` and `shortcut` are as for `graph.resnet`, `numbers` as for `Graph.training_step`. With a `density` below
+      1, all convolutions but the first are block-sparse, with blocks of `block_size`. `drop_grow` chooses how blocks
+      are dropped and others grown, every `every` steps until the fraction `until` of all steps; at first the fraction
+      `change` of the blocks is replaced.
+    - With `augment`, training takes random crops of images padded by `padding` zeros, and flips (`random_crops`); from
+      images in files it takes regions of random size.
 
-    `depth` and `shortcut` are as for `graph.resnet`, `numbers` as for `Graph.training_step`. With a `density` below 1
-    all convolutions but the first are block-sparse, with blocks of `block_size`; as `drop_grow` says, every `every`
-    steps until the fraction `until` of all steps blocks are dropped and others grown, at first the fraction `change` of
-    them. With `augment` training takes random crops of images, padded by `padding` zeros, and flips (`random_crops`),
-    of files regions of random size.
+    Steps:
+    - A step takes `batch` images, in `micro_batches` equal parts. Each part is divided among `replicas` on equal parts
+      of the machine's chips. The images of a replica are normalised by their own statistics, or the images of each
+      group of `norm_replicas` consecutive replicas (None: all replicas) as one batch. With `recompute`, only the inputs
+      of blocks are kept for backward passes. `shard` and `offload` are as for `Graph.training_step`.
+    - Training takes `epochs` epochs, by default 30, or `steps` steps, and validates after each epoch and after the last
+      step; then the parameters become those of the epoch with the best accuracy.
+    - The learning rate rises to `lr` in the first `warmup` steps. Then it falls as `lr_schedule` says: to `lr_end`
+      times `lr` at the last step, polynomially with the exponent `lr_power`; or, as "step", by the factor `lr_decay`
+      after each of the fractions `lr_decay_at` of all steps.
+    - Parameters that `exclude` names, with `*` for any characters, have neither weight decay nor a trust ratio; with
+      LARS, if it names none, parameters of one dimension have neither.
 
-    A step takes `batch` images, in `micro_batches` equal parts, each divided among `replicas` of the machine's chips
-    and normalised by its own statistics, or by those of `norm_replicas` consecutive replicas (None: of all) as one
-    batch. With `recompute`, backward passes keep only the inputs of blocks. `shard` and `offload` are as for
-    `Graph.training_step`. Training takes `epochs` epochs, by default 30, or `steps` steps, and validates
-    after each epoch and after the last step; then the parameters are those of the epoch with the best accuracy. The
-    learning rate rises in the first `warmup` steps to `lr`, and by `lr_schedule` falls until the last step to `lr_end`
-    times as much, polynomially with the exponent `lr_power`, or as "step" to `lr_decay` times as much after each of the
-    fractions `lr_decay_at` of all steps. Parameters that `exclude` names, with `*` for any characters, have neither
-    weight decay nor a trust ratio; with LARS these are those of one dimension if none is named. Parameters have the
-    names and shapes of torchvision's.
+    `machine` is a `Machine` or its name. `threads` is the number of threads of the host, 0 for the default; if the
+    machine is "host", it is also its number of tiles. With the same options, images, tiles and instruction set,
+    training gives the same bits as the tool, with any number of threads and also if it is stopped and resumed; trainer
+    and tool can continue each other's checkpoints. A trainer with `only_estimates` takes no memory for parameters, and
+    cannot train. Parameters have torchvision's names and shapes.
 
-    `machine` is a `Machine` or its name; `threads` of the host, 0 for the default, are its tiles too if it is "host".
-    With the same options, images, tiles and instruction set, training gives the same bits as the tool's, on any number
-    of threads and wherever it is stopped and resumed, and either continues the other's checkpoints. A trainer with
-    `only_estimates` takes no memory for parameters, and cannot train.
+    The ranks of `process_group`, of `torch.distributed`, divide the replicas among them; by default every rank has one
+    replica. They train as one process does, bit for bit (docs/ranks.md): each rank makes this trainer with the same
+    options and images, takes the images of its own replicas, and makes the same calls. Rank 0 writes files; Ctrl-C in
+    one rank ends `train` in all ranks, whose lists are shorter then. Where a rank fails, or gives no sign of life for
+    `rank_timeout` seconds, the others raise RuntimeError. `divide_cores` is as for `Graph.session`.
 
-    The ranks of `process_group`, of `torch.distributed`, divide the replicas among them; by default every rank has one.
-    They train as one process does, bit for bit (docs/ranks.md): each makes this trainer with the same options and
-    images, of which it takes those of its own replicas, and makes the same calls. Rank 0 writes files; Ctrl-C in one
-    ends `train` in all, whose lists are shorter then. Where one fails, or gives no sign of life for `rank_timeout`
-    seconds, the others raise RuntimeError. `divide_cores` is as for `Graph.session`.
-
-    Raises ValueError for options that are out of range or do not fit together or the images, TypeError for those of
-    another type, and RuntimeError for files that cannot be read or are damaged, if memory is short, and from `train` if
-    the loss is not finite. Calls may come from several threads, and take turns.
+    Raises ValueError for options that are out of range, contradict each other or do not fit the images, TypeError for
+    options of a wrong type, and RuntimeError for files that cannot be read or are damaged, if there is not enough
+    memory, and from `train` if the loss is not finite. Calls may come from several threads, and take turns.
     """
 
     _native: _tessera.ResnetTrainer
@@ -166,34 +170,34 @@ class ResnetTrainer(Trainer):
         self._depth = depth
 
     def validate(self) -> SampleScore:
-        """Evaluate the images for validation, with `loss` and `accuracy`. Nothing that `train` does depends on it."""
+        """Evaluate the validation images: `loss` and `accuracy`. The results of `train` do not depend on this call."""
         with self._lock:
             return self._native.validate()
 
     def test(self) -> SampleScore:
-        """Evaluate the images for testing likewise; after the last step with the parameters of the best epoch."""
+        """Evaluate the test images in the same way; after the last step with the parameters of the best epoch."""
         with self._lock:
             return self._native.test()
 
     @property
     def history(self) -> tuple[EpochResult, ...]:
-        """The epochs that `train` has finished, also before a checkpoint that was resumed."""
+        """The epochs that `train` has finished, including epochs before a resumed checkpoint."""
         with self._lock:
             return tuple(self._native.history)
 
     @property
     def best_epoch(self) -> int | None:
-        """The number, from 1, of the epoch with the best accuracy of validation so far."""
+        """The number, from 1, of the epoch with the best validation accuracy so far."""
         with self._lock:
             return self._native.best_epoch or None
 
     @property
     def steps_per_epoch(self) -> int:
-        """Steps that take the images of an epoch once; the last, incomplete one is left out."""
+        """Number of steps that take each image of an epoch once; the last, incomplete step is left out."""
         return self._native.steps_per_epoch
 
     def estimate(self) -> Estimate:
-        """What a step takes: memory, and time by operation."""
+        """The cost of a step: memory, and time by operation."""
         title = f"training step of ResNet-{self._depth}"
         with self._lock:
             return Estimate(self._native.step_cost(), self._native.graph(), self.machine, title)

@@ -1,4 +1,4 @@
-"""Replacing the dense layers of a model by sparse ones, where that saves time."""
+"""Replacing the dense layers of a model by sparse layers, where that saves time."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ def sparsify_(
 ) -> SparsityReport:
     """Prune the linear layers of a model by magnitude and make them sparse, in place.
 
-    Without a density, the zeros stay that are there: a weight's, or those of a mask of `torch.nn.utils.prune`.
-    `filter(name, layer)` chooses among all `torch.nn.Linear`, and all `Conv1D` of `transformers`. `rows` is the number
-    of rows of a layer's input, such as sentences times tokens. With `require_speedup`, layers whose sparse product would
-    not be faster by a tenth stay dense, as they were; the report says which. So do layers that share parameters with
-    other modules, and those whose type the kernels lack. Times are predicted, or with `measure` measured here, layer by
-    layer. An error leaves the model as it was.
+    Without a density, present zeros stay: the zeros of a weight, or of a mask of `torch.nn.utils.prune`. `filter(name,
+    layer)` chooses among all `torch.nn.Linear`, and all `Conv1D` of `transformers`. `rows` is the number of rows of a
+    layer's input, such as sentences times tokens. With `require_speedup`, layers whose sparse product would not be at
+    least a tenth faster stay dense, as they were; the report lists them. Layers that share parameters with other
+    modules, and layers whose type the kernels do not support, stay dense too. Times are predicted, or with `measure`
+    measured on the host, layer by layer. An error leaves the model as it was.
     """
     if rows < 1:
         raise ValueError(f"rows is {rows}; it is the number of rows of a layer's input, at least 1")

@@ -6,11 +6,12 @@
     toeplitz    (x, c)
     fastfood    (x, S, G, B, P, out_features)
 
-They compute what the functions of these names in `tessera.nn.formulas` do, by compiled code in FP32, and return the type
-of `x`, [..., in_features]. Complex butterflies have a trailing dimension of 2 in x, twiddle and result; the `weight` of
-a Kronecker-sparse factor may have any shape of a · d · b · c elements. The gradients of x and the parameters are those
-of `butterfly_backward(dy, x, twiddle, out_features, increasing_stride, needs_x, needs_parameters)` and so on, empty
-where they are not needed; derivatives of these follow from the formulas.
+They compute the same as the functions of these names in `tessera.nn.formulas`, by compiled code in FP32; `x` is [...,
+in_features], and results have its type. Complex butterflies have a trailing dimension of 2 in x, twiddle and result;
+the `weight` of a Kronecker-sparse factor may have any shape of a · d · b · c elements. The gradients of x and the
+parameters are computed by the operators `butterfly_backward(dy, x, twiddle, out_features, increasing_stride, needs_x,
+needs_parameters)` and so on, and are empty where they are not needed; the derivatives of these operators follow from
+the formulas.
 
 Names and arguments are stable: checkpoints and selective activation checkpointing may refer to them.
 """

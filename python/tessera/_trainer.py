@@ -1,4 +1,4 @@
-"""What the trainers of `tessera train` have in common in Python."""
+"""The common base of the trainers of `tessera train` in Python."""
 
 from __future__ import annotations
 
@@ -52,13 +52,13 @@ class Trainer:
     # Training.
 
     def train(self, steps: int | None = None, *, checkpoint: str | os.PathLike[str] | None = None) -> list[float]:
-        """Train by a number of steps, or to the end, and return the loss of each, which is that of its batch.
+        """Train for a number of steps, or to the end, and return the loss of each step's batch.
 
-        Evaluations that are due are made. A `checkpoint` is a file that is written after each of them, and at the end
-        of this call. Ctrl-C ends the call after the step in progress by KeyboardInterrupt, with its checkpoint written;
-        training can go on. Python's other threads run meanwhile. No steps are left if the list is shorter than asked
-        for. An exception, also that of Ctrl-C, takes the losses before it along; to keep them all, call `step` for
-        each.
+        Evaluations are made when they are due. A `checkpoint` is a file that is written after each evaluation, and at
+        the end of this call. Ctrl-C ends the call after the step in progress with KeyboardInterrupt, after the
+        checkpoint has been written; training can go on. Python's other threads run meanwhile. If the list is shorter
+        than asked for, no steps are left. After an exception, including Ctrl-C, the losses of this call are lost; to
+        keep all losses, call `step` for each step.
         """
         asked = None if steps is None else _tessera.whole_number("steps", steps, 1)
         with self._lock:
@@ -71,7 +71,7 @@ class Trainer:
             return []
 
     def step(self) -> float:
-        """Train by one step, and return its loss. Raises ValueError if none is left."""
+        """Train for one step, and return its loss. Raises ValueError if no step is left."""
         losses = self.train(1)
         if not losses:
             raise ValueError(f"all {self.steps:,} steps are done")
@@ -79,18 +79,18 @@ class Trainer:
 
     @property
     def steps(self) -> int:
-        """Steps of the whole training."""
+        """Number of steps of the whole training."""
         return self._native.steps
 
     @property
     def finished_steps(self) -> int:
-        """Waits for another thread's call of `train`, as all methods do."""
+        """Number of steps so far. Waits for another thread's call of `train`, as all methods do."""
         with self._lock:
             return self._native.finished_steps
 
     @property
     def settings(self) -> dict[str, Any]:
-        """All settings by name, as checkpoints and the tool's results have them."""
+        """All settings by name, with the names that checkpoints and the tool's results use."""
         found: dict[str, Any] = json.loads(self._native.settings_json)
         return found
 
@@ -102,10 +102,11 @@ class Trainer:
             self._native.save(path_of(checkpoint))
 
     def resume(self, checkpoint: str | os.PathLike[str], *, allow_different_bits: bool = False) -> None:
-        """Continue from a checkpoint of this class or of the tool, of the same settings and data.
+        """Continue from a checkpoint that this class or the tool wrote, with the same settings and data.
 
-        Nothing changes for a damaged file, another training, and unless different bits are allowed another machine,
-        number of tiles or instruction set: RuntimeError says what differs.
+        Raises RuntimeError, which says what differs, and changes nothing, for a damaged file, a checkpoint of another
+        training, and, unless different bits are allowed, a checkpoint of another machine, number of tiles or
+        instruction set.
         """
         with self._lock:
             self._native.resume(path_of(checkpoint), bool(allow_different_bits))
@@ -116,7 +117,7 @@ class Trainer:
             self._native.save_parameters(path_of(path))
 
     def state_dict(self) -> dict[str, NDArray[np.float32]]:
-        """Copies of the parameters, in FP32, with the names and shapes that other libraries have for them."""
+        """Copies of the parameters, in FP32, with the names and shapes that other libraries use."""
         with self._lock:
             found = self._native.parameters()
         return {name: values.reshape(shape) for name, values, shape in found}

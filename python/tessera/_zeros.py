@@ -15,20 +15,21 @@ _MOST_ROWS = 2**31 - 1
 def inspect(path: str | os.PathLike[str], *, tensor: str | None = None, rows: int = 128) -> InspectedModel:
     """Find the zeros of the weights in files, and predict dense and sparse products with them on the host.
 
-    `path` is the folder of a model as Hugging Face has them, or a `.onnx`, `.safetensors`, `.npy`, `.mtx` or `.smtx`
-    file; weights may be dense, masked by `torch.nn.utils.prune`, CSR, BSR, of a SparseLinear, or of compressed-tensors
-    with bitmasks. `rows` is the number of rows of a layer's input, such as sentences times tokens, unless it follows from
-    the fixed shapes of an ONNX model. Raises RuntimeError, naming the file, if one is missing or malformed, and for
-    quantised weights of other formats.
+    `path` is the folder of a model in the layout of Hugging Face, or a `.onnx`, `.safetensors`, `.npy`, `.mtx` or
+    `.smtx` file; weights may be dense, masked by `torch.nn.utils.prune`, in CSR or BSR, of a SparseLinear, or stored by
+    compressed-tensors with bitmasks. `rows` is the number of rows of a layer's input, such as sentences times tokens,
+    unless it follows from the fixed shapes of an ONNX model. Raises RuntimeError, naming the file, for a missing or
+    malformed file, and for quantised weights of other formats.
     """
     return _tessera.inspect(os.fspath(path), tensor or "", _rows(rows))
 
 
 def zeros_of(weight: Any, *, rows: int = 128) -> Zeros:
-    """The same of a weight [outputs, inputs] in memory.
+    """Find the zeros of a weight [outputs, inputs] in memory, and predict products with it, as `inspect` does for
+    files.
 
-    It is an array of float32, float16 or bfloat16 with contiguous rows, of NumPy or any library with DLPack; a Matrix,
-    or a sparse matrix of SciPy or PyTorch, whose elements count as non-zeros.
+    The weight is an array of float32, float16 or bfloat16 with contiguous rows, of NumPy or any library with DLPack; or
+    a Matrix or a sparse matrix of SciPy or PyTorch, whose stored elements count as non-zeros.
     """
     rows = _rows(rows)
     if hasattr(weight, "detach"):
@@ -39,9 +40,9 @@ def zeros_of(weight: Any, *, rows: int = 128) -> Zeros:
 
 
 def zeros_of_matrix(matrix: Matrix, rows: int, dtype: str, groups: int = 1, taps: int = 1) -> Zeros:
-    """The same of a matrix whose values are stored in a type: "f32", "f16" or "bf16".
+    """Like `zeros_of`, for a matrix whose values are stored as "f32", "f16" or "bf16".
 
-    With `groups` it is the weight of a convolution, [outputs, taps · channels of a group].
+    With `groups`, the matrix is the weight of a convolution, [outputs, taps · channels per group].
     """
     return _tessera.zeros_of_matrix(matrix, _rows(rows), dtype, groups, taps)
 

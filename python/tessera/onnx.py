@@ -1,9 +1,9 @@
-"""Models in ONNX files, with the calls that users of ONNX Runtime know.
+"""Models in ONNX files, with the interface of ONNX Runtime.
 
     session = tessera.onnx.load("model.onnx")
     (logits,) = session.run(None, {"input_ids": ids, "attention_mask": mask})
 
-`python -m tessera.onnx benchmark model.onnx` times a model here, in ONNX Runtime and in OpenVINO.
+`python -m tessera.onnx benchmark model.onnx` times a model in Tessera, ONNX Runtime and OpenVINO.
 """
 
 from __future__ import annotations
@@ -33,7 +33,9 @@ _TYPES = {"float32": "float", "float64": "double"}
 
 @dataclass(frozen=True)
 class ValueInfo:
-    """An input or output: a name, a shape of sizes, names of sizes or None, and a type as "tensor(float)"."""
+    """An input or output: a name, a shape whose entries are sizes, names of sizes or None, and a type such as
+    "tensor(float)".
+    """
 
     name: str
     shape: list[int | str | None]
@@ -56,13 +58,13 @@ def load(
     """Read a model from a file, or from its bytes, for inference on the host.
 
     Graphs have fixed shapes: where the model leaves sizes open, a session is prepared for each set of shapes that `run`
-    is given, at most `max_shapes` at a time, and all have the same weights. `shapes` prepares one now: shapes of inputs
-    by name, or sizes of named dimensions, {"ids": (1, 128)} or {"batch": 1, "tokens": 128}.
+    gets, at most `max_shapes` at a time, and all sessions share the weights. `shapes` prepares a session now: it gives
+    shapes of inputs by name, or sizes of named dimensions, {"ids": (1, 128)} or {"batch": 1, "tokens": 128}.
 
     Weights of products become sparse where their zeros are predicted to save time, unless `sparse` is false; `report`
-    says which do, and `print` shows it. What the model computes of constants is computed while it is read, at most
-    `most_computed` elements. Raises RuntimeError, naming the file, for one that is malformed, and UnsupportedModelError,
-    which lists all operators that are missing and where they are.
+    lists them, and `print` shows the list. Values that depend only on constants are computed while the model is read,
+    at most `most_computed` elements. Raises RuntimeError, naming the file, for a malformed file, and
+    UnsupportedModelError, which lists all missing operators and where they are.
     """
     return InferenceSession(
         model, shapes=shapes, threads=threads, sparse=sparse, max_shapes=max_shapes, most_computed=most_computed
@@ -80,7 +82,7 @@ class _Prepared:
 class InferenceSession:
     """A model ready to run: see `load`. Calls may come from several threads, and take turns.
 
-    `sess_options`, `providers` and `provider_options`, which ONNX Runtime takes in these places, say nothing here.
+    `sess_options`, `providers` and `provider_options` are accepted as in ONNX Runtime, and have no effect.
     """
 
     def __init__(
@@ -127,21 +129,22 @@ class InferenceSession:
         return [ValueInfo._of(each) for each in self._model.outputs]
 
     def get_providers(self) -> list[str]:
-        """What computes, as ONNX Runtime calls it: the CPU, whatever the providers asked for."""
+        """The provider that computes, under ONNX Runtime's name: always the CPU, whatever providers were asked for."""
         return ["CPUExecutionProvider"]
 
     @property
     def operators(self) -> dict[str, int]:
-        """How often each operator occurs in the model."""
+        """The number of nodes of each operator in the model."""
         return self._model.operators
 
     def run(
         self, output_names: Sequence[str] | None, input_feed: Mapping[str, ArrayLike], run_options: object = None
     ) -> list[NDArray[Any]]:
-        """Run once with arrays by the names of the inputs; return the outputs named, None: all, in their order.
+        """Run once with arrays by the names of the inputs; return the outputs in `output_names` (None: all outputs), in
+        order.
 
-        Arrays of the input's type are used in place. Integers of 64 bits have to fit 32. bfloat16, which NumPy lacks, is
-        given and returned as float32.
+        Arrays of the input's type are used in place. Integers of 64 bits must fit in 32 bits. bfloat16, which NumPy
+        does not have, is passed and returned as float32.
         """
         arrays = self._arrays(input_feed)
         prepared = self._for(arrays)
@@ -153,13 +156,13 @@ class InferenceSession:
         return [_as_type(results[name], types[name]) for name in output_names or types]
 
     def prepared_shapes(self) -> dict[str, tuple[int, ...]] | None:
-        """The shapes of inputs that a session was last prepared or run for; None before the first."""
+        """The shapes of inputs for which a session was last prepared or run; None before the first session."""
         with self._lock:
             last = next(reversed(self._sessions), None)
         return None if last is None else {each.name: shape for each, shape in zip(self._inputs, last, strict=True)}
 
     def predicted_seconds(self) -> dict[str, float]:
-        """Of a run of the shapes that were last prepared or run, by kind of operation; empty before the first."""
+        """Predicted seconds of a run with `prepared_shapes`, by kind of operation; empty before the first session."""
         last = self._last()
         return {} if last is None else last.session._native.cost().seconds_by_kind
 
@@ -168,9 +171,9 @@ class InferenceSession:
             return next(reversed(self._sessions.values()), None)
 
     def to_json(self) -> dict[str, Any]:
-        """What printing it shows, for `json.dumps`: layers, the predicted time of a run, also by kind, and notes.
+        """The printed information for `json.dumps`: layers, the predicted time of a run, also by kind, and notes.
 
-        It is that of the shapes that were last prepared or run; before the first there are no layers, and the time is None.
+        It describes `prepared_shapes`; before the first session there are no layers, and the time is None.
         """
         last = self._last()
         cost = None if last is None else last.session._native.cost()
@@ -182,7 +185,7 @@ class InferenceSession:
         }
 
     def measure(self, input_feed: Mapping[str, ArrayLike]) -> Estimate:
-        """Run once, and return where the time went, and what became of each layer; outputs are lost."""
+        """Run once, and return where the time went, and the form of each layer; the outputs are discarded."""
         arrays = self._arrays(input_feed)
         prepared = self._for(arrays)
         estimate = prepared.session.measure(**arrays)
@@ -190,7 +193,7 @@ class InferenceSession:
         return estimate
 
     def estimate(self, shapes: Mapping[str, Sequence[int] | int] | None = None, machine: Any = "host") -> Estimate:
-        """What a run with inputs of these shapes costs on a machine, without running it."""
+        """The cost of a run with inputs of these shapes on a machine, without running it."""
         given = {name: [size] if isinstance(size, int) else list(size) for name, size in (shapes or {}).items()}
         imported = self._imported(given)
         layers = [_report_of(each) for each in imported.layers]

@@ -8,7 +8,7 @@
         schedule.step()
 
 A schedule changes every `SparseLinear` of the model that is dynamic and trains. Values, gradients and the optimizer's
-state follow their blocks; what is new begins at 0 (a block that is dropped and grown at once stays). With
+state follow their blocks; new blocks begin at 0 (a block that is dropped and grown at once stays). With
 `torch.distributed` initialised (DDP, FSDP2) all ranks of `process_group` get the same patterns: every rank calls
 `step()`.
 """
@@ -69,7 +69,9 @@ class _Schedule:
         return {"steps": self.steps}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on where a schedule's `state_dict()` was taken. Throws TypeError or ValueError if the state is none."""
+        """Continue where a schedule's `state_dict()` was taken. Raises TypeError or ValueError if the state is not the
+        state of a schedule.
+        """
         if not isinstance(state, Mapping) or "steps" not in state:
             raise ValueError(f"the state of a schedule is a dictionary with 'steps', from state_dict(): not {state!r}")
         _check_steps("steps", state["steps"], 0)
@@ -105,10 +107,10 @@ def _check_steps(name: str, value: Any, least: int) -> None:
 
 
 class Magnitude(_Schedule):
-    """Gradual magnitude pruning (Zhu & Gupta 2017): drops the blocks of least magnitude.
+    """Gradual magnitude pruning (Zhu & Gupta 2017): drops the blocks of smallest magnitude.
 
-    The number of blocks of each layer falls from the present one to that of `density` at step `until`, fast at first
-    (by a cubic).
+    The number of blocks of each layer falls from the present number to the number for `density` at step `until`, along
+    a cubic: fast at first.
     """
 
     def __init__(
@@ -153,9 +155,10 @@ class Magnitude(_Schedule):
 
 
 class _DropGrow(_Schedule):
-    """Drops a fraction of the blocks of each layer, those of least magnitude, and grows as many elsewhere.
+    """Drops a fraction of the blocks of each layer, the blocks of smallest magnitude, and grows as many blocks
+    elsewhere.
 
-    The fraction falls by half a cosine to 0 at step `until`.
+    The fraction falls to 0 at step `until`, along half a cosine.
     """
 
     def __init__(
@@ -193,7 +196,7 @@ class _DropGrow(_Schedule):
 
 
 class SET(_DropGrow):
-    """Grows at random (Sparse Evolutionary Training; Mocanu et al., Nature Communications 9, 2018).
+    """Grows blocks at random (Sparse Evolutionary Training; Mocanu et al., Nature Communications 9, 2018).
 
     The choice is a function of the pattern, the step and `seed`.
     """
@@ -222,10 +225,11 @@ class SET(_DropGrow):
 
 
 class RigL(_DropGrow):
-    """Grows where the gradient of the dense matrix is largest (Evci et al., ICML 2020).
+    """Grows blocks where the gradient of the dense matrix is largest (Evci et al., ICML 2020).
 
-    The step before patterns change, the backward pass also computes this gradient, exactly, from all its batches, and
-    all ranks add theirs up. It takes the time of a dense layer's, once in `every` steps.
+    In the step before patterns change, the backward pass also computes this gradient, exactly, from all batches of the
+    step, and ranks add up their gradients. This takes as long as the weight gradient of a dense layer, once every
+    `every` steps.
     """
 
     def step(self) -> bool:

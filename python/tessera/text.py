@@ -1,4 +1,5 @@
-"""Text for pre-training BERT: files of tokens, made from text files, packed batches of them, and training with these.
+"""Text for pre-training BERT: files of tokens, made from text files, packed batches of their sequences, and training on
+these.
 
     python -m tessera.text corpus.txt --vocabulary vocab.txt --out tokens.safetensors
 
@@ -49,15 +50,15 @@ def tokenize(
     documents: Documents = "lines",
     lowercase: bool = True,
 ) -> TokenText:
-    """Tokenise text files, in UTF-8, with a vocabulary of WordPiece: a token per line, as BERT's vocab.txt.
+    """Tokenise text files, in UTF-8, with a vocabulary of WordPiece: one token per line, as in BERT's vocab.txt.
 
     In a file of "lines" each line is a sentence, and an empty line ends a document, as for BERT's own scripts. With
     "paragraphs" each line is a document of sentences that end with a full stop, a question or an exclamation mark; with
-    "sections" and "articles" a heading begins a document. Headings, = Article = and = = Section = = as in WikiText,
-    are left out. A file ends a document. WikiText's <unk> is the unknown token, and its @-@ a hyphen. [SEP] and other
-    special tokens that a text spells out are words like others, not these tokens; only [UNK] is.
+    "sections" and "articles" a heading begins a document. Headings, = Article = and = = Section = = as in WikiText, are
+    left out. A file ends a document. WikiText's <unk> becomes the unknown token, and its @-@ a hyphen. [SEP] and other
+    special tokens that a text spells out are ordinary words; only [UNK] becomes the special token.
 
-    The tokens, 4 bytes each, are in memory, and twice while the text is made of them.
+    The tokens take 4 bytes of memory each, and twice as much while the text is made.
 
     Raises ImportError without the package `tokenizers`, OSError for files that cannot be read, ValueError for a
     vocabulary without special tokens and for files without text.

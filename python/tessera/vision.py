@@ -1,4 +1,4 @@
-"""Images: data sets, random crops and flips of them, and training of residual networks."""
+"""Images: data sets, random crops and flips, and training of residual networks."""
 
 from tessera._images import ImageSet, ImageSplit, load_images, random_crops, synthetic_images
 from tessera._resnet_trainer import ResnetTrainer

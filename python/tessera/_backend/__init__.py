@@ -1,4 +1,4 @@
-"""`torch.compile(model, backend="tessera")`: graphs of PyTorch, of which sessions compute what they can."""
+"""`torch.compile(model, backend="tessera")`: sessions compute the parts of PyTorch's graphs that they support."""
 
 from __future__ import annotations
 
@@ -30,11 +30,13 @@ _graph_numbers = itertools.count()
 def backend(
     module: GraphModule, example_inputs: Sequence[Any], *, options: Mapping[str, Any] | None = None, **_: Any
 ) -> Callable[..., Any]:
-    """A backend of `torch.compile`, also by its name "tessera".
+    """A backend for `torch.compile`, also available by its name, "tessera".
 
-    `options` are `threads`, the most that run (0: the default); `measure`: whether each part of a graph is timed when it
-    is compiled, and left to PyTorch if that is faster; and `training`: whether sessions also compute what needs
-    gradients, and these. PyTorch does so by default, since its products of changing weights are faster.
+    `options` are:
+    - `threads`: the maximum number of threads (0: the default);
+    - `measure`: whether each part of a graph is timed when it is compiled, and left to PyTorch if PyTorch is faster;
+    - `training`: whether sessions also compute graphs that need gradients, and the gradients. By default PyTorch does,
+      since its products with changing weights are faster.
     """
     settings = _settings_of(options or {})
     number = next(_numbers)
@@ -64,10 +66,10 @@ def backend(
 
 
 def backend_reports() -> list[GraphReport]:
-    """What became of each graph that `torch.compile(backend="tessera")` has compiled and called, and still has, in their order.
+    """Reports on the graphs that `torch.compile(backend="tessera")` has compiled and called, and still holds, in order.
 
-    A graph has one for each combination of sizes. Of its weights they say what the latest sessions have. Graphs that PyTorch
-    computes because they have gradients are not among them.
+    A graph has one report for each combination of sizes. For weights, a report describes the forms in the latest
+    sessions. Graphs that PyTorch computes because they need gradients have no report.
     """
     return [report for graph in list(_graphs.values()) for report in graph.reports()]
 

@@ -1,4 +1,4 @@
-"""Networks: a graph of operations, its training step, and sessions that run it here or on a tiled machine.
+"""Networks: a graph of operations, its training step, and sessions that run it on the host or on a tiled machine.
 
     graph = Graph()
     x = graph.input("x", (50, 784))
@@ -9,7 +9,7 @@
     session = step.session()
     loss = session.run(images, labels)
 
-`from_torch` makes the graph of a PyTorch module. NumPy is enough for everything else.
+`from_torch` makes the graph of a PyTorch module. Everything else needs only NumPy.
 """
 
 from __future__ import annotations
@@ -235,7 +235,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Import what needs PyTorch when it is used."""
+    """Import names that need PyTorch when they are used."""
     if name in ("Missing", "UnsupportedModuleError", "from_torch"):
         from tessera.graph import _from_torch
 
@@ -244,5 +244,5 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    """Also what is imported when it is used."""
+    """All names, including names that are imported when they are used."""
     return sorted({*globals(), *__all__})

@@ -27,7 +27,7 @@ _FIELDS = [name for name, member in vars(BertConfig).items() if isinstance(membe
 
 @dataclass(frozen=True)
 class Bert:
-    """Values of a model; parameters of its graph have the names of Hugging Face's BertForPreTraining."""
+    """The values of a model; parameters of its graph have the names of Hugging Face's BertForPreTraining."""
 
     graph: Graph
     #: Last hidden states [packs, tokens, hidden].
@@ -60,18 +60,21 @@ def bert_for_pretraining(
 ) -> Bert:
     """A graph of BERT with the losses of masked tokens and next sentences, on packs of sequences.
 
-    `config` is a name ("tiny", "mini", "small", "medium", "base", "large"), a BertConfig, or that of `transformers`, as
-    an object or as a dict. Inputs, integers: `input_ids`, `token_type_ids`, `position_ids` and `sequence_ids` of
-    [packs, tokens], of which a token attends to those with its sequence id, from 1, and 0 is padding;
-    `masked_lm_positions` (in the pack) and `masked_lm_labels` of [packs, predictions]; `cls_positions` and
-    `next_sentence_labels` of [packs, sequences]. The label -100 is left out.
+    `config` is a name ("tiny", "mini", "small", "medium", "base", "large"), a BertConfig, or a configuration of
+    `transformers`, as an object or as a dict. The inputs are integers:
+    - `input_ids`, `token_type_ids`, `position_ids` and `sequence_ids` [packs, tokens]: a token attends to the tokens
+      with the same sequence id; sequence ids count from 1, and 0 is padding;
+    - `masked_lm_positions` (in the pack) and `masked_lm_labels` [packs, predictions];
+    - `cls_positions` and `next_sentence_labels` [packs, sequences].
 
-    Losses are divided once by the number of their terms in a whole training step, over all micro-batches and replicas:
+    Entries with label -100 are left out of the losses.
+
+    Each loss is divided once, by the number of its terms in a whole training step, over all micro-batches and replicas:
     `average` is over each "token", each "sequence" as if it were alone, or each "pack", as in Graphcore's submissions
-    to MLPerf. `numbers` has the types of parameters and products, as `Graph.training_step` takes them; losses are FP32.
-    `dropout` drops with the configuration's probabilities. `head_slices` computes the logits of the masked tokens in as
-    many slices, so that fewer are in memory. `patterns` makes weights of the encoder sparse: their names, and matrices
-    that have the pattern; they may change in sessions if `dynamic`.
+    to MLPerf. `numbers` sets the types of parameters and products, as for `Graph.training_step`; losses are FP32. With
+    `dropout`, the configuration's dropout probabilities apply. `head_slices` computes the logits of the masked tokens
+    in that many slices, so that fewer logits are in memory. `patterns` makes weights of the encoder sparse: it maps
+    their names to matrices with the pattern; patterns may change in sessions if `dynamic`.
     """
     graph = Graph()
     batch = _tessera.BertBatch(
@@ -95,7 +98,7 @@ def bert_for_pretraining(
 
 
 def bert_config(config: str | BertConfig | Any) -> BertConfig:
-    """A configuration by name, or with the fields of another one; what a dict lacks is BERT-base's."""
+    """A configuration by name, or with the fields of another one; fields that a dict does not have are BERT-base's."""
     if isinstance(config, str):
         return BertConfig.named(config)
     if isinstance(config, BertConfig):

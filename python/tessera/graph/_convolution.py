@@ -28,12 +28,13 @@ def convolution(
     dilation: Sizes = 1,
     groups: int = 1,
 ) -> Value:
-    """Convolve images or sequences, channels last, with a weight of [outputs, taps · channels / groups].
+    """Convolve images or sequences, channels last, with a weight [outputs, taps · channels / groups].
 
-    The weight has for each output the channels of the first tap, then those of the next: PyTorch's
-    `weight.movedim(1, -1).flatten(1)`. It is dense or sparse; blocks that divide the channels lie within a tap. A sparse
-    weight of several groups is what `ungrouped_weight` makes of it. Padding is of both sides of each dimension, or first
-    before each and then after each. With as many groups as channels a convolution is depthwise.
+    For each output, the weight has all channels of the first tap, then all channels of the next tap, and so on:
+    PyTorch's `weight.movedim(1, -1).flatten(1)`. It is dense or sparse; blocks whose size divides the channels lie
+    within a tap. For several groups, a sparse weight has the form that `ungrouped_weight` returns. Padding has one
+    number for both sides of each dimension, or the numbers before each dimension and then the numbers after each. With
+    as many groups as channels, a convolution is depthwise.
     """
     graph = graph_of("convolution", x, weight, *given(bias))
     window = _window(x, kernel, stride, padding, dilation)
@@ -41,10 +42,11 @@ def convolution(
 
 
 def ungrouped_weight(weight: Matrix, *, groups: int, taps: int) -> Matrix:
-    """Return the sparse weight of a convolution in groups as `convolution` and `transposed_convolution` take it.
+    """Return the sparse weight of a convolution in groups in the form that `convolution` and `transposed_convolution`
+    take.
 
-    From [outputs, taps · channels / groups] it becomes [outputs, taps · channels], with the groups on its diagonal; blocks
-    and values keep their order. Raises ValueError for blocks that are not of one group and tap each.
+    From [outputs, taps · channels / groups] it becomes [outputs, taps · channels], with the groups on its diagonal;
+    blocks and values keep their order. Raises ValueError for a block that does not lie within one group and one tap.
     """
     of = (_tessera.whole_number(name, size, 1, 2**31 - 1) for name, size in (("groups", groups), ("taps", taps)))
     return adopt(_tessera.ungrouped_weight(weight, *of))
@@ -62,11 +64,11 @@ def transposed_convolution(
     groups: int = 1,
     output_padding: Sizes = 0,
 ) -> Value:
-    """Add weight · x of each position to what its window sees, as PyTorch's transposed convolutions.
+    """Add weight · x of each position to the elements under its window, as PyTorch's transposed convolutions do.
 
-    The weight is that of the convolution of which this is the transpose, [channels, taps · outputs / groups]: PyTorch's
-    `weight.movedim(1, -1).flatten(1)`. It is dense or sparse; a sparse weight of several groups is what `ungrouped_weight`
-    makes of it, static or dynamic.
+    The weight is the weight of the convolution whose transpose this is, [channels, taps · outputs / groups]: PyTorch's
+    `weight.movedim(1, -1).flatten(1)`. It is dense or sparse, static or dynamic; for several groups, a sparse weight
+    has the form that `ungrouped_weight` returns.
     """
     graph = graph_of("transposed_convolution", x, weight, *given(bias))
     window = _window(x, kernel, stride, padding, dilation)
@@ -78,7 +80,9 @@ def transposed_convolution(
 
 
 def patches(x: Value, *, kernel: Sizes, stride: Sizes = 1, padding: Sizes = 0, dilation: Sizes = 1) -> Value:
-    """What a window sees: [samples, positions…, taps · channels], tap by tap all channels, zeros beyond the image."""
+    """The elements under the window at each position: [samples, positions…, taps · channels], ordered by tap, then by
+    channel, with zeros beyond the image.
+    """
     graph = graph_of("patches", x)
     return Value(graph, graph.native.patches(x.id, **_window(x, kernel, stride, padding, dilation)))
 
@@ -92,7 +96,9 @@ def fold(
     padding: Sizes = 0,
     dilation: Sizes = 1,
 ) -> Value:
-    """Sum, in an image of these sizes, all that `patches` would see at the same place."""
+    """Sum patches into an image of these sizes: each element is the sum of the patch elements that `patches` takes from
+    its position.
+    """
     graph = graph_of("fold", x)
     window = _window(x, kernel, stride, padding, dilation)
     return Value(graph, graph.native.fold(x.id, **window, sizes=[int(size) for size in sizes]))

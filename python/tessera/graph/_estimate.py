@@ -1,4 +1,4 @@
-"""What a run of a graph takes on a machine."""
+"""The cost of a run of a graph on a machine."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from tessera._tessera import Machine, OperationCost
 
 
 class Estimate:
-    """The account of one run of a graph: the model's on a tiled machine, predicted or measured on the host.
+    """The cost report of one run of a graph: from the model on a tiled machine, predicted or measured on the host.
 
-    It comes from the very program that a session would run. One that does not fit in the memory of the tiles has
-    `fits` False, and `overflow` says what fills it. In a notebook it shows as a page.
+    It is computed from the program that a session would run. If the program does not fit in the memory of the tiles,
+    `fits` is False, and `overflow` says what fills the memory. A notebook shows the report as a page.
     """
 
     def __init__(self, cost: _tessera.RunCost, graph: _tessera.Graph, machine: Machine, title: str) -> None:
@@ -79,11 +79,11 @@ class Estimate:
 
     @property
     def memory(self) -> NDArray[np.uint64]:
-        """Bytes, tiles × purposes; on the host one row."""
+        """Bytes as an array [tiles, purposes]; on the host it has one row."""
         return self._cost.memory
 
     def to_json(self) -> str:
-        """Everything but the memory of each tile."""
+        """All entries but the memory of each tile."""
         return json.dumps(
             {
                 "machine": self.machine.name,
@@ -140,7 +140,7 @@ class Estimate:
         }
 
     def page(self) -> str:
-        """Return a page: layers, time by operation and phase, memory by tile and purpose."""
+        """Return the report as an HTML page: layers, time by operation and phase, memory by tile and purpose."""
         layers = [
             (each.name, *each.shape, each.rows, each.density, each.is_sparse, each.reason)
             + (each.dense_seconds, each.sparse_seconds, each.block_size, each.copy_bytes)

@@ -24,7 +24,7 @@ from tessera.graph._values import Form, Value, mean_over_replicas
 
 
 class UnsupportedModuleError(ValueError):
-    """A module has operations that a graph lacks: `missing` lists all of them."""
+    """A module has operations that graphs do not support: `missing` lists all of them."""
 
     def __init__(self, missing: list[Missing]) -> None:
         self.missing = missing
@@ -41,24 +41,26 @@ def from_torch(
 ) -> Graph:
     """Make the graph of a module that is called with inputs of these shapes.
 
-    Parameters have the module's names and values; those that require no gradient are frozen. What the module does in
-    training or evaluation mode, such as dropout, follows from its present mode. Inputs have the names of its forward()'s
-    arguments, and the output is called "output", several "output0", "output1", … or as in the dict that is returned.
+    Parameters have the module's names and values; parameters that require no gradient are frozen. The module's present
+    mode, training or evaluation, decides about dropout and the like. Inputs have the names of the arguments of
+    forward(). The output is called "output"; several outputs are called "output0", "output1", …, or by the keys of the
+    dict that forward() returns.
 
-    Supported are linear layers, dense and those of `tessera.nn` (but complex ones), products of computed values,
-    scaled dot-product attention, activations, elementwise arithmetic, comparisons and choices, reductions, softmax,
-    normalisation, dropout, losses, embeddings and bags of them, changes of shape, slices, sliding windows,
-    concatenations and gathers, convolutions, pooling, interpolation, and what PyTorch decomposes into these. Integers
-    have 32 bits: where PyTorch has 64, a sum, difference or product beyond is an error of the run. What depends on
-    constants alone is computed by PyTorch. An output that is None is left out. Anything else raises
-    UnsupportedModuleError, which lists all of it.
+    Supported are linear layers, dense layers and the layers of `tessera.nn` (except complex ones), products of computed
+    values, scaled dot-product attention, activations, elementwise arithmetic, comparisons and choices, reductions,
+    softmax, normalisation, dropout, losses, embeddings and bags of embeddings, changes of shape, slices, sliding
+    windows, concatenations and gathers, convolutions, pooling, interpolation, and operators that PyTorch decomposes
+    into these. Integers have 32 bits: where PyTorch has 64 bits, a sum, difference or product that does not fit is an
+    error of the run. PyTorch computes values that depend only on constants. An output that is None is left out. All
+    other operations raise UnsupportedModuleError, which lists all of them.
 
-    With form="unfused" butterfly and fastfood layers become the operations of plain PyTorch, one after another,
-    instead of one that merges their factors.
+    With form="unfused", butterfly and fastfood layers become the operations of plain PyTorch, one after another,
+    instead of one operation that merges their factors.
 
-    In training mode `SyncBatchNorm` takes statistics over all replicas of a training step, as if their batches were
-    one, or with `norm_replicas` over each group of so many consecutive ones; other batch norms take those of each
-    replica's own batch. Running statistics, and other buffers that the module changes, are means over all replicas.
+    In training mode, `SyncBatchNorm` takes statistics over all replicas of a training step, as if their batches were
+    one, or with `norm_replicas` over each group of that many consecutive replicas; other batch normalisations take the
+    statistics of each replica's own batch. Running statistics, and other buffers that the module changes, are means
+    over all replicas.
     """
     require_readable(module)
     joint_norms = _joint_norms(module, norm_replicas)

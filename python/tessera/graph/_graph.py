@@ -58,8 +58,8 @@ _IGNORED = -100
 class Graph:
     """Operations on values of fixed shapes, in the order in which they run.
 
-    Shapes have at most five dimensions, of which the last are features. Operations are functions of `tessera.graph`;
-    `str(graph)` lists them.
+    Shapes have at most five dimensions; the last dimension counts features. Operations are functions of
+    `tessera.graph`; `str(graph)` lists them.
     """
 
     #: Inputs that a session provides by itself.
@@ -80,7 +80,7 @@ class Graph:
     # Values.
 
     def input(self, name: str, shape: Sequence[int], dtype: DTypeLike | str = "f32") -> Value:
-        """Add an array that each run is given: numbers, or pixels of 8 bits ("u8"), which `cast` makes numbers."""
+        """Add an array that each run gets: numbers, or 8-bit pixels ("u8"), which `cast` converts to numbers."""
         return Value(self, self.native.input(name, _sizes(shape), input_type(dtype)))
 
     def parameter(
@@ -113,10 +113,11 @@ class Graph:
         dynamic: bool | int = False,
         dtype: DTypeLike | str = "f32",
     ) -> Value:
-        """Add a sparse matrix, for `linear` and `embedding`: of its blocks only those of a pattern are stored.
+        """Add a sparse matrix, for `linear` and `embedding`: only the blocks of a pattern are stored.
 
-        `matrix` is what `tessera.Weight` takes, or one: its values are the initial ones, or those of `initial`.
-        `dynamic` lets sessions change the pattern, with room for that number of blocks, or for those of `matrix`.
+        `matrix` is a `tessera.Weight`, or any matrix that one can be made from. Initial values are the values of
+        `matrix`, unless `initial` is given. `dynamic` lets sessions change the pattern, up to that number of blocks, or
+        with True up to the number of blocks of `matrix`.
         """
         taken = Matrix.of(matrix.matrix() if isinstance(matrix, _tessera.Weight) else matrix, block_size)
         contents, _ = _initial(name, taken.values if initial is None else initial)
@@ -144,7 +145,7 @@ class Graph:
         return Value(self, self.native.state(name, _sizes(shape or ()), contents, value_type(dtype)))
 
     def assign(self, state: Value, value: Value) -> None:
-        """Have each run leave a value in an array of state."""
+        """Let each run store a value in an array of state."""
         self.native.assign(self._own(state).id, self._own(value).id)
 
     def step(self) -> Value:
@@ -170,14 +171,15 @@ class Graph:
         stage: int | None = None,
         recompute: bool = False,
     ) -> dict[str, Value]:
-        """Apply a function: a graph without parameters, whose inputs are replaced by these values in their order.
+        """Apply a function, which is a graph without parameters: these values replace its inputs, in their order.
 
-        Returns its outputs. All calls of one graph share its code, so a repeated block is one function that is called
-        with other parameters. What is added to the function afterwards does not matter to them. Where the function
-        drops out, it is passed this graph's `step()` if that is left out; calls with the same number drop the same,
-        those without one differ. A call with a stage runs on chips of its own, among which those of a machine are
-        divided equally; other operations run where their weights and inputs are. With `recompute`, its gradient keeps
-        only its inputs, and computes again what else it needs, which takes less memory and more time.
+        Returns the function's outputs. All calls of one function share its code, so a repeated block is one function
+        that is called with different parameters. Later additions to the function do not affect earlier calls. If the
+        function has dropout and its input `step` is left out, it gets this graph's `step()`. Calls with the same
+        `number` drop the same elements; calls without a number drop different ones. A call with a `stage` runs on the
+        chips of this stage; a machine's chips are divided equally among the stages. Other operations run where their
+        weights and inputs are. With `recompute`, only the call's inputs are kept for its gradient, which computes the
+        other values again; this takes less memory and more time.
         """
         given = self._passed(function, inputs)
         numbers = _optional("number", number), _optional("stage", stage)
@@ -185,19 +187,20 @@ class Graph:
         return {name: Value(self, id) for name, id in zip(sorted(function.outputs), ids, strict=True)}
 
     def place_stages(self, places: Sequence[int]) -> None:
-        """Let stage s run on part `places[s]` of a machine's chips, which are divided equally into as many parts.
+        """Let stage s run on part `places[s]` of a machine's chips, which are divided equally among the parts.
 
-        Several stages may share a part: the embedding and the head of a language model, which share a table, as in
-        `graph.place_stages([0, 1, 2, 3, 0])`. Without places, each stage has chips of its own.
+        Several stages may share a part, such as the embedding and the head of a language model, which share a table:
+        `graph.place_stages([0, 1, 2, 3, 0])`. Without this call, each stage has a part of its own.
         """
         self.native.place_stages([_tessera.whole_number("place", place) for place in places])
 
     def set_partial_sums(self, dtype: DTypeLike | str, rounding: Rounding = "nearest", seed: int = 0) -> None:
-        """Let tiles of modelled machines send each other the parts of FP16 products' sums as "f16" or "f32".
+        """Set the type, "f16" or "f32", of the partial sums of FP16 products that tiles of modelled machines exchange.
 
-        Otherwise they have the products' type. Those of FP32 products are FP32, and hosts sum in FP32, anyway. FP16
-        ones are rounded to the nearest number or, with "stochastic", so that the expected part is what was computed,
-        with random numbers of `seed` and of the sums themselves: equal sums are rounded alike.
+        Without this call, partial sums have the type of the products. Partial sums of FP32 products are always FP32,
+        and the host always sums in FP32. FP16 partial sums are rounded to the nearest number or, with "stochastic", at
+        random so that the expected result is the exact sum; random numbers follow from `seed` and the sums themselves,
+        so equal sums are rounded alike.
         """
         stochastic = is_stochastic("set_partial_sums", rounding)
         self.native.set_partial_sums(value_type(dtype), stochastic, _tessera.whole_number("seed", seed))
@@ -215,14 +218,17 @@ class Graph:
         reversed: bool = False,
         stage: int | None = None,
     ) -> dict[str, Value]:
-        """Run a function `count` times; returns what becomes of its outputs.
+        """Run a function `count` times, and return the results of the loop.
 
-        The function is one as `call` takes it, and so are the values, with these differences. Of an input named in
-        `indexed`, each pass takes its own rows of a value that has the rows of all passes, one after the other; of a
-        scalar, an element. An input in `carried` becomes, in the next pass, the output to which it is mapped; its value
-        is for the first pass. Outputs in `stacked` are given with the rows of all passes, those in `summed` as their
-        sum times `scale`, others as the last pass gave them. With `reversed`, the last rows come first. A stage is
-        one as of a call. Loops have gradients.
+        Function and values are as for `call`, except for the inputs and outputs named here:
+        - `indexed` inputs: the value has the rows of all passes, one pass after the other, and each pass takes its own
+          rows; for a scalar input, one element;
+        - `carried` maps an input to the output of the previous pass that it takes; its value is for the first pass;
+        - `stacked` outputs are returned with the rows of all passes;
+        - `summed` outputs are returned as their sum over all passes, times `scale`.
+
+        All other outputs are returned as the last pass computed them. With `reversed`, passes run from the last rows to
+        the first. `stage` is as for `call`. Loops have gradients.
         """
         ids = self.native.loop(
             body.native,
@@ -257,7 +263,7 @@ class Graph:
         self._frozen.update(names)
 
     def find(self, name: str) -> Value:
-        """Return the value with that name."""
+        """Return the value with this name."""
         return Value(self, self.native.find(name))
 
     @property
@@ -307,22 +313,26 @@ class Graph:
         rank_timeout: float = 10,
         divide_cores: bool = True,
     ) -> Session:
-        """Lower the graph for a machine, with initial parameters by a seed.
+        """Lower the graph for a machine; initial parameters follow from `seed`.
 
-        `threads` is the most threads of the host that run it; 0: the default. `on_chips` is the number of chips
-        of a machine of several that work as one; 0: what is predicted to be fastest (docs/chips.md). On a host a graph whose
-        samples do not depend on each other runs for `parts` equal parts of them, one on each thread; 1: for all at
-        once; 0: what is predicted to be fastest. With `host_io`, seconds on a modelled machine include sending inputs from
-        its hosts and outputs to them. `share` is another session, such as that of a training step, whose
-        machine is taken, and whose parameters are read where they lie: those of an evaluation follow every change.
-        `executable` is a file of `save_executable()` of a session of an equal graph, machine and options: the graph is
-        lowered, but not compiled again. A file of another one is refused.
-
-        The ranks of `process_group`, of `torch.distributed`, divide the replicas of a training step among them
-        (docs/ranks.md): each makes this session and calls the same functions of it, with the rows of its own replicas.
-        More ranks than replicas divide the stages of each on a host; those of a replica give the same rows.
-        Where one fails, or does not answer for `rank_timeout` seconds, the others raise `RuntimeError`. Ranks of a computer
-        that may use the same cores divide them, unless `divide_cores` is false: each process is bound to its own.
+        - `threads` is the maximum number of threads of the host; 0: the default.
+        - `on_chips` is the number of chips of a machine of several chips that work as one; 0: the number that is
+          predicted to be fastest (docs/chips.md).
+        - `parts`: on the host, a graph whose samples do not depend on each other runs separately for this many equal
+          parts of the samples, one part on each thread. 1: for all samples at once; 0: the number that is predicted to
+          be fastest.
+        - With `host_io`, seconds on a modelled machine include the transfers of inputs from its hosts and of outputs to
+          them.
+        - `share` is another session, such as the session of a training step: the new session takes its machine, and
+          reads its parameters in place, so that an evaluation sees every change of the parameters.
+        - `executable` is a file that `save_executable()` of a session with an equal graph, machine and options wrote:
+          the graph is lowered, but not compiled again. Other files are refused.
+        - The ranks of `process_group`, of `torch.distributed`, divide the replicas of a training step among them
+          (docs/ranks.md): each rank makes this session and calls the same functions of it, with the rows of its own
+          replicas. On the host, if there are more ranks than replicas, ranks also divide the stages of each replica;
+          the ranks of a replica then pass equal rows. If a rank fails, or does not answer for `rank_timeout` seconds,
+          the other ranks raise `RuntimeError`. Ranks of one computer that may use the same cores divide them, and each
+          process is bound to its own cores, unless `divide_cores` is false.
         """
         threads = checked_threads(threads)
         seed = _tessera.whole_number("seed", seed, 0, 2**64 - 1)
@@ -352,7 +362,7 @@ class Graph:
         return session
 
     def _prepare(self, session: Session) -> None:
-        """Set what a session of this kind of graph begins with."""
+        """Set the initial contents of a session of this kind of graph."""
 
     def estimate(
         self,
@@ -363,13 +373,15 @@ class Graph:
         host_io: bool = False,
         **figures: float,
     ) -> Estimate:
-        """Lower the graph for a machine, without running it: what would a run cost?
+        """Estimate the cost of a run on a machine: lower the graph for it, without running it.
 
-        `inputs`: arrays of integer inputs on which costs depend, by name, such as the `sequence_ids` of packs: tiles of a
-        modelled machine skip attention between their sequences. `on_chips`: as many chips of a machine of several work as
-        one; 0: what is predicted to be fastest. `host_io`: with the time of sending inputs from the hosts of a modelled
-        machine and outputs to them (docs/chips.md).
-        `figures` change those of a modelled machine, as `tiles=2944` (docs/machines.md).
+        - `inputs` has arrays of integer inputs on which costs depend, by name, such as the `sequence_ids` of packs:
+          tiles of a modelled machine skip attention between the sequences of a pack.
+        - `on_chips` is the number of chips of a machine of several chips that work as one; 0: the number that is
+          predicted to be fastest.
+        - With `host_io`, the time includes the transfers of inputs from the hosts of a modelled machine and of outputs
+          to them (docs/chips.md).
+        - `figures` change figures of a modelled machine, such as `tiles=2944` (docs/machines.md).
         """
         chosen = machine_for(machine, 0, figures)
         on_chips = _tessera.whole_number("on_chips", on_chips)
@@ -419,61 +431,68 @@ class Graph:
     ) -> TrainingStep:
         """Copy the graph, and add a loss, gradients of all parameters, and their updates.
 
-        A loss by name compares the output, or the one that is named, with a new input: "cross_entropy" with "labels",
-        one per row, of which -100 does not count, and "mse" with "target".
+        A loss by name compares the output, or the output named `output`, with a new input: "cross_entropy" with
+        "labels", one label per row, where -100 does not count, and "mse" with "target". A run returns the loss and the
+        outputs that `keep` names.
 
-        "sgd", "adam" and "adamw" are PyTorch's, "lamb" and "lars" those of You et al. (2020 and 2017). `weight_decay`
-        is 0.01 for "adamw" and "lamb" if none is given, else 0; `betas` (0.9, 0.999); `eps` 1e-6 for "lamb", else 1e-8;
-        `momentum` 0.9 for "lars", else 0; `trust_coefficient` 0.001. Options that an optimizer lacks are refused.
-        `groups` have settings of their own, and `schedule` changes the learning rate. Gradients are scaled so that
-        their common norm is at most `clip_norm`. With `micro_batches`, the graph is that of one, and a run takes the
-        rows of all; likewise with `replicas`, equal parts of a machine's chips that train side by side on rows of their
-        own and share the means of their gradients. Runs return the loss and those outputs that `keep` names.
+        "sgd", "adam" and "adamw" are PyTorch's optimizers, "lamb" and "lars" the optimizers of You et al. (2020 and
+        2017). The default of `weight_decay` is 0.01 for "adamw" and "lamb", else 0; of `betas` (0.9, 0.999); of `eps`
+        1e-6 for "lamb", else 1e-8; of `momentum` 0.9 for "lars", else 0; of `trust_coefficient` 0.001. Options that an
+        optimizer does not have are refused. `groups` are groups of parameters with settings of their own, and
+        `schedule` changes the learning rate. Gradients are scaled so that their common norm is at most `clip_norm`.
 
-        Sums over replicas begin as soon as gradients are complete, and go over the links while the rest of the step is
-        computed, unless `overlap` is False. Results are the same, bit for bit.
+        With `micro_batches`, the graph computes one micro-batch, and a run takes the rows of all micro-batches;
+        likewise with `replicas`, equal parts of a machine's chips that train side by side, each on its own rows, and
+        share the means of their gradients. Sums over replicas begin as soon as gradients are complete, and go over the
+        links while the rest of the step is computed, unless `overlap` is False. Results are the same, bit for bit.
 
-        With `shard`, each replica keeps the optimizer's state of an equal part of every parameter, updates that part,
-        and gathers the others': "replicated tensor sharding", or the first stage of ZeRO. Only parameters of at least
-        8,192 elements, or as many as `shard` says, are divided, and none whose pattern may change. State is read and
-        saved as a whole. `shard_weights` is the same for parameters themselves, which all replicas gather before each
-        operation or call that takes them. With `shard_gradients`, which includes `shard`, each also keeps a part of the
-        sums of gradients over micro-batches: gradients are summed over the replicas for each micro-batch, before those
-        are, so that results may have other last bits.
+        With `shard`, each replica keeps the optimizer's state of an equal part of every parameter, updates this part,
+        and gathers the other parts from the other replicas: "replicated tensor sharding", or the first stage of ZeRO.
+        Only parameters of at least 8,192 elements, or of at least `shard` elements, are divided, and no parameters
+        whose pattern may change. State is read and saved as a whole. `shard_weights` does the same for the parameters
+        themselves, which all replicas gather before each operation or call that takes them. With `shard_gradients`,
+        which includes `shard`, each replica also keeps only a part of the sums of gradients over micro-batches:
+        gradients are summed over the replicas first, for each micro-batch, and then over micro-batches, so that results
+        may differ in their last bits.
 
-        With `offload`, the optimizer's state of parameters of at least 8,192 elements, or as many as `offload` says,
-        lies in the streaming memory beside the chips, and is read and written once in a step. Hosts, which have one
-        memory, do as without it. `offload_weights` is the same for parameters, which are read before each operation or
-        call that takes them, and `offload_gradients` for the sums of their gradients over micro-batches. Groups say
-        otherwise for parameters that they name. With `prefetch`, parameters and state are fetched while the operations
-        before are computed, so that tiles need room for what two operations take.
+        With `offload`, the optimizer's state of parameters of at least 8,192 elements, or of at least `offload`
+        elements, lies in the streaming memory of the chips, and is read and written once per step. It has no effect on
+        a host, which has one memory. `offload_weights` does the same for parameters, which are read before each
+        operation or call that takes them, and `offload_gradients` for the sums of their gradients over micro-batches.
+        `groups` may set this differently for the parameters that they name. With `prefetch`, parameters and state are
+        fetched while the operations before are computed, so that tiles need memory for the operands of two operations.
 
-        `pipeline` says in which order micro-batches go through the stages of the graph: "sequential", "grouped",
-        "interleaved" or "1f1b" (see `pipeline_schedule`). Stages in `recompute` keep only what they take from others,
-        and compute a forward pass again before its backward pass. With `offload_activations`, what stages keep of several
-        micro-batches in flight, as all but "sequential" have, lies in the streaming memory beside the chips, if it has at
-        least 8,192 elements, or as many as `offload_activations` says. Results are the same, bit for bit.
+        `pipeline` is the order in which micro-batches go through the stages of the graph: "sequential", "grouped",
+        "interleaved" or "1f1b" (see `pipeline_schedule`). Stages in `recompute` keep only the values that they take
+        from other stages, and compute a forward pass again before its backward pass. All pipelines but "sequential"
+        have several micro-batches in flight; with `offload_activations`, values that stages keep of these, of at least
+        8,192 elements, or of at least `offload_activations` elements, lie in the streaming memory of the chips. Results
+        are the same, bit for bit.
 
-        Gradients are summed over micro-batches, replicas and the passes of loops in `sum_dtype`: 16-bit ones in "f32",
-        the default, or in their own type, which loses those that are small beside the sum; gradients of FP32 parameters
-        in FP32 all the same.
+        Gradients are summed over micro-batches, replicas and the passes of loops in `sum_dtype`: 16-bit gradients in
+        "f32", the default, or in their own type, which loses gradients that are small beside the sum. Gradients of FP32
+        parameters are always summed in FP32. Partial sums of FP16 products, which tiles of modelled machines exchange,
+        are `partial_dtype`, "f16" or "f32", or as `set_partial_sums` says.
 
-        Parts of FP16 products' sums, which tiles of modelled machines send each other, are `partial_dtype`, "f16" or
-        "f32", or as `set_partial_sums` has them. With `rounding="stochastic"`, FP16 ones are rounded so too.
+        Updates are computed in FP32. The optimizer's state is stored as `state_dtype`, by default "f32". `rounding`
+        says how 16-bit parameters, state and partial sums are rounded: to the "nearest" number, the default, or, with
+        "stochastic", at random so that the expected result is the exact one, with random numbers that follow from
+        `seed`. A dict sets it for each kind, such as `{"parameters": "stochastic"}`; the other kinds are "state" and
+        "partials".
 
-        Updates are computed in FP32. The optimizer's state is stored as `state_dtype`, by default "f32"; it and
-        parameters of 16 bits are rounded to the "nearest" number, the default, or, with "stochastic", so that the
-        expected result is what was computed, with random numbers of `seed`; `{"parameters": "stochastic"}` rounds these
-        alone so, and likewise "state" and "partials", the sums of products. Gradients are those of the loss times
-        `loss_scale`, and divided by it in FP32. If that is "dynamic" it begins with 65,536; a step with a gradient that
-        is not finite changes no parameter and no optimizer's state and halves it, and after `scale_growth` good steps
-        it doubles (`session.get("loss_scale")`).
+        Gradients are computed from the loss times `loss_scale`, and divided by it in FP32. If it is "dynamic", it
+        begins with 65,536; a step with a gradient that is not finite changes no parameter and no optimizer's state and
+        halves the scale, and after `scale_growth` good steps the scale doubles (`session.get("loss_scale")`).
 
-        `numbers` names a combination of `partial_dtype`, `sum_dtype`, `state_dtype`, `rounding` and `loss_scale`,
-        which is then not given: "fp32"; "bf16", also FP32 here; "mlperf-v1" and "mlperf-v2", as Graphcore's submissions
-        of BERT to MLPerf 1.0 and 2.0: FP16 partial sums and sums of gradients, stochastic rounding, FP32 or FP16
-        moments, a loss scale of 64 or 10; "mlperf-slides", as its slides on them: FP32 sums of gradients, FP16 moments,
-        a loss scale of 64. Types of parameters and products are the graph's.
+        `numbers` names a combination of `partial_dtype`, `sum_dtype`, `state_dtype`, `rounding` and `loss_scale`, which
+        are then not given:
+        - "fp32"; and "bf16", which is the same for these options;
+        - "mlperf-v1" and "mlperf-v2", as in Graphcore's submissions of BERT to MLPerf 1.0 and 2.0: FP16 partial sums
+          and sums of gradients, stochastic rounding, FP32 or FP16 moments, a loss scale of 64 or 10;
+        - "mlperf-slides", as in Graphcore's slides on these submissions: FP32 sums of gradients, FP16 moments, a loss
+          scale of 64.
+
+        The types of parameters and products are properties of the graph.
         """
         step = TrainingStep(self, lr, schedule)
         step._add_loss(loss, output, tuple(keep))
@@ -513,7 +532,7 @@ def least_elements(option: str, given: bool | int) -> int | None:
 
 
 class TrainingStep(Graph):
-    """A graph with a loss, gradients and updates: a run trains all parameters by one step."""
+    """A graph with a loss, gradients and updates: a run is one step of training of all parameters."""
 
     _kept = (_DRAW, "lr", "step")
 

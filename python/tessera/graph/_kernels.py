@@ -8,9 +8,9 @@ from torch import Tensor, nn
 
 
 def matrix_of(weight: Tensor) -> Tensor:
-    """[outputs, channels, sizes…] as [outputs, taps · channels], all channels of a tap together.
+    """Reorder [outputs, channels, sizes…] to [outputs, taps · channels], with all channels of a tap together.
 
-    Of a transposed convolution, whose weight is [channels, outputs, sizes…], likewise.
+    The weight of a transposed convolution, [channels, outputs, sizes…], is reordered likewise.
     """
     return weight.movedim(1, -1).flatten(1)
 

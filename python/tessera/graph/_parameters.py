@@ -30,14 +30,14 @@ def type_of(dtype: torch.dtype | None, *, allow_integers: bool = False) -> str:
 
 
 class Groups(NamedTuple):
-    """The groups of a convolution, whose weight is [out, taps · channels of a group]."""
+    """The groups of a convolution whose weight is [out, taps · channels per group]."""
 
     groups: int
     taps: int
 
 
 class Weights(Protocol):
-    """What decides in which form the weights of products are kept."""
+    """Decides in which form the weights of products are kept."""
 
     def form_of(
         self, name: str, weight: Tensor, rows: int, copy: str | None = None, of: Groups | None = None

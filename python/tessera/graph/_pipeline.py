@@ -13,7 +13,7 @@ PipelineKind: TypeAlias = Literal["sequential", "grouped", "interleaved", "1f1b"
 
 @dataclass(frozen=True)
 class PipelineAnalysis:
-    """What a schedule takes, in the unit of the given times."""
+    """The time and memory of a schedule, with times in the unit of the given times."""
 
     time: float
     used: float
@@ -26,7 +26,8 @@ class PipelineAnalysis:
 
 class PipelineSchedule:
     """The passes of micro-batches through stages. `print` shows a line for each stage: F forward, B backward, R
-    recomputed, and dots where it waits. In a notebook it shows as a picture."""
+    recomputed, and dots where it waits. A notebook shows it as a picture.
+    """
 
     def __init__(self, native: _tessera.PipelineSchedule) -> None:
         self._native = native
@@ -40,18 +41,19 @@ class PipelineSchedule:
         return self._native.micro_batches
 
     def of_stage(self, stage: int) -> list[tuple[str, int]]:
-        """The passes of a stage in their order: "forward", "recomputed" or "backward", and the micro-batch."""
+        """The passes of a stage in their order, as pairs of "forward", "recomputed" or "backward" and the micro-batch.
+        """
         return list(self._native.of_stage(_tessera.whole_number("stage", stage)))
 
     def analyse(self, times: Sequence[tuple[float, float]] | None = None) -> PipelineAnalysis:
-        """What it takes if each pass begins as soon as it can and sending takes no time.
+        """Time and memory of the schedule if each pass begins as soon as it can and sending takes no time.
 
-        `times` are those of a forward and a backward pass in each stage, by default 1 and 2.
+        `times` has for each stage the times of a forward and a backward pass, by default 1 and 2.
         """
         return PipelineAnalysis(*self._native.analyse(self._given(times)))
 
     def svg(self, times: Sequence[tuple[float, float]] | None = None) -> str:
-        """A picture with a lane for each stage, as `tessera pipeline --svg` writes it; `times` as of `analyse`."""
+        """A picture with a lane for each stage, as `tessera pipeline --svg` writes it; `times` is as for `analyse`."""
         return self._native.svg(self._given(times))
 
     def _given(self, times: Sequence[tuple[float, float]] | None) -> list[tuple[float, float]]:
@@ -70,9 +72,10 @@ def pipeline_schedule(
     """The schedule of a pipeline.
 
     "sequential" passes one micro-batch at a time. "grouped" runs all stages forward, then all backward, and
-    "interleaved" alternates on each stage, as in PopART; "1f1b" runs forward as early as it may (Narayanan et al.
-    2021). Stage s of S holds 1, 2(S − s) − 1, S − s and S − s micro-batches. A grouped schedule takes a multiple of
-    2S micro-batches. Stages in `recompute` compute their forward pass again before the backward pass.
+    "interleaved" alternates on each stage, as in PopART; "1f1b" runs forward passes as early as the limit of
+    micro-batches in flight allows (Narayanan et al. 2021). Stage s of S holds 1, 2(S − s) − 1, S − s and S − s
+    micro-batches, respectively. A grouped schedule needs a multiple of 2S micro-batches. Stages in `recompute` compute
+    their forward pass again before the backward pass.
     """
     whole = _tessera.whole_number
     stages_again = {whole("stage", stage) for stage in recompute}

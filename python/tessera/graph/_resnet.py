@@ -22,7 +22,7 @@ Shortcut: TypeAlias = Literal["projection", "padding"]
 
 @dataclass(frozen=True)
 class Resnet:
-    """Values of a network; parameters of its graph have the names of torchvision's, running statistics included."""
+    """The values of a network; parameters of its graph, including running statistics, have torchvision's names."""
 
     graph: Graph
     #: [samples, height, width, channels], channels last.
@@ -34,10 +34,11 @@ class Resnet:
     kernels: Mapping[str, tuple[int, ...]]
 
     def parameters_of(self, state: Mapping[str, Any], session: Session | None = None) -> dict[str, NDArray[np.float32]]:
-        """Return a state dict of torchvision as sessions take it: `session.load_parameters(net.parameters_of(…))`.
+        """Convert a state dict of torchvision to the arrays that sessions take:
+        `session.load_parameters(net.parameters_of(…))`.
 
-        Its arrays may be PyTorch's. Sparse convolutions have the values of their pattern alone: that of the graph, or
-        where patterns have changed, that which `session` has now. Numbers of batches, which PyTorch counts, are left
+        The state dict may have PyTorch's tensors. Sparse convolutions get only the values of their pattern: the graph's
+        pattern, or where patterns have changed, the present pattern in `session`. PyTorch's counts of batches are left
         out.
         """
         missing = [name for name in self._names() if name not in state]
@@ -110,19 +111,20 @@ def resnet(
 ) -> Resnet:
     """A graph of a residual network, whose input is `images` [samples, height, width, channels].
 
-    `config` is a depth, or a ResnetConfig: 18, 34, 50, 101 and 152 are torchvision's, for images of 224², and others of
-    6n + 2, such as 20, those of He et al. 2015 for images of 32², which have shortcuts without parameters ("padding",
-    their option A) unless `shortcut` is "projection" (option B). With `pixels`, means and deviations of the channels,
-    images are pixels of 8 bits ("u8"), and the graph normalises them: (pixel − mean) / deviation.
+    `config` is a depth or a ResnetConfig. Depths 18, 34, 50, 101 and 152 give torchvision's networks, for images of 224
+    × 224. Other depths 6n + 2, such as 20, give the networks of He et al. 2015 for images of 32 × 32, which have
+    shortcuts without parameters ("padding", their option A) unless `shortcut` is "projection" (option B). With
+    `pixels`, means and deviations of the channels, images are 8-bit pixels ("u8"), and the graph normalises them:
+    (pixel − mean) / deviation.
 
-    With `training`, batches are normalised by their own statistics, which the running ones follow. `numbers` has the
-    types of parameters and products, as `Graph.training_step` takes them; logits are FP32. `patterns` makes
-    convolutions sparse: names of their weights, and matrices [outputs, taps · channels] that have the pattern; they may
-    change in sessions if `dynamic`.
+    With `training`, batches are normalised by their own statistics, with which the running statistics are updated.
+    `numbers` sets the types of parameters and products, as for `Graph.training_step`; logits are FP32. `patterns` makes
+    convolutions sparse: it maps the names of their weights to matrices [outputs, taps · channels] with the pattern;
+    patterns may change in sessions if `dynamic`.
 
-    `replicas` is their number in the training step, which running statistics follow together; batches of each group of
-    `norm_replicas` consecutive ones (None: of all) are normalised as one. With `recompute` backward passes keep only
-    the inputs of blocks, and compute the rest again.
+    `replicas` is the number of replicas in the training step; running statistics are updated with the mean over all of
+    them. The batches of each group of `norm_replicas` consecutive replicas (None: of all replicas) are normalised as
+    one. With `recompute`, only the inputs of blocks are kept for backward passes, which compute the other values again.
     """
     if isinstance(config, int):
         config = ResnetConfig.of_depth(_tessera.whole_number("depth", config))

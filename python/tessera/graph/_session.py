@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Session:
-    """A graph as one program for a machine, with its parameters and, of a training step, the optimizer's state.
+    """A graph as one program for a machine, with its parameters and, for a training step, the optimizer's state.
 
     Calls may come from several threads, and take turns. A sparse parameter's array holds its blocks one after another
     in the order of its pattern, [blocks, b, b], or [values] without blocks.
@@ -62,9 +62,9 @@ class Session:
     def run(self, *arrays: ArrayLike, **named: ArrayLike) -> Any:
         """Run once with arrays for the inputs, in their order or by name.
 
-        Arrays of NumPy and CPU tensors of PyTorch are used in place if they are contiguous and have the input's type;
-        others are converted. Returns the output as an array, a scalar as a number; several outputs in a dict. Truth
-        values of a module are returned as such.
+        NumPy arrays and PyTorch's CPU tensors are used in place if they are contiguous and have the input's type; other
+        arrays are converted. Returns the output as an array, a scalar output as a number, and several outputs as a
+        dict. Boolean outputs of a module are returned as booleans.
         """
         results = self.outputs_of(self._bind(arrays, named))
         outputs = {name: result if result.ndim else result[()] for name, result in results.items()}
@@ -79,7 +79,7 @@ class Session:
         return {name: result != 0 if name in self._truths else result for name, result in named}
 
     def measure(self, *arrays: ArrayLike, **named: ArrayLike) -> Estimate:
-        """Run once, and return where the time went; outputs are lost."""
+        """Run once, and return where the time went; the outputs are discarded."""
         given = self._bind(arrays, named)
         with self._lock:
             cost = self._native.measure(self._ordered(given))
@@ -87,14 +87,14 @@ class Session:
         return Estimate(cost, self._graph, self.machine, self._title)
 
     def cost(self) -> Estimate:
-        """Return what a run takes, as predicted: of a rank also the bytes that it sends to others."""
+        """Return the predicted cost of a run; for a rank, also the bytes that it sends to other ranks."""
         with self._lock:
             cost = self._native.cost()
         return Estimate(cost, self._graph, self.machine, self._title)
 
     @property
     def sent_bytes(self) -> int:
-        """Bytes that this rank has sent to others in all runs so far; without a process group 0."""
+        """Bytes that this rank has sent to other ranks in all runs so far; 0 without a process group."""
         with self._lock:
             return self._native.sent_bytes
 
@@ -141,7 +141,7 @@ class Session:
         return {name: self.get(name) for name in self._native.parameters}
 
     def state(self) -> dict[str, NDArray[np.float32]]:
-        """Copies of the optimizer's state, by name, as `fc1.weight.velocity`."""
+        """Copies of the optimizer's state, by name, such as `fc1.weight.velocity`."""
         return {name: self.get(name) for name in self._native.state}
 
     def get(self, name: str) -> NDArray[np.float32]:
@@ -153,9 +153,10 @@ class Session:
     def load_parameters(self, parameters: Mapping[str, ArrayLike] | str | os.PathLike[str]) -> None:
         """Set all parameters, from arrays by name or from the files of a model.
 
-        These are a .safetensors file, or a folder as Hugging Face's, with dense arrays of 32 or 16 bits; others in them
-        are left alone. Nothing changes if a parameter is missing or of another shape, an array is unknown, or one for a
-        sparse parameter has non-zeros outside its pattern.
+        The files are a .safetensors file, or a folder in the layout of Hugging Face, with dense arrays of 32 or 16
+        bits; arrays in files that are no parameters are ignored. Raises an error, and changes nothing, if a parameter
+        is missing or of another shape, if a given array has an unknown name, or if an array for a sparse parameter has
+        non-zeros outside its pattern.
         """
         if not isinstance(parameters, Mapping):
             with self._lock:
@@ -182,8 +183,8 @@ class Session:
     def set_pattern(self, name: str, crow_indices: ArrayLike, col_indices: ArrayLike) -> None:
         """Change the pattern of a dynamic parameter.
 
-        Blocks in both patterns keep their values and the optimizer's state; new ones are 0. Those of a convolution in groups
-        have to stay within these.
+        Blocks in both patterns keep their values and the optimizer's state; new blocks are 0. Blocks of a convolution
+        in groups must stay within the groups.
         """
         pointers, columns = np.ascontiguousarray(crow_indices), np.ascontiguousarray(col_indices)
         with self._lock:
@@ -200,7 +201,7 @@ class Session:
     def copy_from(self, source: Session | nn.Module) -> None:
         """Take all parameters, and changed patterns, from another session or from a PyTorch module.
 
-        Nothing changes if one is missing or does not fit.
+        Nothing changes if a parameter is missing or does not fit.
         """
         if isinstance(source, Session):
             values, patterns = source._given_to(self)
@@ -213,7 +214,7 @@ class Session:
             self._native.set_state(values, changed)
 
     def copy_to(self, module: nn.Module) -> None:
-        """Write the parameters, and changed patterns, into the PyTorch module that has them by the same names."""
+        """Write the parameters, and changed patterns, to the parameters of a PyTorch module with the same names."""
         from tessera.graph import _modules
 
         _modules.write(self, module)
@@ -247,7 +248,7 @@ class Session:
     # Files.
 
     def save_parameters(self, path: str | os.PathLike[str]) -> None:
-        """Save parameters alone, dense, in a .safetensors file as other libraries read it."""
+        """Save only the parameters, dense, in a .safetensors file that other libraries can read."""
         with self._lock:
             self._native.save_parameters(os.fspath(path))
 
@@ -257,14 +258,17 @@ class Session:
             self._native.save(os.fspath(path))
 
     def load(self, path: str | os.PathLike[str]) -> None:
-        """Load such a file; nothing changes if it lacks one, or has another shape or type."""
+        """Load a file that `save` wrote. Nothing changes if a parameter or state is missing, or has another shape or
+        type.
+        """
         with self._lock:
             self._native.load(os.fspath(path))
 
     def save_executable(self, path: str | os.PathLike[str]) -> None:
-        """Save what the graph was compiled to, without parameters and state.
+        """Save the compiled program, without parameters and state.
 
-        `session(executable=path)` of an equal graph, in any process, neither searches for a placement nor compiles.
+        `session(executable=path)` of an equal graph, in any process, then neither searches for a placement nor
+        compiles.
         """
         with self._lock:
             self._native.save_executable(os.fspath(path))

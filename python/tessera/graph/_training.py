@@ -26,12 +26,12 @@ _OPTIMIZERS = ("sgd", "adam", "adamw", "lamb", "lars")
 
 @dataclass(frozen=True)
 class ParameterGroup:
-    """Parameters of a training step with settings of their own; those that are None are the optimizer's.
+    """Parameters of a training step with settings of their own; a setting that is None is the optimizer's.
 
-    `parameters` are names, in which `*` stands for any characters, or parameters of the graph. Of several groups with
-    a parameter, the last that gives a setting counts. `lr_scale` is a factor of the learning rate. Without a
+    `parameters` are names, in which `*` stands for any characters, or parameters of the graph. If several groups have a
+    parameter, the last group with a setting counts. `lr_scale` is a factor of the learning rate. Without a
     `trust_ratio`, LAMB and LARS train a parameter as AdamW and SGD do. `shard`, `shard_weights`, `shard_gradients`,
-    `offload`, `offload_weights` and `offload_gradients` hold instead of what `training_step` is asked for by sizes.
+    `offload`, `offload_weights` and `offload_gradients` override the choice by size in `training_step`.
     """
 
     parameters: str | Value | Iterable[str | Value]
@@ -68,11 +68,11 @@ class ParameterGroup:
 
 @dataclass(frozen=True)
 class Schedule:
-    """The learning rate of each step as a factor of the one that is given, a function of the step's number alone.
+    """The learning rate of each step as a factor of the given rate. It depends only on the number of the step.
 
     In the first `warmup` steps it rises linearly from 0. Until step `steps`, warm-up included, it falls to `end`:
     "linear", "polynomial" (with an exponent, `power`) or "cosine"; or it is "constant". "step" multiplies it by `decay`
-    after each fraction of all steps in `decay_at`, by default as He et al. 2016.
+    after each fraction of all steps in `decay_at`, by default as in He et al. 2016.
     """
 
     kind: ScheduleKind = "constant"
@@ -93,7 +93,7 @@ class Schedule:
         return _tessera.Schedule(*astuple(self))
 
     def factor(self, finished: int) -> float:
-        """After a number of finished steps, as PyTorch's schedulers count them: 0 before the first."""
+        """The factor after a number of finished steps, as PyTorch's schedulers count them: 0 before the first step."""
         return self._native().factor(_tessera.whole_number("finished", finished))
 
 
@@ -136,8 +136,10 @@ def native_groups(groups: Iterable[ParameterGroup], graph: Graph | None) -> list
 
 
 def betas_of_packs(betas: tuple[float, float], packing_factor: float) -> tuple[float, float]:
-    """β₁ᵖ and β₂ᵖ: moments of batches of packs with p sequences each that forget as fast, by the number of sequences,
-    as those of batches of as many sequences do (Krell et al. 2021).
+    """Betas for batches of packs, β₁ᵖ and β₂ᵖ for p sequences per pack (Krell et al. 2021).
+
+    Measured in sequences, moments of batches of packs then decay as fast as moments of batches of as many single
+    sequences.
     """
     return _tessera.betas_of_packs(betas, packing_factor)
 

@@ -1,7 +1,7 @@
 """Sequence packing: plans, index arrays, boundaries for attention, and packed tables and data sets.
 
-Joins sequences into packs of at most `max_length` tokens. Planning takes lengths alone; `plan` reports how many
-packs are provably necessary, and every function reports tokens that are dropped.
+Joins sequences into packs of at most `max_length` tokens. Planning needs only lengths; `plan` reports the number of
+packs that is provably necessary, and every function reports dropped tokens.
 """
 
 from tessera.pack._boundaries import boundaries

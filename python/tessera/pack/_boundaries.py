@@ -23,14 +23,15 @@ def boundaries(
 ) -> dict[str, Any]:
     """Describe the sequences of a pack, or of several packs one after another, for attention without mixing.
 
-    `seq_lengths` has the tokens of each sequence, as in the column of that name, of one pack or of each. With
-    `length`, every pack is padded to that number of tokens, and the padding is one more segment.
+    `seq_lengths` has the number of tokens of each sequence of one pack, or a list of such numbers for each pack, as in
+    the column of that name. With `length`, every pack is padded to that number of tokens, and the padding is one more
+    segment.
 
-    "hf" gives the arguments of Transformers' FlashAttention: `position_ids` (from `position_offset` in each
-    sequence) and `seq_idx`, both 1 × tokens, `cu_seq_lens_q`, `cu_seq_lens_k`, `max_length_q`, `max_length_k`.
-    "megatron" gives the fields of `PackedSeqParams`: `qkv_format`, `cu_seqlens_q`, `cu_seqlens_kv`,
-    `max_seqlen_q`, `max_seqlen_kv`, and `position_ids`. Arrays are int32. `segment_mask` adds `attention_mask`,
-    tokens × tokens: True where both belong to the same sequence, and are not padding.
+    "hf" gives the arguments of Transformers' FlashAttention: `position_ids` (from `position_offset` in each sequence)
+    and `seq_idx`, both 1 × tokens, `cu_seq_lens_q`, `cu_seq_lens_k`, `max_length_q`, `max_length_k`. "megatron" gives
+    the fields of `PackedSeqParams`: `qkv_format`, `cu_seqlens_q`, `cu_seqlens_kv`, `max_seqlen_q`, `max_seqlen_kv`, and
+    `position_ids`. Arrays are int32. `segment_mask` adds `attention_mask`, tokens × tokens: True where both tokens
+    belong to the same sequence, and are not padding.
     """
     packs = _packs_of(seq_lengths)
     position_offset = _tessera.whole_number("position_offset", position_offset)

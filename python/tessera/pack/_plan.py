@@ -33,7 +33,7 @@ def histogram(lengths: Lengths) -> Histogram:
 
 
 def lengths_array(lengths: Lengths) -> NDArray[Any]:
-    """Return lengths as a contiguous array of integers, in place if they are one."""
+    """Return lengths as a contiguous array of integers, without a copy if they are one already."""
     array = np.ascontiguousarray(lengths)
     if array.size == 0:
         array = array.astype(np.int64)
@@ -45,7 +45,7 @@ def lengths_array(lengths: Lengths) -> NDArray[Any]:
 
 
 def count(lengths: Lengths | Mapping[int, int], max_length: int, overlong: Overlong) -> _tessera.PackInput:
-    """Count lengths, or take their histogram, and apply the policy to what is too long."""
+    """Count lengths, or take their histogram, and apply the policy to sequences that are too long."""
     max_length = _tessera.whole_number("max_length", max_length, 1)
     if not isinstance(overlong, str):
         raise TypeError(f"overlong must be 'error', 'drop', 'truncate' or 'split', not {overlong!r}")
@@ -61,9 +61,9 @@ def _whole_numbers(name: str, values: Iterable[int]) -> NDArray[np.int64]:
 
 
 class Plan:
-    """A packing of a histogram: kinds of packs, and how many of each.
+    """A packing of a histogram: kinds of packs, and the number of packs of each kind.
 
-    `overlong_sequences` sequences exceeded the maximum; `lost_tokens` of them were dropped or truncated.
+    `overlong_sequences` sequences exceeded the maximum; `lost_tokens` of their tokens were dropped or truncated.
     """
 
     def __init__(self, packing: _tessera.Packing, counted: _tessera.PackInput, overlong: Overlong) -> None:
@@ -87,7 +87,7 @@ class Plan:
 
     @property
     def gap(self) -> int:
-        """Packs beyond those that are provably necessary."""
+        """Number of packs beyond the number that is provably necessary."""
         return self.packs - self.lower_bound
 
     @property
@@ -97,7 +97,7 @@ class Plan:
 
     @property
     def strategies(self) -> list[tuple[list[int], int]]:
-        """Kinds of packs: the lengths in one, and how many there are."""
+        """Kinds of packs: the lengths in one pack, and the number of such packs."""
         return self._packing.strategies
 
     @property
@@ -110,12 +110,12 @@ class Plan:
         self._packing.save_certificate(os.fspath(path))
 
     def shard(self, lengths: Lengths | Mapping[int, int]) -> Plan:
-        """Plan a part of the sequences by the plan of all of them."""
+        """Plan a part of the sequences by this plan of all sequences."""
         counted = count(lengths, self.max_length, self.overlong)
         return Plan(_tessera.plan_shard(self._packing, counted), counted, self.overlong)
 
     def index(self, lengths: Lengths, *, shuffle: int | None = None, ranks: int = 0) -> Index:
-        """Say which sequences are in each pack, for the lengths that were planned.
+        """List the sequences in each pack, for the lengths that were planned.
 
         With a seed, packs are in random order. `ranks` orders them for that number of data-parallel ranks that take
         packs round-robin: the cost of attention, Σ length², is nearly equal in every step. Raises ValueError for
@@ -160,7 +160,7 @@ class Index:
         return self.plan.lost_tokens
 
     def lengths_of(self, lengths: Lengths) -> NDArray[Any]:
-        """Tokens of each entry, of the lengths that were indexed."""
+        """Number of tokens of each entry, from the lengths that were indexed."""
         return lengths_array(lengths)[self.sequence] if self.length is None else self.length
 
     def __repr__(self) -> str:
@@ -180,11 +180,11 @@ def plan(
 ) -> Plan:
     """Plan packs of at most `max_length` tokens for lengths, or for a histogram {length: count}.
 
-    `max_per_pack` limits the sequences of a pack (0: any number). `overlong` says what happens to longer
-    sequences: an error, or they are dropped, truncated, or split into pieces of the maximum and a rest. `certify`
-    finds the best bound that linear programming gives, whatever the algorithm. After `time_limit` seconds the
-    best packing so far is returned, and `cut_short` is set. Raises TypeError for what are no whole numbers,
-    ValueError for numbers out of range and, unless `overlong` says what to do, sequences that are too long.
+    `max_per_pack` limits the sequences of a pack (0: any number). `overlong` says what happens to longer sequences: an
+    error, or they are dropped, truncated, or split into pieces of the maximum length and a remainder. `certify` finds
+    the best bound that linear programming gives, whatever the algorithm. After `time_limit` seconds the best packing so
+    far is returned, and `cut_short` is set. Raises TypeError for lengths that are not integers, ValueError for numbers
+    out of range and, unless `overlong` says otherwise, for sequences that are too long.
     """
     max_per_pack = _tessera.whole_number("max_per_pack", max_per_pack)
     seed = _tessera.whole_number("seed", seed, 0, 2**64 - 1)
@@ -205,7 +205,7 @@ def index(
     shuffle: int | None = None,
     ranks: int = 0,
 ) -> Index:
-    """Plan packs and say which sequences are in each: `plan(…).index(…)`."""
+    """Plan packs and list the sequences in each pack: `plan(…).index(…)`."""
     array = lengths_array(lengths)
     packs = plan(
         array,

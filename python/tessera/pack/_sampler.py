@@ -26,13 +26,13 @@ class _Position:
 class BatchSampler:
     """Yield lists of positions of sequences, each of at most `max_tokens` tokens in all.
 
-    A batch sampler for PyTorch's DataLoader. Every rank yields as many batches, of nearly equal attention cost in
-    each step; if packs and ranks do not divide, the last step repeats packs, or is left out with `drop_last`. The
-    order follows from the seed and the epoch.
+    A batch sampler for PyTorch's DataLoader. Every rank yields as many batches, of nearly equal attention cost in each
+    step; if packs and ranks do not divide, the last step repeats packs, or is left out with `drop_last`. The order
+    follows from the seed and the epoch.
 
     Each iterator has its own position. It begins with the first batch of the epoch, or where a restored state says;
-    when one reaches the end, the next iterator begins the next epoch. A loop that is left early does not change
-    where the next one begins: that is the same batch again.
+    after an iterator has reached the end, the next iterator begins the next epoch. After a loop that is left early, the
+    next iterator begins with the same batch as that loop did.
     """
 
     def __init__(
@@ -66,11 +66,11 @@ class BatchSampler:
 
     @property
     def lost_tokens(self) -> int:
-        """Tokens of the sequences that are dropped."""
+        """Number of tokens of the sequences that are dropped."""
         return self.plan.lost_tokens
 
     def set_epoch(self, epoch: int) -> None:
-        """Have the next iterator begin an epoch."""
+        """Let the next iterator begin this epoch."""
         self._begin(_tessera.whole_number("epoch", epoch, 0, 2**63 - 1), 0)
 
     def _begin(self, epoch: int, batches: int) -> None:
@@ -96,9 +96,10 @@ class BatchSampler:
             self._first = _Position(position.epoch + 1, 0)
 
     def state_dict(self, batches: int | None = None) -> dict[str, Any]:
-        """Return where this rank is: the position of the iterator that was begun last.
+        """Return the position of this rank: of the iterator that was begun last.
 
-        If workers have taken more batches from it than were used, pass the number that were used of its epoch.
+        If workers have taken more batches from it than were used, pass the number of its epoch's batches that were
+        used.
         """
         at = self._latest
         if batches is not None:
@@ -108,7 +109,7 @@ class BatchSampler:
         return {"epoch": at.epoch, "batches": at.batches, **self._identity()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on where another sampler of the same data and options was."""
+        """Continue at the position of another sampler of the same data and options."""
         if "overlong" not in state and "overflow" in state:  # as earlier versions called it
             state = state | {"overlong": state["overflow"]}
         for key, own in self._identity().items():

@@ -28,9 +28,10 @@ def pack_table(table: pa.Table | pa.RecordBatch, seq_length: int, strategy: Stra
     """Pack the rows of a table whose columns are lists of tokens.
 
     "bfd" truncates rows that are longer than `seq_length` and warns of the tokens lost; "bfd_split" packs their
-    rest elsewhere. Both are best-fit decreasing, leave out empty rows, and add a column `seq_lengths` with the
-    tokens of each piece. "wrapped" cuts the stream of all rows into rows of `seq_length`. Raises TypeError for other
-    than tables and columns of lists, ValueError for columns whose rows differ in length or are null.
+    remainders elsewhere. Both are best-fit decreasing, leave out empty rows, and add a column `seq_lengths` with the
+    tokens of each piece. "wrapped" cuts the stream of all rows into rows of `seq_length`. Raises TypeError for
+    arguments that are not tables and columns that are not lists, ValueError for columns whose rows differ in length or
+    are null.
     """
     import pyarrow as pa
 
@@ -77,7 +78,7 @@ def pack_dataset(
 ) -> DatasetType:
     """Pack the rows of a data set (or of each of a DatasetDict), as TRL's function of this name does.
 
-    `map_kwargs` are those of `Dataset.map`. Rows are packed in batches of `batch_size`, here 100,000.
+    `map_kwargs` are arguments of `Dataset.map`. Rows are packed in batches of `batch_size`, 100,000 by default.
     """
     source: Any = dataset
     seq_length = _checked(seq_length, strategy)
