@@ -481,15 +481,14 @@ class CompiledModel:
         raise TypeError("a compiled model cannot be copied or pickled: save() it, and tessera.load() it where it is needed")
 
     def predicted_seconds(self) -> dict[str, float]:
-        """Predicted seconds of a call, by kind: products, convolutions, attention, elementwise operations, conversions
-        of layouts, others.
+        """Predicted seconds of a call, by kind of operation.
+
+        Kinds are products, convolutions, attention, elementwise operations, conversions of layouts, and others.
         """
         return self.first._native.cost().seconds_by_kind
 
     def to_json(self) -> dict[str, Any]:
-        """The printed information for `json.dumps`: the report's entries, and the predicted time of a call, also by
-        kind.
-        """
+        """The printed information, for `json.dumps`: the report, and the predicted time of a call, also by kind."""
         cost = self.first._native.cost()
         return {**self.report.to_json(), "predicted_seconds": cost.seconds, "seconds_by_kind": cost.seconds_by_kind}
 

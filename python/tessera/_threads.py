@@ -16,8 +16,7 @@ _FUNCTIONS = ("GOMP_parallel", "omp_get_thread_num", "omp_get_num_threads")
 
 
 def share_threads(shares: bool = True) -> bool:
-    """Compute on the threads of PyTorch's OpenMP runtime, or on the library's own threads; returns whether they are
-    shared.
+    """Compute on the threads of PyTorch's OpenMP runtime, or on own threads; returns whether threads are shared.
 
     Idle threads of either library spin for a while before they sleep, and would take time from the other library's
     threads. Importing `tessera.nn` does this, if PyTorch uses a runtime with GNU's interface, as its packages for Linux

@@ -25,8 +25,7 @@ def inspect(path: str | os.PathLike[str], *, tensor: str | None = None, rows: in
 
 
 def zeros_of(weight: Any, *, rows: int = 128) -> Zeros:
-    """Find the zeros of a weight [outputs, inputs] in memory, and predict products with it, as `inspect` does for
-    files.
+    """Find the zeros of a weight [outputs, inputs] in memory, and predict products with it, like `inspect`.
 
     The weight is an array of float32, float16 or bfloat16 with contiguous rows, of NumPy or any library with DLPack; or
     a Matrix or a sparse matrix of SciPy or PyTorch, whose stored elements count as non-zeros.

@@ -42,8 +42,7 @@ def convolution(
 
 
 def ungrouped_weight(weight: Matrix, *, groups: int, taps: int) -> Matrix:
-    """Return the sparse weight of a convolution in groups in the form that `convolution` and `transposed_convolution`
-    take.
+    """Return the sparse weight of a convolution in groups, as `convolution` and `transposed_convolution` take it.
 
     From [outputs, taps · channels / groups] it becomes [outputs, taps · channels], with the groups on its diagonal;
     blocks and values keep their order. Raises ValueError for a block that does not lie within one group and one tap.
@@ -80,8 +79,9 @@ def transposed_convolution(
 
 
 def patches(x: Value, *, kernel: Sizes, stride: Sizes = 1, padding: Sizes = 0, dilation: Sizes = 1) -> Value:
-    """The elements under the window at each position: [samples, positions…, taps · channels], ordered by tap, then by
-    channel, with zeros beyond the image.
+    """The elements under the window at each position: [samples, positions…, taps · channels].
+
+    They are ordered by tap, then by channel; elements beyond the image are zeros.
     """
     graph = graph_of("patches", x)
     return Value(graph, graph.native.patches(x.id, **_window(x, kernel, stride, padding, dilation)))
@@ -96,8 +96,9 @@ def fold(
     padding: Sizes = 0,
     dilation: Sizes = 1,
 ) -> Value:
-    """Sum patches into an image of these sizes: each element is the sum of the patch elements that `patches` takes from
-    its position.
+    """Sum patches into an image of these sizes, the adjoint of `patches`.
+
+    Each element is the sum of the patch elements that `patches` would take from its position.
     """
     graph = graph_of("fold", x)
     window = _window(x, kernel, stride, padding, dilation)

@@ -34,8 +34,7 @@ class Resnet:
     kernels: Mapping[str, tuple[int, ...]]
 
     def parameters_of(self, state: Mapping[str, Any], session: Session | None = None) -> dict[str, NDArray[np.float32]]:
-        """Convert a state dict of torchvision to the arrays that sessions take:
-        `session.load_parameters(net.parameters_of(…))`.
+        """Convert torchvision's state dict to a session's arrays: `session.load_parameters(net.parameters_of(…))`.
 
         The state dict may have PyTorch's tensors. Sparse convolutions get only the values of their pattern: the graph's
         pattern, or where patterns have changed, the present pattern in `session`. PyTorch's counts of batches are left

@@ -258,9 +258,7 @@ class Session:
             self._native.save(os.fspath(path))
 
     def load(self, path: str | os.PathLike[str]) -> None:
-        """Load a file that `save` wrote. Nothing changes if a parameter or state is missing, or has another shape or
-        type.
-        """
+        """Load a file that `save` wrote; nothing changes if an array is missing, or has another shape or type."""
         with self._lock:
             self._native.load(os.fspath(path))
 

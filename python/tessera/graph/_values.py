@@ -29,12 +29,12 @@ MOST_EXACT = 2**24  # up to which FP32 has all integers
 
 
 class Value:
-    """A value of a graph: an input, a parameter, or what an operation computes.
+    """A value of a graph: an input, a parameter, or the result of an operation.
 
-    Values combine by `+`, `-`, `*` and `/`, with each other and with numbers. As in PyTorch, the smaller of two is
-    broadcast. Comparisons by `<`, `<=`, `>` and `>=` are 1 where they hold, else 0, in the type of the values; `==` says
-    whether two are the same value of a graph: the comparison is `equal`. Values of u32 and i32 can be added, subtracted,
-    multiplied and compared, modulo 2^32.
+    Values combine by `+`, `-`, `*` and `/`, with each other and with numbers. As in PyTorch, the smaller value is
+    broadcast. Comparisons by `<`, `<=`, `>` and `>=` are 1 where they hold, else 0, in the type of the values. `==`
+    tells whether two objects are the same value of a graph; use `equal` to compare elements. Values of u32 and i32 can
+    be added, subtracted, multiplied and compared, modulo 2^32.
     """
 
     __slots__ = ("graph", "id")
@@ -135,7 +135,7 @@ def value_type(dtype: DTypeLike | str) -> str:
 
 
 def input_type(dtype: DTypeLike | str) -> str:
-    """The same for an input, which may have the 8 bits of pixels."""
+    """The library's name of a type of inputs, which may also be "u8", for pixels."""
     is_pixels = dtype in ("u8", "uint8") if isinstance(dtype, str) else dtype in (np.uint8,)
     return "u8" if is_pixels else value_type(dtype)
 
@@ -147,7 +147,7 @@ def is_stochastic(what: str, rounding: str) -> bool:
 
 
 def require_integers(numbers: NDArray[Any], dtype: str) -> None:
-    """Raise ValueError unless numbers are those of a type of integers."""
+    """Raise ValueError unless all numbers are integers that the type holds."""
     least, most = INTEGERS[dtype]
     wide = numbers.astype(np.float64)
     wrong = numbers[~((wide >= least) & (wide <= most) & (wide == np.floor(wide)))]
@@ -182,7 +182,7 @@ def graph_of(operation: str, *values: Value) -> Graph:
 
 
 def given(*values: Value | None) -> list[Value]:
-    """Return the operands that an operation was given, of those that it can do without."""
+    """Return the optional operands that an operation was given."""
     return [value for value in values if value is not None]
 
 
@@ -191,12 +191,12 @@ def id_of(value: Value | None) -> int | None:
 
 
 def sizes_along(x: Value, sizes: int | Sequence[int]) -> list[int]:
-    """Return a size for each dimension of images or sequences; an int is that of all."""
+    """Return a size for each dimension of images or sequences; an int stands for all dimensions."""
     return [int(sizes)] * max(1, len(x.shape) - 2) if isinstance(sizes, int) else [int(size) for size in sizes]
 
 
 def apply_all(operation: str, inputs: Sequence[Value], attributes: dict[str, Attribute]) -> list[Value]:
-    """Apply an operation by its name; all of its results."""
+    """Apply an operation by its name, and return all of its results."""
     graph = graph_of(operation, *inputs)
     ids = graph.native.apply(operation, [value.id for value in inputs], attributes)
     return [Value(graph, id) for id in ids]
@@ -210,17 +210,17 @@ def apply(operation: str, *inputs: Value, **attributes: Attribute) -> Value:
 
 
 def constant(value: float) -> Initial:
-    """All elements equal."""
+    """Initial contents: all elements equal `value`."""
     return Initial.constant(value)
 
 
 def normal(deviation: float) -> Initial:
-    """Normally distributed around 0."""
+    """Initial contents: normally distributed around 0, with this standard deviation."""
     return Initial.normal(deviation)
 
 
 def uniform(bound: float) -> Initial:
-    """Uniformly distributed in (-bound, bound)."""
+    """Initial contents: uniformly distributed in (-bound, bound)."""
     return Initial.uniform(bound)
 
 
@@ -228,14 +228,15 @@ def uniform(bound: float) -> Initial:
 
 
 def linear(x: Value, weight: Value, bias: Value | None = None) -> Value:
-    """x · Wᵀ + b: x of [..., k], a weight W of [m, k], dense or sparse, b of [m]."""
+    """x · Wᵀ + b, with x [..., k], a weight W [m, k], dense or sparse, and b [m]."""
     return apply("linear", x, weight) if bias is None else apply("linear", x, weight, bias)
 
 
 def matmul(a: Value, b: Value, *, transpose_a: bool = False, transpose_b: bool = False) -> Value:
-    """a · b of [..., m, k] and [..., k, n], with the same leading dimensions; b may also be one matrix for all.
+    """a · b, with a [..., m, k] and b [..., k, n] of the same leading dimensions.
 
-    A transposed factor is given as [..., k, m] or [..., n, k]. Either may be a sparse matrix, for all of the other's.
+    b may also be one matrix for all matrices of a. A transposed factor is given as [..., k, m] or [..., n, k]. Either
+    factor may be a sparse matrix, one for all matrices of the other factor.
     """
     graph = graph_of("matmul", a, b)
     return Value(graph, graph.native.matmul(a.id, b.id, transpose_a, transpose_b))
@@ -263,18 +264,18 @@ def attention(
     """softmax(scale · q · kᵀ + bias) · v for each head (Vaswani et al. 2017).
 
     Queries are [..., queries, heads · size], keys [..., keys, kv_heads · size] and values [..., keys, kv_heads · value
-    size]; the result is [..., queries, heads · value size]. `kv_heads` heads of keys and values are shared by equally
-    many consecutive heads of queries each. The scale is 1 / √size by default.
+    size]; the result is [..., queries, heads · value size]. Each of the `kv_heads` heads of keys and values is shared
+    by the same number of consecutive heads of queries. The scale is 1 / √size by default.
 
-    Query i attends to the keys from i + offset - left to i + offset + right, None without limit; so `right=0` is
-    causal. Of packed sequences `query_ids` [..., queries] and `key_ids` [..., keys], u32, are equal where queries attend
-    to keys; those with id 0 attend to nothing, and have the result 0. Instead of ids, `lengths` [...], u32 or i32, are
-    the numbers of keys of the sequences: those after them are padding, to which no query attends; a negative number is
-    0. The bias is [sequences, heads, queries, keys], of which all but the last may be 1. Probabilities are dropped with
-    the probability `dropout`, as `dropout()` does.
+    Query i attends to the keys from i + offset - left to i + offset + right; None means no limit, so `right=0` is
+    causal attention. For packed sequences, `query_ids` [..., queries] and `key_ids` [..., keys], u32, are equal where
+    queries attend to keys; queries with id 0 attend to no key, and their result is 0. Instead of ids, `lengths` [...],
+    u32 or i32, has the number of keys of each sequence: later keys are padding, to which no query attends; a negative
+    number counts as 0. The bias is [sequences, heads, queries, keys]; all dimensions but the last may be 1. Attention
+    probabilities are dropped with probability `dropout`, as by `dropout()`.
 
-    On hosts keys are taken in one pass (Dao et al. 2022), so that no matrix of scores exists, and blocks of pairs of
-    which none attend are left out.
+    On the host it takes one pass over the keys (Dao et al. 2022), without a matrix of scores, and skips blocks of
+    queries and keys that are fully masked.
     """
     counter = None
     if dropout:
@@ -332,19 +333,19 @@ reciprocal = _elementwise("reciprocal", "1 / x.")
 
 
 def gelu(x: Value, approximate: Literal["none", "tanh"] = "none") -> Value:
-    """The exact form (Hendrycks & Gimpel 2016), or the one with tanh."""
+    """GELU: the exact form (Hendrycks & Gimpel 2016), or the approximation by tanh."""
     if approximate not in ("none", "tanh"):
         raise ValueError(f"gelu: there is no approximation {approximate!r}: use 'none' or 'tanh'")
     return apply("gelu_tanh" if approximate == "tanh" else "gelu", x)
 
 
 def leaky_relu(x: Value, slope: float = 0.01) -> Value:
-    """x of at least 0, else slope · x."""
+    """x where x ≥ 0, else slope · x."""
     return apply("leaky_relu", x, slope=float(slope))
 
 
 def elu(x: Value, alpha: float = 1.0) -> Value:
-    """x of more than 0, else alpha · (exp(x) - 1)."""
+    """x where x > 0, else alpha · (exp(x) - 1)."""
     return apply("elu", x, alpha=float(alpha))
 
 
@@ -354,7 +355,7 @@ def softplus(x: Value, beta: float = 1.0, threshold: float = 20.0) -> Value:
 
 
 def pow(x: Value, exponent: Value | float) -> Value:
-    """x to a power; NaN for a negative number and an exponent that is not whole."""
+    """x to a power; NaN for a negative x if the exponent is not an integer."""
     if not isinstance(exponent, Value):
         return apply("pow", x, exponent=float(exponent))
     graph = graph_of("pow", x, exponent)
@@ -362,19 +363,19 @@ def pow(x: Value, exponent: Value | float) -> Value:
 
 
 def fmod(a: Value, b: Value | float) -> Value:
-    """The exact rest of a / b, with the sign of a."""
+    """The exact remainder of a / b, with the sign of a."""
     return apply("fmod", a, value_of(b, a))
 
 
 def remainder(a: Value, b: Value | float) -> Value:
-    """The exact rest of a / b, with the sign of b, as Python's %."""
+    """The exact remainder of a / b, with the sign of b, like Python's %."""
     b = value_of(b, a)
     graph = graph_of("remainder", a, b)
     return Value(graph, graph.native.remainder(a.id, b.id))
 
 
 def floor_divide(a: Value, b: Value | float) -> Value:
-    """The largest whole number that is not above a / b."""
+    """The largest integer that is at most a / b."""
     b = value_of(b, a)
     graph = graph_of("floor_divide", a, b)
     return Value(graph, graph.native.floor_divide(a.id, b.id))
@@ -391,7 +392,7 @@ def minimum(a: Value, b: Value | float) -> Value:
 
 
 def clip(x: Value, low: float | None = None, high: float | None = None) -> Value:
-    """Within bounds, of which one may be missing; NaN stays. Elements at a bound have no gradient."""
+    """x limited to [low, high]; one bound may be None. NaN stays NaN. Elements at a bound have no gradient."""
     bounds = {"low": low, "high": high}
     return apply("clip", x, **{name: float(bound) for name, bound in bounds.items() if bound is not None})
 
@@ -417,7 +418,7 @@ def where(condition: Value, a: Value | float, b: Value | float) -> Value:
 
 
 def _dims_of(operation: str, dim: Dims) -> list[int]:
-    """Dimensions; none are all."""
+    """Dimensions as a list; None stands for all dimensions."""
     try:
         return [] if dim is None else [operator.index(each) for each in (dim if isinstance(dim, Sequence) else [dim])]
     except TypeError:
@@ -456,28 +457,28 @@ def amin(x: Value, dim: Dims = None, keepdim: bool = False) -> Value:
 
 
 def argmax(x: Value, dim: int, keepdim: bool = False) -> Value:
-    """The first position of the maximum, or of NaN; u32."""
+    """The first position of the maximum along a dimension, or of NaN; u32."""
     graph = graph_of("argmax", x)
     return Value(graph, graph.native.argmax(x.id, _dim_of("argmax", dim), keepdim))
 
 
 def cumsum(x: Value, dim: int) -> Value:
-    """Sums of each element and all before it in a dimension."""
+    """The sum of each element and all elements before it along a dimension."""
     graph = graph_of("cumsum", x)
     return Value(graph, graph.native.cumsum(x.id, _dim_of("cumsum", dim)))
 
 
 def mean_over_replicas(x: Value, group: int | None = None) -> Value:
-    """The mean of each element over all replicas of a graph, or over each group of so many consecutive ones.
+    """The mean of each element over all replicas of a graph, or over each group of `group` consecutive replicas.
 
-    A graph without replicas gives x itself. The gradient is the mean of the gradients in the group. Running a graph
-    raises `ValueError` if its replicas are not whole groups.
+    In a graph without replicas it is x itself. The gradient is the mean of the gradients in the group. Running a graph
+    raises `ValueError` if the groups do not divide its replicas.
     """
     return apply("mean_over_replicas", x, **_in_groups(group))
 
 
 def sum_over_replicas(x: Value, group: int | None = None) -> Value:
-    """The sum of each element over all replicas of a graph, or over each group of so many; see `mean_over_replicas`."""
+    """The sum of each element over all replicas, or each group of replicas; see `mean_over_replicas`."""
     return apply("sum_over_replicas", x, **_in_groups(group))
 
 
@@ -486,21 +487,21 @@ def _in_groups(group: int | None) -> dict[str, Attribute]:
 
 
 def mean_over_step(x: Value) -> Value:
-    """The mean of x over the micro-batches and replicas of a training step; x itself in a graph without any.
+    """The mean of x over the micro-batches and replicas of a training step; x itself in a graph without them.
 
-    A loss that is a sum divided by `mean_over_step` of its number of terms has, as its mean over the step, the sum of
-    all terms divided by their total number. There is no gradient: x must not depend on parameters that are trained.
+    If a loss is a sum divided by `mean_over_step` of its number of terms, then its mean over the step is the sum of all
+    terms divided by their total number. It has no gradient, so x must not depend on parameters that are trained.
     """
     return apply("mean_over_step", x)
 
 
 def transpose(x: Value) -> Value:
-    """Of a matrix."""
+    """The transpose of a matrix."""
     return apply("transpose", x)
 
 
 def reshape(x: Value, shape: Sequence[int]) -> Value:
-    """The same elements in another shape, in which one size may be -1: what the others leave."""
+    """The same elements in another shape; one size may be -1, and follows from the others."""
     sizes = [int(size) for size in shape]
     if sizes.count(-1) == 1:
         graph_of("reshape", x)
@@ -532,13 +533,13 @@ def split(x: Value, sizes: Sequence[int], dim: int) -> list[Value]:
 
 
 def pad(x: Value, dim: int, before: int, after: int, value: float = 0.0) -> Value:
-    """So many elements of a value before and after those of a dimension."""
+    """x with `before` elements at the beginning of a dimension and `after` at its end, all equal to `value`."""
     graph = graph_of("pad", x)
     return Value(graph, graph.native.pad(x.id, dim, before, after, value))
 
 
 def expand(x: Value, shape: Sequence[int]) -> Value:
-    """A larger shape, in which dimensions of size 1 are repeated."""
+    """x in a larger shape: dimensions of size 1 are repeated."""
     return x if x.shape == tuple(shape) else apply("expand", x, shape=[int(size) for size in shape])
 
 
@@ -559,7 +560,7 @@ def select_features(x: Value, places: Sequence[int]) -> Value:
 
 
 def sum_neighbours(x: Value, neighbours: int) -> Value:
-    """Sums of that number of neighbouring elements of the last dimension."""
+    """Sums of each `neighbours` consecutive elements of the last dimension."""
     return apply("sum_neighbours", x, neighbours=neighbours)
 
 
@@ -578,7 +579,7 @@ def butterfly(
     decreasing: bool = False,
     form: Form = "fused",
 ) -> Value:
-    """A butterfly: twiddle is [stacks, nblocks, log₂ N, 2 N], tied [stacks, 4 (N - 1)].
+    """A butterfly map: `twiddle` is [stacks, nblocks, log₂ N, 2 N], or tied [stacks, 4 (N - 1)].
 
     Complex numbers are pairs, real part first, in x, the result and twiddle; `outputs` counts them.
     """
@@ -588,19 +589,22 @@ def butterfly(
 
 
 def kronecker(x: Value, weight: Value, factor: tuple[int, int, int, int], outputs: int = 0) -> Value:
-    """A Kronecker-sparse factor (a, b, c, d): the weight is [a, d, b · c]. Without outputs: as many as it has."""
+    """A Kronecker-sparse factor (a, b, c, d): the weight is [a, d, b · c]. 0 outputs: all outputs of the factor."""
     a, b, c, d = factor
     return apply("kronecker", x, weight, a=a, b=b, c=c, d=d, outputs=outputs)
 
 
 def circulant(x: Value, c: Value, outputs: int = 0) -> Value:
-    """A circulant matrix by its first column. Without outputs: as many as its size."""
+    """A circulant matrix by its first column. 0 outputs: as many as the size of `c`."""
     graph_of("circulant", x, c)
     return apply("circulant", x, c, size=c.shape[0], outputs=outputs)
 
 
 def toeplitz(x: Value, c: Value) -> Value:
-    """A Toeplitz matrix: c is [outputs + inputs - 1], from the end of the first row to that of the first column."""
+    """A Toeplitz matrix: c is [outputs + inputs - 1].
+
+    It goes from the last element of the first row to the last element of the first column.
+    """
     graph_of("toeplitz", x, c)
     return apply("toeplitz", x, c, outputs=c.shape[0] - x.shape[-1] + 1)
 
@@ -615,7 +619,7 @@ def fastfood(
     *,
     form: Form = "fused",
 ) -> Value:
-    """S · H · G · Π · H · B: diagonals of [stacks, N], and as many places of permutations."""
+    """S · H · G · Π · H · B, with diagonals `s`, `g` and `b` of [stacks, N], and `permutation` with as many indices."""
     graph = graph_of("fastfood", x, s, g, b)
     places = [int(place) for place in permutation]
     return Value(graph, graph.native.fastfood(x.id, [s.id, g.id, b.id], places, outputs, form))
@@ -636,7 +640,8 @@ def linear_layer(
 ) -> Value:
     """A linear layer of a structure, without bias, with parameters whose names begin with `name`.
 
-    `scaled` chooses initial values that keep the size of activations, otherwise those published with the structure.
+    With `scaled`, initial values keep the size of activations; otherwise they are the values published with the
+    structure.
     """
     graph = graph_of("linear_layer", x)
     seed = whole_number("seed", seed, 0, 2**64 - 1)
@@ -649,10 +654,11 @@ def cast(
 ) -> Value:
     """The value in another type: "f32", "f16", "bf16", "u32" or "i32".
 
-    To an integer, fractions are cut off, NaN becomes 0, and a number that the type does not hold its nearest. Integers
-    become others modulo 2^32. With `rounding="stochastic"`, to "f16" or "bf16", a number becomes one of its two neighbours
-    so that the expected result is the number. The choice follows from the seed, the number of the step, the operation
-    and the element, on every machine; without `step` it is the input that sessions count, as for `dropout`.
+    Conversions to integers cut off fractions; NaN becomes 0, and a number out of range becomes the nearest number of
+    the type. Integers are converted to other integers modulo 2^32. With `rounding="stochastic"`, to "f16" or "bf16", a
+    number becomes one of the two neighbouring numbers of the type, so that the expected result is the number. The
+    choice is a function of the seed, the number of the step, the operation and the element, on every machine. Without
+    `step`, the graph's input of this name is used, which sessions count, as for `dropout`.
     """
     graph = graph_of("cast", x)
     name = value_type(dtype)
@@ -668,19 +674,19 @@ def cast(
 
 
 def softmax(x: Value, dim: int = -1) -> Value:
-    """Over a dimension."""
+    """Softmax over a dimension."""
     graph = graph_of("softmax", x)
     return Value(graph, graph.native.softmax(x.id, _dim_of("softmax", dim)))
 
 
 def log_softmax(x: Value, dim: int = -1) -> Value:
-    """The logarithm of softmax."""
+    """The logarithm of softmax over a dimension."""
     graph = graph_of("log_softmax", x)
     return Value(graph, graph.native.log_softmax(x.id, _dim_of("log_softmax", dim)))
 
 
 def layer_norm(x: Value, weight: Value | None = None, bias: Value | None = None, *, eps: float = 1e-5) -> Value:
-    """(x - mean) / √(variance + eps) · weight + bias over the last dimension; weight and bias are of [features]."""
+    """(x - mean) / √(variance + eps) · weight + bias over the last dimension; weight and bias are [features]."""
     if weight is None and bias is not None:
         return layer_norm(x, eps=eps) + bias
     inputs = [each for each in (x, weight, bias) if each is not None]
@@ -688,10 +694,11 @@ def layer_norm(x: Value, weight: Value | None = None, bias: Value | None = None,
 
 
 def embedding(ids: Value, weight: Value, *, padding: int | None = None) -> Value:
-    """weight[ids] of integer ids [...] and a weight [rows, features], dense or sparse, which may be that of `linear` too.
+    """weight[ids], with integer ids [...] and a weight [rows, features], dense or sparse.
 
-    Tiles make a sparse weight dense for it. The row `padding`, which may be counted from the end, has a gradient of 0. As
-    of all indices that a run is given or computes, an id that is below 0 or beyond the rows is an error of the run.
+    The weight may be the weight of `linear` too. On tiles, a sparse weight is made dense for it. The row `padding`,
+    which may be counted from the end, has a gradient of 0. An id that is negative or not below the number of rows is an
+    error of the run, as is every such index that a run gets or computes.
     """
     graph_of("embedding", ids, weight)
     ids = cast(ids, "u32") if ids.dtype == "i32" else ids
@@ -705,31 +712,37 @@ def embedding(ids: Value, weight: Value, *, padding: int | None = None) -> Value
 
 
 def index_select(x: Value, dim: int, ids: Value) -> Value:
-    """Elements of a dimension, by a list of integers."""
+    """The elements of a dimension at the indices `ids`, a list of integers."""
     graph = graph_of("index_select", x, ids)
     return Value(graph, graph.native.index_select(x.id, dim, ids.id))
 
 
 def scatter_add(values: Value, dim: int, ids: Value, size: int) -> Value:
-    """The reverse: sums of the values that have the same index, of `size`."""
+    """The adjoint of `index_select`.
+
+    Element i of the dimension, which has `size` elements, is the sum of the values with index i.
+    """
     graph = graph_of("scatter_add", values, ids)
     return Value(graph, graph.native.scatter_add(values.id, dim, ids.id, size))
 
 
 def scatter(x: Value, ids: Value, values: Value) -> Value:
-    """x with values[i] as its row ids[i], a row of its first dimension; of equal indices the last counts."""
+    """x with row ids[i] of its first dimension replaced by values[i]; of equal indices the last one counts."""
     graph = graph_of("scatter", x, ids, values)
     return Value(graph, graph.native.scatter(x.id, ids.id, values.id))
 
 
 def gather(x: Value, dim: int, ids: Value) -> Value:
-    """y[…, i, …] = x[…, ids[…, i, …], …]: indices along a dimension, which are as x in all others."""
+    """y[…, i, …] = x[…, ids[…, i, …], …].
+
+    `ids` are indices along one dimension, and have x's shape in all other dimensions.
+    """
     graph = graph_of("gather", x, ids)
     return Value(graph, graph.native.gather(x.id, dim, ids.id))
 
 
 def rms_norm(x: Value, weight: Value | None = None, *, eps: float = 1e-6) -> Value:
-    """x / √(mean of x² + eps) · weight over the last dimension; the weight is of [features]."""
+    """x / √(mean of x² + eps) · weight over the last dimension; the weight is [features]."""
     inputs = [x] if weight is None else [x, weight]
     return apply("layer_norm", *inputs, epsilon=float(eps), centred=0)
 
@@ -742,10 +755,10 @@ def rotary(
     base: float = 10000.0,
     interleaved: bool = False,
 ) -> Value:
-    """Rotary positions of x [..., positions, features] (Su et al. 2021).
+    """Rotary position embedding of x [..., positions, features] (Su et al. 2021).
 
-    Turned by the angle of their position are features i and i + features / 2, or neighbours if `interleaved`. Cosines
-    and sines are of [positions, features / 2]; without them, those of positions from 0.
+    Rotates features i and i + features / 2, or neighbouring features if `interleaved`, by the angle of their position.
+    Cosines and sines are [positions, features / 2]; by default they are computed for positions from 0.
     """
     graph = graph_of("rotary", x, *given(cosines, sines))
     if cosines is None or sines is None:
@@ -766,10 +779,10 @@ def cross_entropy(
     smoothing: float = 0.0,
     reduction: Literal["mean", "sum", "none"] = "mean",
 ) -> Value:
-    """-log softmax(logits)[label] of rows; labels are integers of [rows], or the target has a probability of each class.
+    """-log softmax(logits)[label] per row; the target is integer labels [rows], or a probability for each class.
 
-    As in PyTorch, rows whose label is `ignored`, such as -100, do not count, `weight` has one for each class, and
-    `smoothing` is the part of each target that all classes share.
+    As in PyTorch, rows whose label is `ignored`, such as -100, do not count, `weight` has a weight for each class, and
+    `smoothing` is the fraction of each target that is spread over all classes.
     """
     graph = graph_of("cross_entropy", logits, target, *given(weight))
     label = None if ignored is None else operator.index(ignored) % 2**32
@@ -778,7 +791,7 @@ def cross_entropy(
 
 
 def mean_squared_error(x: Value, target: Value) -> Value:
-    """Mean of (x - target)², which may be finite where a square is beyond FP16."""
+    """Mean of (x - target)²; it may be finite even if a square exceeds the range of FP16."""
     difference = x - target
     if difference.is_integer:
         return mean(square(difference))
@@ -786,10 +799,10 @@ def mean_squared_error(x: Value, target: Value) -> Value:
 
 
 def dropout(x: Value, p: float = 0.5, *, step: Value | None = None, seed: int = 0) -> Value:
-    """Zero elements with probability `p`, and divide the others by 1 - p.
+    """Zero elements with probability `p`, and divide the other elements by 1 - p.
 
-    The mask follows from the seed, the number of the step, the operation and the element, on every machine. Without
-    `step` it is the graph's input of that name, which sessions count.
+    The mask is a function of the seed, the number of the step, the operation and the element, on every machine. Without
+    `step`, the graph's input of this name is used, which sessions count.
     """
     graph = graph_of("dropout", x)
     counter = graph.step() if step is None else step

@@ -1,4 +1,4 @@
-"""What networks of images need besides convolution: pooling, normalisation, interpolation.
+"""Operations of image networks besides convolution: pooling, normalisation, interpolation.
 
 Values are channels last: [samples, height, width, channels], or [samples, length, channels].
 """
@@ -42,10 +42,11 @@ def max_pool(
     dilation: Sizes = 1,
     ceil: bool = False,
 ) -> Value:
-    """Compute the largest element of each window; equal ones have PyTorch's gradient, that of the first.
+    """Compute the largest element of each window; the first of equal maxima gets the gradient, as in PyTorch.
 
-    The stride is the window's sizes by default. Padding is of both sides of each dimension, or first before each and
-    then after each; it never is the largest. With `ceil` the number of windows is rounded up.
+    The stride is the window's sizes by default. Padding has one number for both sides of each dimension, or the numbers
+    before each dimension and then the numbers after each; padding is never the maximum. With `ceil`, the number of
+    windows is rounded up.
     """
     return apply("max_pool", x, **_window(x, window, stride, padding, dilation, ceil))
 
@@ -61,7 +62,7 @@ def average_pool(
     counts_padding: bool = True,
     divisor: int | None = None,
 ) -> Value:
-    """Compute the mean of each window; zeros that pad it count unless told otherwise, or the divisor is given."""
+    """Compute the mean of each window; padding counts unless `counts_padding` is false or `divisor` is given."""
     if divisor is not None and divisor < 1:
         raise ValueError(f"average_pool: the divisor is {divisor}; it must be at least 1")
     attributes = _window(x, window, stride, padding, dilation, ceil)
@@ -69,12 +70,15 @@ def average_pool(
 
 
 def adaptive_max_pool(x: Value, sizes: Sizes) -> Value:
-    """Compute the largest element of as many windows of each dimension, as PyTorch chooses them."""
+    """Compute the largest element of each window, with `sizes` windows in each dimension, placed as by PyTorch."""
     return apply("max_pool", x, sizes=sizes_along(x, sizes))
 
 
 def adaptive_average_pool(x: Value, sizes: Sizes) -> Value:
-    """Compute the mean of as many windows of each dimension, as PyTorch chooses them; 1: of all elements."""
+    """Compute the mean of each window, with `sizes` windows in each dimension, placed as by PyTorch.
+
+    With size 1, the window has all elements of the dimension.
+    """
     return apply("average_pool", x, sizes=sizes_along(x, sizes))
 
 
@@ -100,12 +104,12 @@ def batch_norm_of_batch(
     eps: float = 1e-5,
     replicas: int | None = 1,
 ) -> tuple[Value, Value, Value]:
-    """Compute the same with the statistics of the batch, as in training; returns mean and variance as well.
+    """Compute `batch_norm` with the statistics of the batch, as in training; return the mean and the variance as well.
 
-    The variance that is returned is divided by the number of elements less one, as PyTorch's running one is. Statistics
-    are those of each replica's own batch, or as if the batches of each group of so many consecutive `replicas` were
-    one; None: of all. In a graph without replicas they are those of the own batch. State is the same in all replicas:
-    of the statistics of groups, or of each replica, it takes `mean_over_replicas`.
+    The returned variance is divided by the number of elements less one, like PyTorch's running variance. Statistics are
+    taken over each replica's own batch, or over the batches of each group of `replicas` consecutive replicas together
+    (None: of all replicas); in a graph without replicas, over its batch. State is the same in all replicas, so it takes
+    `mean_over_replicas` of the statistics.
     """
     graph = graph_of("batch_norm_of_batch", x, *given(weight, bias))
     group = 0 if replicas is None else whole_number("replicas", replicas, 1)
@@ -116,7 +120,7 @@ def batch_norm_of_batch(
 def group_norm(
     x: Value, groups: int, weight: Value | None = None, bias: Value | None = None, *, eps: float = 1e-5
 ) -> Value:
-    """Normalise equal groups of the channels of each sample; as many as channels are instance normalisation."""
+    """Normalise equal groups of the channels of each sample; one group for each channel is instance normalisation."""
     graph = graph_of("group_norm", x, *given(weight, bias))
     return Value(graph, graph.native.group_norm(x.id, groups, id_of(weight), id_of(bias), eps))
 
@@ -131,11 +135,11 @@ def interpolate(
     factors: Sequence[float] | None = None,
     cubic: float = -0.75,
 ) -> Value:
-    """Compute values between the elements of images, as many as `sizes` says for each dimension.
+    """Interpolate between the elements of images, to `sizes` elements in each dimension.
 
-    Elements and results are areas (`half_pixel`), or points whose corners lie on each other (`align_corners`), or whose
-    first ones do (`asymmetric`). `rounding` says which element is nearest; `factors` says how much larger the result
-    is, if that is not what the sizes say.
+    Elements and results are areas (`half_pixel`), or points of which the first and the last ones coincide
+    (`align_corners`), or only the first ones (`asymmetric`). `rounding` says which element is nearest; `factors` are
+    the scale factors, if they are not the ratios of the sizes.
     """
     attributes: dict[str, Attribute] = {"sizes": sizes_along(x, sizes), "mode": mode, "coordinates": coordinates}
     if mode == "nearest":

@@ -22,12 +22,12 @@ class _Factor(SparseLinear):
 
 
 class BlockButterflyLinear(StructuredLinear):
-    """A layer whose weight is a block butterfly (Chen et al. 2021), instead of a dense one of any shape.
+    """A layer whose weight is a block butterfly (Chen et al. 2021), in place of a dense layer of any shape.
 
-    Each number of a butterfly's factors is a block of `block_size` × `block_size` (4, 8, 16 or 32) here: log₂(n / b)
-    factors, where n is `in_features` rounded up to a power of two times b, with 2 n b parameters each. More than n
-    outputs have several butterflies, one above the other. `factors` are sparse layers in order of application, by
-    increasing stride; their products are those of `SparseLinear`, without a permutation between them.
+    Each number of a butterfly's factors becomes a block of b × b, with the `block_size` b (4, 8, 16 or 32): there are
+    log₂(n / b) factors with 2 n b parameters each, where n is `in_features` rounded up to a power of two times b. For
+    more than n outputs, several butterflies of the same input are stacked. `factors` are sparse layers in order of
+    application, by increasing stride; their products are those of `SparseLinear`, without a permutation between them.
     """
 
     factors: nn.ModuleList

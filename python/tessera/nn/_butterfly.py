@@ -24,18 +24,17 @@ class ButterflyLinear(StructuredLinear):
     """A layer whose weight is a butterfly: a product of log₂ N factors, each of N/2 matrices 2 × 2 (Dao et al. 2019).
 
     N is the power of two that holds the inputs; for more outputs, butterflies of the same input are stacked. The
-    parameter `twiddle` is that of torch_butterfly: [stacks, nblocks, log₂ N, N/2, 2, 2] in order of application, where
-    `nblocks` butterflies alternate between increasing and decreasing strides. `tied` shares matrices among the groups
-    of a stride: [stacks, N - 1, 2, 2], by stride. A `complex` layer takes and returns complex values, and its
+    parameter `twiddle` is laid out as in torch_butterfly: [stacks, nblocks, log₂ N, N/2, 2, 2] in order of application,
+    where `nblocks` butterflies alternate between increasing and decreasing strides. `tied` shares matrices among the
+    groups of a stride: [stacks, N - 1, 2, 2], by stride. A `complex` layer takes and returns complex values, and its
     parameters have a trailing dimension of 2.
 
     `init` is "randn", "ortho" (rotations and reflections; unitary), "identity", "hadamard", "fft_no_br" or "ifft_no_br"
-    (Fourier transforms without their permutation), "dft", "idft" or "dct" (with it; the DCT is the real part of the
-    result), or the values of `twiddle`. Transforms are orthogonal or unitary.
+    (Fourier transforms without their permutation), "dft", "idft" or "dct" (transforms with their permutation; the DCT
+    is the real part of the result), or the values of `twiddle`. Transforms are orthogonal or unitary.
 
     `permutation` reorders the inputs first: "bit_reversal" of all N, zeros at the end included, or indices of the
-    inputs. Two layers with permutations in sequence make
-    the stronger BPBP.
+    inputs. Two layers with permutations in sequence make the more expressive BPBP.
     """
 
     twiddle: nn.Parameter

@@ -27,10 +27,10 @@ def _initialise(weight: Tensor, inputs: int, outputs: int, init: str) -> None:
 
 
 class BlockDiagonalLinear(StructuredLinear):
-    """A layer with a block-diagonal weight [nblocks, outputs of a block, inputs of a block].
+    """A layer with a block-diagonal weight [nblocks, outputs per block, inputs per block].
 
-    Numbers of features that `nblocks` does not divide are rounded up: inputs beyond are zeros, outputs are dropped.
-    `shuffle` deals the inputs out to the blocks in turn, as ShuffleNet does.
+    Numbers of features that `nblocks` does not divide are rounded up: additional inputs are zeros, additional outputs
+    are dropped. `shuffle` deals the inputs out to the blocks in turn, as ShuffleNet does.
     """
 
     weight: nn.Parameter
@@ -85,7 +85,7 @@ class MonarchLinear(StructuredLinear):
     """A layer whose weight is a Monarch matrix (Dao et al. 2022): two block-diagonal factors and transpositions.
 
     With n = ⌈in_features / nblocks⌉ and m = ⌈out_features / nblocks⌉, `blkdiag1` is [nblocks, n, n] and `blkdiag2`
-    [nblocks, m, n] if n < m, else [nblocks, m, n] and [nblocks, m, m]. √n blocks make the least parameters.
+    [nblocks, m, n] if n < m, else [nblocks, m, n] and [nblocks, m, m]. √n blocks need the fewest parameters.
     """
 
     blkdiag1: nn.Parameter
@@ -137,9 +137,10 @@ class MonarchLinear(StructuredLinear):
 class KroneckerLinear(StructuredLinear):
     """A layer whose weight is a product of Kronecker-sparse factors, the general form of butterflies and Monarch.
 
-    `factors` lists (a, b, c, d), in order of application: I_a ⊗ (any b × c blocks) ⊗ I_d, with a · c · d inputs and
-    a · b · d outputs. The inputs of the first are at least `in_features`, the outputs of the last at least
-    `out_features`, and those between fit together. The parameters are `weights`, each [a, d, b, c].
+    `factors` lists (a, b, c, d), in order of application: I_a ⊗ (any b × c blocks) ⊗ I_d, with a · c · d inputs and a ·
+    b · d outputs. The first factor has at least `in_features` inputs, the last at least `out_features` outputs, and
+    each other factor has as many inputs as the factor before has outputs. The parameters are `weights`, each [a, d, b,
+    c].
 
         KroneckerLinear(1024, 1024, factors=[(32, 32, 32, 1), (1, 32, 32, 32)])        # Monarch
         KroneckerLinear(4096, 4096, factors=[(256, 16, 16, 1), (16, 16, 16, 16), (1, 16, 16, 256)])

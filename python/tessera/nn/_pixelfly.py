@@ -22,12 +22,12 @@ def flat_butterfly(
     num_factors: int | None = None,
     stretch: bool = True,
 ) -> Tensor:
-    """Which blocks of a matrix a flat block butterfly holds: booleans [block rows, block columns].
+    """The blocks of a matrix that a flat block butterfly has: booleans [block rows, block columns].
 
-    On a grid of `butterfly_size` cells each way, the diagonal and the places of the first `num_factors` butterfly factors
-    (default: all) are active. Cells are stretched over the matrix, and a block is active if an element of it is. With
-    stretch=False, a rectangular matrix repeats a square pattern instead: blocks of the longer side are dealt out in
-    turn.
+    On a grid of `butterfly_size` × `butterfly_size` cells, the diagonal and the places of the first `num_factors`
+    butterfly factors (default: all) are active. Cells are stretched over the matrix, and a block is active if an
+    element of it is. With stretch=False, a rectangular matrix repeats a square pattern instead: blocks of the longer
+    side are dealt out in turn.
     """
     check_layer(in_features, out_features, None)
     checked_size("block_size", block_size)
@@ -37,13 +37,13 @@ def flat_butterfly(
 
 
 class PixelflyLinear(SparseLinear):
-    """A layer with a sparse weight and one of low rank (Chen et al. 2021), instead of a dense one of any shape.
+    """A layer whose weight is the sum of a sparse and a low-rank matrix (Chen et al. 2021), of any shape.
 
-    The sparse weight has the blocks of `flat_butterfly`, and is that of a static `SparseLinear`: `weight` holds its
-    values in packed order. `lowrank_first` and `lowrank_second` are [rank, in_features] and [out_features, rank];
-    `rank` is 32 by default, or what the layer's size allows; rank=0 leaves them out. `load_state_dict` also takes the
-    weight as other implementations have it, [in_features, active blocks, block_size], and the bias in `lowrank_second`;
-    `grouped_weight` returns the former.
+    The sparse weight has the blocks of `flat_butterfly`, and is stored like the weight of a static `SparseLinear`:
+    `weight` holds its values in packed order. `lowrank_first` and `lowrank_second` are [rank, in_features] and
+    [out_features, rank]; `rank` is 32 by default, or what the layer's size allows; rank=0 leaves them out.
+    `load_state_dict` also takes the forms of other implementations: a weight [in_features, active blocks, block_size],
+    which `grouped_weight` returns, and the bias in `lowrank_second`.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class PixelflyLinear(SparseLinear):
             self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draw the parts uniformly, each as for a layer of its own."""
+        """Draw both parts uniformly, each as for a separate layer."""
         super().reset_parameters()
         for part in (self.lowrank_first, self.lowrank_second):
             if part is not None:
@@ -118,7 +118,8 @@ class PixelflyLinear(SparseLinear):
         return (weight.double() + second.double() @ first.double()).to(weight.dtype)
 
     def grouped_weight(self) -> Tensor:
-        """The sparse part as [in_features, active blocks, block_size], if all block columns hold as many blocks."""
+        """The sparse part as [in_features, active blocks, block_size], if all block columns have equally many blocks.
+        """
         b = self.pattern_block_size
         active, grid = self._active_blocks()
         blocks = _blocks.blocks_of(super().dense_weight(), b).transpose(0, 1)[active]
@@ -145,7 +146,7 @@ class PixelflyLinear(SparseLinear):
         self._pack(_blocks.gather_blocks(matrix, self._positions(), self.block_size))
 
     def lr_scales(self) -> Mapping[str, float]:
-        """For each factor, its learning rate relative to that of a dense layer; see `parameter_groups`."""
+        """For each factor, its learning rate relative to a dense layer's; see `parameter_groups`."""
         scales = {"weight": lr_scale(self.in_features, self.density * self.in_features, 1)}
         if self.rank:
             scales["lowrank_first.weight"] = lr_scale(self.in_features, self.in_features, 2)

@@ -1,4 +1,4 @@
-"""The nearest layer with a structure to a dense one."""
+"""The structured layer that is nearest to a dense layer."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tessera.nn._structured import StructuredLinear
 
 
 class Projection(NamedTuple):
-    """A layer to use instead of a dense one, and the relative error of its weight in the Frobenius norm."""
+    """A layer to use in place of a dense layer, and the relative error of its weight in the Frobenius norm."""
 
     layer: StructuredLinear | PixelflyLinear
     error: float
@@ -27,7 +27,7 @@ class Projection(NamedTuple):
 
 @torch.no_grad()
 def project(dense: nn.Linear | Tensor, structure: str, **options: Any) -> Projection:
-    """Make the layer with a structure whose weight is nearest to that of a dense layer, or to a matrix.
+    """Make the structured layer whose weight is nearest to the weight of a dense layer, or to a matrix.
 
     `structure` is one of
 
@@ -41,7 +41,7 @@ def project(dense: nn.Linear | Tensor, structure: str, **options: Any) -> Projec
         circulant        the best: means of diagonals
         toeplitz         the best
 
-    `options` are those of the layer, such as `nblocks` or `rank`. The bias is kept.
+    `options` are options of the layer, such as `nblocks` or `rank`. The bias is kept.
     """
     if structure not in _PROJECTIONS:
         raise ValueError(f"cannot project to {structure!r}: use one of {', '.join(_PROJECTIONS)}")

@@ -24,20 +24,21 @@ _EXACT = 1 << 24
 
 
 class SparseLinear(nn.Module):
-    """y = activation(x · Wᵀ + bias) with a sparse W, instead of `torch.nn.Linear`.
+    """y = activation(x · Wᵀ + bias) with a sparse W, in place of `torch.nn.Linear`.
 
-    `weight` is one dimension of stored values in packed order, that of the kernels: optimizers take it as any other
-    parameter, and places between values stay 0. The pattern is in the buffers `crow_indices` and `col_indices` (CSR,
-    or BSR for blocks). Random at first, it covers `density` of the matrix in aligned blocks of `block_size` (1, 4, 8,
-    16 or 32). `dtype` is float32, float16 or bfloat16; float64 is converted in each call.
+    `weight` is a one-dimensional tensor of the stored values in packed order, the order in which kernels read them.
+    Optimizers take it like any other parameter; padding between values stays 0. The pattern is in the buffers
+    `crow_indices` and `col_indices` (CSR, or BSR for blocks). The initial pattern is random, and covers the fraction
+    `density` of the matrix in aligned blocks of `block_size` (1, 4, 8, 16 or 32). `dtype` is float32, float16 or
+    bfloat16; float64 is converted in each call.
 
-    A `dynamic` layer can change its pattern: `set_pattern`, `tessera.sparse`. Its tensors have room for a number of
-    blocks, `dynamic=True` for those it begins with, so that their shapes never change (more than the matrix has means
-    all of them). A static layer needs less memory and is slightly faster. `activation` is "relu" or "gelu", computed
-    while the results are in registers.
+    A `dynamic` layer can change its pattern: `set_pattern`, `tessera.sparse`. Its tensors have a capacity of `dynamic`
+    blocks, with `dynamic=True` of as many blocks as at the beginning, so that their shapes never change (a number that
+    exceeds the blocks of the matrix means all of them). A static layer needs less memory and is slightly faster.
+    `activation` is "relu" or "gelu", computed while the results are in registers.
 
     Change `crow_indices` and `col_indices` by `set_pattern` or `load_state_dict` only, never by way of `.data`, which
-    the kernels would not notice. On the device "meta" a layer has shapes only; it gets pattern and values by
+    the kernels would not notice. On the device "meta" a layer has only shapes; it gets its pattern and values from
     `load_state_dict`, with `assign=True` or after `to_empty`.
     """
 
@@ -120,12 +121,13 @@ class SparseLinear(nn.Module):
         dynamic: bool | int = False,
         activation: str | None = None,
     ) -> SparseLinear:
-        """Keep of a dense layer the blocks of largest norm up to a density, or those of a mask [out, in].
+        """Make a sparse layer from a dense one: keep the blocks of largest norm, up to a density, or the blocks of a
+        mask [out, in].
 
         The layer is a `torch.nn.Linear`, or a `Conv1D` of `transformers`, whose weight is [in, out].
 
-        With neither, the zeros that it has stay zeros: those of a mask of `torch.nn.utils.prune`, whether `remove` was
-        called or not, or else those of the weight. All blocks with another element are kept, at least one.
+        With neither, present zeros stay zeros: the zeros of a mask of `torch.nn.utils.prune`, whether `remove` was
+        called or not, or else of the weight. All blocks with a non-zero are kept, and at least one block.
         """
         if is_conv1d(linear):
             linear = as_linear(linear)
@@ -205,12 +207,12 @@ class SparseLinear(nn.Module):
 
     @property
     def blocks(self) -> int:
-        """Stored blocks."""
+        """Number of stored blocks."""
         return int(self.crow_indices[-1])
 
     @property
     def capacity(self) -> int:
-        """The largest number of blocks that a pattern may have."""
+        """Maximum number of blocks of a pattern."""
         return self.col_indices.numel()
 
     @property
@@ -220,7 +222,7 @@ class SparseLinear(nn.Module):
         return self.blocks / (rows * cols)
 
     def mask(self) -> Tensor:
-        """Where values are stored: a boolean matrix [out_features, in_features]."""
+        """The positions of stored values: a boolean matrix [out_features, in_features]."""
         marks = torch.ones(self._stored_values(), dtype=torch.bool)
         return _blocks.scatter_blocks(marks, self._positions(), self._shape(), self.block_size)
 
@@ -248,11 +250,11 @@ class SparseLinear(nn.Module):
         return _blocks.scatter_blocks(values, self._positions(), self._shape(), self.block_size)
 
     def set_pattern(self, crow_indices: Tensor, col_indices: Tensor, state: Iterable[Tensor] = ()) -> None:
-        """Change the pattern of a dynamic layer: blocks in both patterns keep their values, new ones are 0.
+        """Change the pattern of a dynamic layer: blocks in both patterns keep their values, new blocks are 0.
 
-        `state` are other tensors in packed order that follow: the gradient, and an optimizer's state. Shapes stay, so
-        that nothing compiled is compiled again. Throws TypeError or ValueError, and changes nothing, if the pattern or
-        one of `state` does not fit.
+        `state` are other tensors in packed order that are rearranged in the same way, such as an optimizer's state; so
+        is the gradient. Shapes do not change, so that nothing is compiled again. Raises TypeError or ValueError, and
+        changes nothing, if the pattern or a tensor of `state` does not fit.
         """
         if not self.dynamic:
             raise ValueError("the pattern of a static layer is fixed: make it with dynamic=True, or a capacity")
@@ -411,10 +413,11 @@ def load_optimizer_state(
     model: nn.Module,
     model_state: Mapping[str, Any],
 ) -> None:
-    """Load an optimizer's `state_dict()` that was saved together with a model's, whose formats may be others.
+    """Load an optimizer's `state_dict()` that was saved together with a model's, even if packed formats differ.
 
-    Call it after `model.load_state_dict(model_state)`. What an optimizer keeps for a sparse weight, such as a momentum,
-    follows into the packed order that the layer has now. Throws ValueError if a state is none, or does not fit.
+    Call it after `model.load_state_dict(model_state)`. The optimizer's state for a sparse weight, such as a momentum,
+    is converted to the layer's present packed order. Raises ValueError for a state that is no optimizer's state, or
+    does not fit.
     """
     groups = state.get("param_groups") if isinstance(state, Mapping) else None
     if groups is None or not isinstance(state.get("state"), Mapping):

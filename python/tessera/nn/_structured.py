@@ -1,4 +1,4 @@
-"""What the layers with structured weights have in common."""
+"""The common base of the layers with structured weights."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tessera.nn._sparse import check_layer
 
 
 class StructuredLinear(nn.Module):
-    """y = x · Wᵀ + bias, where W is a product of few factors: the base of the structured layers.
+    """y = x · Wᵀ + bias, where W is a product of a few factors: the base class of the structured layers.
 
     `forward` computes in FP32 on the CPU, for an `x` [..., in_features] of any floating-point type. `reference`
     computes the same by the structure's formula (`tessera.nn.formulas`), in any type on any device.
@@ -77,7 +77,7 @@ class StructuredLinear(nn.Module):
         return linear.train(self.training)
 
     def lr_scales(self) -> Mapping[str, float]:
-        """For each factor, its learning rate relative to that of a dense layer; see `parameter_groups`."""
+        """For each factor, its learning rate relative to a dense layer's; see `parameter_groups`."""
         raise NotImplementedError
 
     def extra_repr(self) -> str:
@@ -110,9 +110,9 @@ def lr_scale(in_features: int, factor_inputs: float, factors: int) -> float:
 def parameter_groups(module: nn.Module, lr: float, **options: Any) -> list[dict[str, Any]]:
     """Groups for an Adam-like optimizer, where a factor's learning rate follows from its size.
 
-    A factor with k inputs for each output, one of f in a layer with n inputs, learns with lr · n / (k · f), so that
-    outputs change as fast as those of a dense layer at `lr` (Qiu et al. 2024). All other parameters have `lr`.
-    `options` go into every group.
+    A factor with k inputs per output, in a layer with n inputs and f factors, has the learning rate lr · n / (k · f),
+    so that outputs change as fast as the outputs of a dense layer at `lr` (Qiu et al. 2024). All other parameters have
+    `lr`. `options` go into every group.
     """
     scales: dict[nn.Parameter, float] = {}
     for layer in module.modules():

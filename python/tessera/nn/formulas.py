@@ -1,9 +1,9 @@
 """Structured linear maps by their formulas, in PyTorch's own operations.
 
 They define what the layers of `tessera.nn` and the operators of `torch.ops.tessera` compute. They take values of any
-floating-point type on any device, in float64 as references, and can be differentiated any number of times; they are
-not fast. `x` is [..., in_features]; features that it lacks up to the size of a structure are zeros, and the first
-`out_features` of the result are kept.
+floating-point type on any device, in float64 as references, and can be differentiated any number of times; they are not
+fast. `x` is [..., in_features]; missing features, up to the size of a structure, count as zeros, and the first
+`out_features` features of the result are kept.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ __all__ = ["block_diagonal", "butterfly", "circulant", "fastfood", "hadamard", "
 
 
 def butterfly(x: Tensor, twiddle: Tensor, out_features: int, *, increasing_stride: bool = True) -> Tensor:
-    """A product of log₂ N factors; that of stride s multiplies the pairs (p, p + s) by 2 × 2 matrices.
+    """A product of log₂ N factors; the factor of stride s multiplies the pairs (p, p + s) by 2 × 2 matrices.
 
     `twiddle` is [stacks, blocks, log₂ N, N/2, 2, 2] in order of application, where several blocks alternate between
     increasing and decreasing strides; or tied, [stacks, N - 1, 2, 2], where the factor of stride s begins at s - 1.
-    Stacks are butterflies of the same input, one after the other in the result. It may be complex.
+    Stacks are butterflies of the same input, one after the other in the result. `twiddle` may be complex.
     """
     stacks = twiddle.shape[0]
     size = twiddle.shape[1] + 1 if twiddle.dim() == 4 else 2 * twiddle.shape[3]
@@ -61,7 +61,7 @@ def kronecker(x: Tensor, weight: Tensor, out_features: int) -> Tensor:
 
 
 def block_diagonal(x: Tensor, weight: Tensor, out_features: int) -> Tensor:
-    """`weight` is [blocks, outputs of a block, inputs of a block]."""
+    """A block-diagonal matrix; `weight` is [blocks, outputs per block, inputs per block]."""
     return kronecker(x, weight.unsqueeze(1), out_features)
 
 
@@ -106,7 +106,8 @@ def circulant(x: Tensor, c: Tensor, out_features: int) -> Tensor:
 def toeplitz(x: Tensor, c: Tensor) -> Tensor:
     """y[i] = Σ_j c[i - j + in_features - 1] · x[j].
 
-    `c` is [out_features + in_features - 1], from the last element of the first row to that of the first column.
+    `c` is [out_features + in_features - 1], from the last element of the first row to the last element of the first
+    column.
     """
     before = x.shape[-1] - 1
     size = 1 << (c.shape[0] + before - 1).bit_length()  # enough for all; powers of two are fast

@@ -14,11 +14,11 @@ _MOST_FEATURES = 1 << 16
 
 
 class SpikeEvents:
-    """Which of `features` neurons fire in each step of each sample: what a `Network` takes.
+    """The neurons, of `features`, that fire in each step of each sample: the input of a `Network`.
 
-    `ids` (int16, whose bits are those of an unsigned number) is [T, batch, capacity], sorted, and what lies beyond a
-    list unspecified; `num` (int32) is [T, batch, 2], twice the length of the list. `events[:, samples]` has some of the
-    samples, so that a whole data set may be converted once.
+    `ids` (int16, whose bits are those of an unsigned number) is [T, batch, capacity], sorted; entries beyond the end of
+    a list are unspecified. `num` (int32) is [T, batch, 2], with the length of the list twice. `events[:, samples]`
+    selects samples, so that a whole data set may be converted once.
     """
 
     __slots__ = ("features", "ids", "num")
@@ -40,7 +40,9 @@ class SpikeEvents:
 
     @classmethod
     def from_dense(cls, spikes: Tensor, capacity: int | None = None) -> SpikeEvents:
-        """From a tensor [T, batch, features] of zeros and ones. `capacity` is the lists' room, if it is to be more."""
+        """Convert a tensor [T, batch, features] of zeros and ones. `capacity` is the lists' capacity, if it is to be
+        larger than needed.
+        """
         if not isinstance(spikes, Tensor):
             raise TypeError(f"spikes are of type {type(spikes).__name__}; pass a tensor [T, batch, features]")
         if spikes.dim() != 3:
@@ -61,12 +63,12 @@ class SpikeEvents:
         dt: float | None = None,
         capacity: int | None = None,
     ) -> SpikeEvents:
-        """From events with fields `t` and `x`, and possibly `y` and `p`, as tonic has them: one array or a sequence.
+        """Convert events with fields `t` and `x`, and possibly `y` and `p`, as tonic has them: an array, or several.
 
         `sensor_size` is (width, height, polarities). The features of an event are numbered as frames [polarity, height,
         width] of tonic are when they are flattened. A step takes `dt`, in the unit of `t`, from each sample's first
-        event on, and what comes after the last step is left out; without `dt`, each sample is as long as its events.
-        Several events of a feature in one step are one spike.
+        event on, and events after the last step are left out; without `dt`, the steps divide the time from a sample's
+        first to its last event. Several events of a feature in one step are one spike.
         """
         arrays = [samples] if isinstance(samples, np.ndarray) else list(samples)
         if len(sensor_size) != 3 or any(int(size) < 1 for size in sensor_size):
@@ -127,7 +129,7 @@ class SpikeEvents:
         }
 
     def count(self) -> int:
-        """All spikes."""
+        """Number of all spikes."""
         return int(self.num[..., 0].sum())
 
     def activity(self) -> float:

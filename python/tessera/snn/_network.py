@@ -21,7 +21,9 @@ _NO_LIMIT = 2**32 - 1
 
 
 class SpikeCounts(NamedTuple):
-    """Of a layer in the last sequence: what was listed, and what was dropped for lack of room."""
+    """Counts of a layer in the last sequence: spikes and candidates that were listed, and that were dropped because a
+    list was full.
+    """
 
     spikes: int
     candidates: int
@@ -35,19 +37,20 @@ class Network(nn.Sequential):
         network = Network(Linear(700, 256, bias=False), Leaky(0.95), Linear(256, 20, bias=False), Readout(0.95))
         membrane = network(SpikeEvents.from_dense(spikes))     # [T, batch, 20]
 
-    The result is that of the last layer: membrane potentials of a `Readout`, or else spikes. Parameters have the names
-    that they have in a `torch.nn.Sequential`.
+    The result is the last layer's: the membrane potentials of a `Readout`, or else spikes. Parameters have the same
+    names as in a `torch.nn.Sequential`.
 
-    `backend="sparse"` passes lists of spikes from layer to layer, forward and backward: the time that takes grows with
-    activity. A gradient passes a neuron in a step only if its potential is above `gradient_threshold` (ϑ_grad), and
-    `capacities` is the room of the lists of each layer of neurons, None for all; by default gradients are those of
-    dense layers. Where there is no room, spikes come first, and chance decides; `counts` tells how many there were, and
-    `most_listed` lowers the limit. These, `seed` and `step` (the number of the next sequence to train on) may be
-    changed between calls, but for `capacities`. `backend="dense"` computes the same by the layers one after the other,
-    with gradients of all neurons. `choose_backend` measures which is faster.
+    `backend="sparse"` passes lists of spikes from layer to layer, forward and backward, so that its time grows with
+    activity. A gradient passes a neuron in a step only if the neuron's potential is above `gradient_threshold` (ϑ_grad)
+    and the neuron is listed; `capacities` are the capacities of the lists of each layer of neurons, None for all
+    neurons. By default gradients equal the gradients of dense layers. If a list is full, it prefers spikes to
+    candidates, and drops neurons at random; `counts` has the numbers of listed and dropped neurons, and `most_listed`
+    lowers the limit. All of these but `capacities`, and `seed` and `step` (the number of the next sequence to train
+    on), may be changed between calls. `backend="dense"` computes the same with dense layers, one after the other, with
+    gradients of all neurons. `choose_backend` measures which backend is faster.
 
-    What the backend cannot do is refused: `"sparse"` has no biases, no one-to-one recurrence and no graded spikes, and
-    its inputs have no gradient.
+    Features that a backend does not have are refused: `"sparse"` has no biases, no one-to-one recurrence and no graded
+    spikes, and its inputs have no gradient.
     """
 
     def __init__(
@@ -89,16 +92,17 @@ class Network(nn.Sequential):
 
     @property
     def counts(self) -> list[SpikeCounts]:
-        """Of each layer of neurons, in the last sequence; of those without spikes zeros."""
+        """Counts of each layer of neurons in the last sequence; zeros for layers without spikes."""
         if self._counts is None:
             raise RuntimeError("no sequence has run through lists of spikes yet")
         return [SpikeCounts(*each) for each in self._counts.tolist()]
 
     def forward(self, input: SpikeEvents | Tensor, return_counts: bool = False) -> Tensor | tuple[Tensor, list[Tensor]]:
-        """From spikes; as a tensor [T, batch, features] of zeros and ones, they are listed first if need be.
+        """Compute the result from spikes; a tensor [T, batch, features] of zeros and ones is converted to lists if the
+        backend needs them.
 
-        With `return_counts`, also the numbers of spikes of each hidden layer's neurons [batch, neurons], through which
-        gradients pass: for losses on activity.
+        With `return_counts`, also returns the spike counts of each hidden layer's neurons, [batch, neurons], through
+        which gradients pass, for losses on activity.
         """
         if self.backend == "dense":
             result, spiked = self._dense(input.to_dense() if isinstance(input, SpikeEvents) else input)
@@ -140,10 +144,11 @@ class Network(nn.Sequential):
         return membrane, list(spiked.split([linear.out_features for linear, _ in self.pairs[:-1]], 1))
 
     def choose_backend(self, input: SpikeEvents | Tensor, rounds: int = 3) -> dict[str, float]:
-        """Take the faster backend for input like this: by seconds of a forward and a backward pass, which it returns.
+        """Choose the faster backend for input like this: measure the seconds of a forward and a backward pass, and
+        return them.
 
-        Lists are faster where few neurons fire. Their limits change gradients, so a network that has a
-        `gradient_threshold`, `capacities` or `most_listed` is refused. Gradients of parameters stay as they are.
+        Lists are faster where few neurons fire. Limits of lists change gradients, so a network with a
+        `gradient_threshold`, `capacities` or `most_listed` is refused. The parameters' `grad` does not change.
         """
         if self.gradient_threshold is not None or self.most_listed is not None or any(self._capacities):
             raise ValueError("lists with a gradient_threshold, capacities or most_listed have other gradients")
@@ -182,7 +187,7 @@ class Network(nn.Sequential):
         activity: tuple[float, float] = (0.02, 0.04),
         neurons_per_tile: Sequence[int] = (),
     ) -> Graph:
-        """The network as a `tessera.graph.Graph`, to train it on other machines or ask what that would take.
+        """The network as a `tessera.graph.Graph`, to train it on other machines, or to estimate the cost.
 
             step = network.graph(100, 48, events.capacity).training_step("cross_entropy", "adam")
             step.estimate("gc200")
@@ -190,11 +195,11 @@ class Network(nn.Sequential):
             loss = session.run(**events.arrays(), labels=labels)
             network.copy_from(session)
 
-        Its inputs are the lists "in.ids" and "in.num" with room for `capacity`, its output "logits" [batch, neurons]: the
-        numbers of spikes of the last layer, or of its membrane potentials those of the last step, their maximum or mean.
-        `activity` are the fractions of inputs that fire and of neurons that are listed in a step, for planning.
-        `neurons_per_tile` of each layer, on tiled machines; 0: as few as there are tiles for. `gradient_threshold` and
-        `seed` are those that the network has now.
+        The graph's inputs are the lists "in.ids" and "in.num" with this `capacity`, its output is "logits" [batch,
+        neurons]: the spike counts of the last layer, or the last, maximum or mean of its membrane potentials, as
+        `potential` says. `activity` has the fractions of inputs that fire and of neurons that are listed in a step, for
+        planning. `neurons_per_tile` is for tiled machines, a number for each layer; 0: as few as the number of tiles
+        allows. The graph has the network's present `gradient_threshold` and `seed`.
         """
         self._check_sparse()
         return graph_of(

@@ -2,12 +2,13 @@
 
     (result, spiked, counts, state) = spiking_network(ids, num, parameters, layers, …)
 
-`ids` and `num` are those of `SpikeEvents`; `parameters` have for each layer, as far as it has them, weights [inputs,
-neurons], recurrent weights [neurons, neurons], decays, decays of currents, thresholds; `layers` says which, in JSON.
-`result` [T, batch, neurons] is the last layer's: membrane potentials of a readout, else spikes. `spiked` [batch,
-neurons] are the numbers of spikes of all neurons in hidden layers, or with `counts_spikes` false of none. `counts`
-[layers, 4] are spikes and candidates that were listed, and those that were dropped for lack of room. `state` is what
-the gradients need, `spiking_network_backward`; they have none themselves.
+`ids` and `num` are as in `SpikeEvents`. `parameters` has for each layer, as far as it has them, weights [inputs,
+neurons], recurrent weights [neurons, neurons], decays, decays of currents and thresholds; `layers` says which, in JSON.
+`result` [T, batch, neurons] is the last layer's: the membrane potentials of a readout, else spikes. `spiked` [batch,
+neurons] has the spike counts of all neurons in hidden layers; it is empty if `counts_spikes` is false. `counts`
+[layers, 4] has the numbers of spikes and candidates that were listed, and of both that were dropped because a list was
+full. `state` has the values that the gradient operator `spiking_network_backward` needs; that operator has no gradient
+itself.
 """
 
 from __future__ import annotations

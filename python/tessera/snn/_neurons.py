@@ -1,4 +1,4 @@
-"""Layers of spiking neurons that take currents, with snnTorch's arguments, over whole sequences."""
+"""Layers of spiking neurons that take currents, over whole sequences, with snnTorch's arguments."""
 
 from __future__ import annotations
 
@@ -196,11 +196,11 @@ class Leaky(_Neurons):
 
         u[t] = beta · v[t - 1] + currents[t],    spikes[t] = u[t] > threshold
 
-    Arguments, defaults and results are those of `snntorch.Leaky` called step by step. A reset takes effect in the next
-    step: "subtract" lowers the next potential by the threshold, "zero" sets this one to 0 before it decays, and the
-    membrane potentials returned are those before the reset. With `reset_delay=False` it takes effect at once; they are
-    those after it, and gradients pass it through the spike. `mem` is the membrane potential before the first step, as
-    the last step of a sequence before returned it.
+    Arguments, defaults and results equal those of `snntorch.Leaky` called step by step. A reset takes effect in the
+    next step: "subtract" lowers the next potential by the threshold, "zero" sets the present potential to 0 before it
+    decays, and the layer returns membrane potentials before the reset. With `reset_delay=False` the reset takes effect
+    at once, the layer returns membrane potentials after the reset, and gradients pass the reset through the spike.
+    `mem` is the membrane potential before the first step, as returned for the last step of the sequence before.
     """
 
     graded_spikes_factor: Tensor
@@ -249,8 +249,8 @@ class Synaptic(_Neurons):
 
         i[t] = alpha · i[t - 1] + currents[t],    u[t] = beta · v[t - 1] + i[t]
 
-    Arguments, defaults and results are those of `snntorch.Synaptic` called step by step. The reset is that of `Leaky`,
-    but "zero" with a delay sets the next potential to 0, its new input included.
+    Arguments, defaults and results equal those of `snntorch.Synaptic` called step by step. Resets are as for `Leaky`,
+    but "zero" with a delay sets the next potential, including its new input, to 0.
     """
 
     def __init__(
@@ -359,9 +359,10 @@ class _Recurrent(_Neurons):
 class RLeaky(_Recurrent):
     """`Leaky` neurons that also take their own spikes of the step before: `spikes, membrane = layer(currents)`.
 
-    Arguments, defaults and results are those of `snntorch.RLeaky` called step by step: with `all_to_all` the spikes
-    pass `recurrent`, a `torch.nn.Linear` with `linear_features` neurons (without a bias if not `recurrent_bias`), and else
-    each neuron's is multiplied by `V`. A late reset to "zero" sets the next potential to 0, its new input included.
+    Arguments, defaults and results equal those of `snntorch.RLeaky` called step by step: with `all_to_all`, spikes pass
+    through `recurrent`, a `torch.nn.Linear` with `linear_features` neurons (and a bias if `recurrent_bias`); otherwise
+    each neuron's spike is multiplied by `V`. A delayed reset to "zero" sets the next potential, including its new
+    input, to 0.
     """
 
     def __init__(
@@ -400,7 +401,7 @@ class RLeaky(_Recurrent):
 class RSynaptic(_Recurrent):
     """`Synaptic` neurons that also take their own spikes: `spikes, current, membrane = layer(currents)`.
 
-    Arguments, defaults and results are those of `snntorch.RSynaptic` called step by step; see `RLeaky`.
+    Arguments, defaults and results equal those of `snntorch.RSynaptic` called step by step; see `RLeaky`.
     """
 
     def __init__(
@@ -448,7 +449,7 @@ class Readout(_Neurons):
 
         i[t] = alpha · i[t - 1] + currents[t],    u[t] = beta · u[t - 1] + gain · i[t]
 
-    Without `alpha`, i is the current. A beta of 1 adds up.
+    Without `alpha`, i is the input current. With a beta of 1, potentials add up all currents.
     """
 
     _spikes = False

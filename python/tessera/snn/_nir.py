@@ -1,4 +1,4 @@
-"""Exchange of networks with other libraries by NIR, the Neuromorphic Intermediate Representation (pip install nir)."""
+"""Exchange of networks with other libraries in NIR, the Neuromorphic Intermediate Representation (pip install nir)."""
 
 from __future__ import annotations
 
@@ -29,10 +29,12 @@ def _nir() -> Any:
 
 
 def to_nir(network: nn.Sequential, dt: float = _DT) -> Any:
-    """A `nir.NIRGraph` of `torch.nn.Linear` and neurons of `tessera.snn` by turns, such as a `Network`.
+    """Convert a network of alternating `torch.nn.Linear` and neurons of `tessera.snn`, such as a `Network`, to a
+    `nir.NIRGraph`.
 
-    Decays become time constants, beta = 1 - dt/tau. NIR's neurons reset to a potential (here 0) at once; what a layer
-    does instead is in the metadata of its node, with dt, and warned of, since other libraries do not read it.
+    Decays become time constants, beta = 1 - dt/tau. NIR's neurons reset to a potential (here 0) at once. A layer that
+    resets in another way says so in the metadata of its node, beside dt, with a warning, since other libraries do not
+    read the metadata.
     """
     nir = _nir()
     if not (dt > 0 and math.isfinite(dt)):
@@ -120,10 +122,12 @@ def _neuron_node(nir: Any, layer: _Neurons, neurons: int, dt: float, place: int)
 
 
 def from_nir(graph: Any, dt: float | None = None, backend: str = "dense", **options: Any) -> Network:
-    """A `Network` of a `nir.NIRGraph`: Affine or Linear, and LIF, CubaLIF, LI or CubaLI, recurrent or not, by turns.
+    """Convert a `nir.NIRGraph` to a `Network`; Affine or Linear nodes alternate with LIF, CubaLIF, LI or CubaLI,
+    recurrent or not.
 
-    `dt` is the time step; without it, that of the graph's or a node's metadata, or else 1e-4 s. Neurons reset to zero
-    at once, or as the metadata says. Scales of inputs go into the weights. `options` are those of `Network`.
+    `dt` is the time step; by default the step in the metadata of the graph or a node, or else 1e-4 s. Neurons reset to
+    zero at once, or as the metadata says. Scales of inputs are multiplied into the weights. `options` are options of
+    `Network`.
     """
     nir = _nir()
     if dt is not None and not (dt > 0 and math.isfinite(dt)):

@@ -3,13 +3,14 @@
     (spikes, currents, potentials, membranes) = spiking_neurons(currents, dynamics, recurrent, initial, …)
 
 `currents` is [T, batch, neurons]; `dynamics` [3, neurons] has decays of potentials, decays of currents, and thresholds;
-`recurrent` is None, [neurons] (each neuron's weight to itself) or [neurons, neurons] from row to column; `initial` is
-None or [2, batch, neurons], potentials and currents before the first step. The other arguments are those of a neuron in
-docs/spiking.md. Results that such neurons do not have are empty: spikes of neurons without, currents of those that are
-not synaptic, and membranes (potentials after their reset) without `after_reset`, with which `initial` begins with them.
+`recurrent` is None, [neurons] (each neuron's weight to itself) or [neurons, neurons] from the row's neuron to the
+column's; `initial` is None or [2, batch, neurons], potentials and currents before the first step. The other arguments
+describe a neuron as in docs/spiking.md. Results that the neurons do not have are empty: spikes of neurons that do not
+spike, currents of neurons that are not synaptic, and membranes (potentials after the reset) without `after_reset`; with
+it, the potentials in `initial` are membranes too.
 
-Computes in FP32; spikes have the type of `currents`. Gradients are those of the operator `spiking_neurons_backward`,
-which has none itself.
+Computes in FP32; spikes have the type of `currents`. The operator `spiking_neurons_backward` computes gradients, and
+has no gradient itself.
 """
 
 from __future__ import annotations

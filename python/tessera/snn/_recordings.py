@@ -1,4 +1,4 @@
-"""Labelled recordings: data sets for spiking networks in their official formats, and synthetic ones."""
+"""Labelled recordings: data sets for spiking networks in their official formats, and synthetic data sets."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ from tessera.snn._events import SpikeEvents
 
 
 class Recordings:
-    """Recordings of one length with the class of each, `labels`: spikes of `units`, or currents.
+    """Recordings of one length with the class of each in `labels`: spikes of `units`, or currents.
 
-    `recordings.batch(samples)` has some of them as a network takes them: `SpikeEvents`, or currents [T, batch, units].
+    `recordings.batch(samples)` returns some of them as the input of a network: `SpikeEvents`, or currents [T, batch,
+    units].
     """
 
     def __init__(self, native: _tessera.Recordings) -> None:
@@ -30,7 +31,7 @@ class Recordings:
         return len(self.labels)
 
     def batch(self, samples: Any = None) -> SpikeEvents | Tensor:
-        """The recordings of these numbers, or all."""
+        """The recordings with these numbers, or all recordings."""
         which = np.arange(len(self)) if samples is None else np.asarray(samples, np.int64).reshape(-1)
         found: Any = self._native.batch(which)
         if self.are_currents:
@@ -45,7 +46,7 @@ class Recordings:
 
 @dataclass(frozen=True)
 class RecordingSplit:
-    """Recordings for training and testing, and how many events were left out."""
+    """Recordings for training and testing, and the number of events that were left out."""
 
     name: str
     train: Recordings
@@ -69,10 +70,11 @@ def load_recordings(
     """Read a data set under its official file names, in `folder` or its usual subfolder.
 
     "shd" and "ssc" (HDF5), "n-mnist", "dvs-gesture" (AEDAT 3.1), "events" (.npy), "mnist-latency", "braille" (currents)
-    and "braille-delta" (an event for each change by `delta`), or "randman", which needs no files. `steps` divide a window
-    of `seconds`; `crop` and `downscale` take the middle of a sensor, and squares of its pixels as one. What is 0 becomes
-    what suits the data set. `test` is the fraction for testing of sets that are not divided. Raises RuntimeError, naming
-    the file, for missing and malformed ones.
+    and "braille-delta" (an event for each change by `delta`), or "randman", which needs no files. `steps` divide a
+    window of `seconds`. `crop` is the side of the central square of a sensor that is kept, `downscale` the side of the
+    squares of pixels that are merged into one. Settings that are 0 take the data set's defaults. `test` is the fraction
+    held out for testing, if a data set has no test set. Raises RuntimeError, naming the file, for missing and malformed
+    files.
     """
     name, train, testing, merged, outside = _tessera.load_recordings(
         name, os.fspath(folder), steps, seconds, crop, downscale, delta, test, seed

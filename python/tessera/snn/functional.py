@@ -9,7 +9,7 @@
     upper_activity_loss     squares of neurons' rates above a limit
     lower_activity_loss     squares of neurons' rates below a limit
 
-Targets are the numbers of classes [batch]; losses are means over the batch. All are plain functions of PyTorch.
+Targets are the numbers of classes [batch]; losses are means over the batch. All losses are plain functions of PyTorch.
 """
 
 from __future__ import annotations

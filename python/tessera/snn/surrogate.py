@@ -1,4 +1,4 @@
-"""Surrogate gradients: what takes the place of the derivative of the step by which a neuron fires.
+"""Surrogate gradients, which replace the derivative of the step function by which a neuron fires.
 
 Each function returns a `Surrogate` for `spike_grad=` of the layers. With x the distance from the threshold:
 
@@ -9,7 +9,7 @@ Each function returns a `Surrogate` for `spike_grad=` of the layers. With x the 
     triangle      max(0, 1 - slope · |x|)
     boxcar        slope where |x| < 1 / (2 · slope)
 
-each times `scale`. Names and slopes of the first two and of `sigmoid` are snnTorch's.
+each times `scale`. The names and slopes of the first two and of `sigmoid` are snnTorch's.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _FAMILIES = ("superspike", "fast_sigmoid", "arctan", "triangle", "sigmoid", "box
 
 @dataclass(frozen=True)
 class Surrogate:
-    """A step with the derivative of a family of functions. `surrogate(x)` is 1 where x > 0, and else 0."""
+    """A step function with a derivative from a family of functions. `surrogate(x)` is 1 where x > 0, and else 0."""
 
     family: str
     slope: float
