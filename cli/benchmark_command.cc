@@ -37,18 +37,18 @@ struct BenchmarkFlags {
   uint32_t streams = 1;
   double seconds = 10;
   double warm_up = 1;
-  std::vector<std::string> beside;  ///< other engines
-  std::string python = "python3";   ///< which has them
+  std::vector<std::string> beside;  ///< other engines to measure
+  std::string python = "python3";   ///< interpreter that has these engines
   CommonOptions common;
 };
 
-/// Runs after each other in a stream of its own.
+/// A stream, in which runs follow one another.
 struct Stream {
   Stream(const onnx::ImportedModel& imported, const BenchmarkFlags& options, uint32_t threads)
       : session(imported.graph, Machine::host(threads), {.threads = threads}),
         arrays(session, imported, options.model) {}
 
-  /// Until a point in time; the seconds of each run.
+  /// Runs until a point in time; returns the seconds of each run.
   std::vector<double> run_until(Clock::time_point end) {
     std::vector<double> seconds;
     do {
@@ -117,7 +117,8 @@ void set_batch(ModelRequest& request, uint32_t batch) {
 BenchmarkResult benchmark(const BenchmarkFlags& options, const onnx::ImportedModel& imported) {
   const uint32_t all = options.common.threads != 0 ? options.common.threads : default_threads();
   if (options.streams > all)
-    throw UsageError(fmt::format("--streams is {}; there are {} threads for them", options.streams, all));
+    throw UsageError(
+        fmt::format("--streams is {}; it must be at most the number of threads, {}", options.streams, all));
   BenchmarkResult result;
   result.threads = all / options.streams;
   std::vector<std::unique_ptr<Stream>> streams;
@@ -154,7 +155,7 @@ ordered_json json_of(const BenchmarkResult& r, const BenchmarkFlags& options) {
              {"predicted_seconds", r.predicted}}}}};
 }
 
-/// What other engines take for inputs of the same shapes, after this one: results as in json_of().
+/// Times of other engines on inputs of the same shapes, measured after this one: results as in json_of().
 ordered_json results_beside(const BenchmarkFlags& options, const onnx::ImportedModel& imported,
                             uint32_t threads) {
   // -P: modules are not looked for in the present folder.
@@ -197,10 +198,10 @@ void print_times(const ordered_json& measured) {
     const auto number = measured.at(name).get<uint64_t>();
     return fmt::format("{} {}{}", number, what, number == 1 ? "" : "s");
   };
-  fmt::print("{} of {}, {} in a run\n", count("streams", "stream"), count("threads_per_stream", "thread"),
+  fmt::print("{} of {}, {} per run\n", count("streams", "stream"), count("threads_per_stream", "thread"),
              count("samples_per_run", "sample"));
   report::Table table(
-      {"engine", "runs", "samples per second", "least", "median", "90 %", "99 %", "predicted"});
+      {"engine", "runs", "samples per second", "minimum", "median", "90 %", "99 %", "predicted"});
   for (const ordered_json& row : measured.at("results")) {
     const auto time = [&](const char* name) {
       return row.contains(name) ? seconds_text(row.at(name).get<double>()) : std::string();
@@ -247,19 +248,20 @@ std::vector<std::string> parse_engines(const std::string& text) {
 
 Command add_benchmark_command(CLI::App& app) {
   CLI::App& command =
-      *app.add_subcommand("benchmark", "Measure latency and throughput of a model of an ONNX file");
+      *app.add_subcommand("benchmark", "Measure latency and throughput of a model from an ONNX file");
   auto options = std::make_shared<BenchmarkFlags>();
   add_model_options(command, options->model);
-  add_count(command, "--batch", options->batch, "Samples of a run, where the model leaves their number open");
-  add_count(command, "--streams", options->streams, "Runs at the same time, which share the threads", 4096);
-  add_seconds(command, "--seconds", options->seconds, "How long to run");
-  add_seconds(command, "--warm-up", options->warm_up, "How long to run before that");
+  add_count(command, "--batch", options->batch, "Number of samples per run, where the model leaves it open");
+  add_count(command, "--streams", options->streams, "Number of simultaneous runs, which share the threads",
+            4096);
+  add_seconds(command, "--seconds", options->seconds, "Seconds of measurement (default: 10)");
+  add_seconds(command, "--warm-up", options->warm_up, "Seconds of runs before the measurement (default: 1)");
   add(command, "--beside", options->beside, parse_engines,
-      "Measure others after it, in a Python that has them and tessera: onnxruntime, openvino");
-  command.add_option("--python", options->python, "The Python of --beside; default: python3");
+      "Also measure other engines, in a Python that has them and tessera: onnxruntime, openvino");
+  command.add_option("--python", options->python, "Python interpreter for --beside (default: python3)");
   add_common_options(command, options->common);
   command.footer(
-      "\nIn turn with ONNX Runtime and OpenVINO, in Python: python -m tessera.onnx benchmark model.onnx\n"
+      "\nTo time it in turn with ONNX Runtime and OpenVINO: python -m tessera.onnx benchmark model.onnx\n"
       "\nExample:\n  tessera benchmark model.onnx --batch 8 --shape tokens=128 --seconds 10 --streams 2 "
       "--json");
   return [options] { return run(*options); };

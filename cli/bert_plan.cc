@@ -32,14 +32,14 @@ using nlohmann::ordered_json;
 using report::count_text;
 using report::Unit;
 
-/// What a plan chooses.
+/// Options that a plan chooses.
 constexpr std::array<const char*, 13> kDivisionOptions = {
     "--micro-batches",      "--replicas",  "--stages",          "--head-layers",
     "--pipeline",           "--recompute", "--head-slices",     "--shard",
     "--shard-weights",      "--offload",   "--offload-weights", "--offload-gradients",
     "--offload-activations"};
 
-/// Of these, flags for sizes from which parameters or activations lie elsewhere.
+/// The flags among them that divide large values or move them to streaming memory.
 constexpr std::array<std::pair<const char*, std::optional<uint64_t> PretrainingSettings::*>, 6> kPlaces = {{
     {"--shard", &PretrainingSettings::shard_from},
     {"--shard-weights", &PretrainingSettings::shard_weights_from},
@@ -55,7 +55,7 @@ std::string parts_text(uint32_t attention, uint32_t feed_forward) {
                                    : fmt::format("{}/{}", attention, feed_forward);
 }
 
-/// The options that divide a step so.
+/// The options for this division of a step.
 std::string division_options(const PretrainingSettings& s) {
   const bool is_whole = s.stage_feed_forwards.empty();
   std::vector<std::string> stages;
@@ -73,7 +73,7 @@ std::string division_options(const PretrainingSettings& s) {
   return text;
 }
 
-/// As an argument of a shell.
+/// The text as an argument of a shell.
 std::string quoted_argument(const std::string& text) {
   const auto is_plain = [](char c) {
     constexpr std::string_view kPlain = "_./,:=+-";
@@ -85,7 +85,7 @@ std::string quoted_argument(const std::string& text) {
   return quoted + "'";
 }
 
-/// The command that trains with a division, and as this one asks otherwise.
+/// The command that trains with a division, with all other options of this one.
 std::string training_command(const BertRequest& r, const PretrainingSettings& s, const CLI::App& command) {
   std::string text = "tessera train bert";
   for (const CLI::Option* option : command.get_options()) {
@@ -179,12 +179,12 @@ std::string json_of_plan(const BertRequest& r, const PretrainingPlan& plan, cons
   return json_text({{"schema", 1}, {"command", "train bert"}, {"results", {result}}}) + "\n";
 }
 
-/// "yes", or by how much it does not.
+/// "yes", or the bytes that it lacks.
 std::string fit_text(const PretrainingCost& cost) {
   if (cost.fits) return "yes";
   if (cost.lacking_tile_bytes > 0) return fmt::format("lacks {}", count_text(cost.lacking_tile_bytes));
   if (cost.lacking_streaming_bytes > 0)
-    return fmt::format("lacks {} beside a chip", count_text(cost.lacking_streaming_bytes));
+    return fmt::format("lacks {} of streaming memory", count_text(cost.lacking_streaming_bytes));
   return "no";
 }
 
@@ -225,16 +225,17 @@ std::string estimates_text(const PretrainingPlan& plan) {
 std::string plan_text(const BertRequest& r, const PretrainingPlan& plan, const Machine& machine,
                       const CLI::App& command) {
   std::string text = fmt::format(
-      "BERT-{}, numbers {}, {}: {} packs of {} tokens in a step\n{}\n"
+      "BERT-{}, numbers {}, {}: {} packs of {} tokens per step\n{}\n"
       "{} divisions, from estimates of {} small networks; a tile has {} bytes\n",
       r.size, r.settings.numbers, name_of(r.settings.optimizer), count_text(r.batches[0]), r.lengths[0],
       report::machine_text(machine), count_text(plan.considered), plan.small_estimates,
       count_text(plan.tile_bytes));
-  if (!plan.frontier.empty()) text += "\nExtrapolated, the fastest for their memory:\n" + frontier_text(plan);
-  if (!plan.estimated.empty()) text += "\nEstimated whole:\n" + estimates_text(plan);
+  if (!plan.frontier.empty())
+    text += "\nExtrapolated: the Pareto frontier of time and memory\n" + frontier_text(plan);
+  if (!plan.estimated.empty()) text += "\nEstimated as whole networks:\n" + estimates_text(plan);
   if (!plan.chosen) return text;
   const PretrainingDivision& chosen = plan.estimated[*plan.chosen];
-  return text + fmt::format("\nThe fastest that fits{}, {} for a step by its estimate:\n  {}\n",
+  return text + fmt::format("\nThe fastest division that fits{}, with {} per step as estimated:\n  {}\n",
                             plan.stopped || plan.out_of_time ? " so far" : "",
                             report::value_text(chosen.estimated->seconds, Unit::seconds),
                             training_command(r, chosen.settings, command));
@@ -246,8 +247,8 @@ void check_plan_options(const CLI::App& command) {
   for (const char* option : {"--estimate", "--checkpoint", "--resume", "--allow-different-bits", "--init",
                              "--save", "--report", "--trace", "--print"})
     if (command.count(option) != 0)
-      throw UsageError(
-          fmt::format("--plan only searches, and trains and reports nothing; leave out it or {}", option));
+      throw UsageError(fmt::format(
+          "--plan only searches, and trains and reports nothing; leave out --plan or {}", option));
 }
 
 int show_plan(const BertRequest& r, const Machine& machine, const TextSplit& text, const CLI::App& command) {
@@ -269,8 +270,8 @@ int show_plan(const BertRequest& r, const Machine& machine, const TextSplit& tex
   bar.reset();
   fmt::print("{}", r.json ? json_of_plan(r, plan, command) : plan_text(r, plan, machine, command));
   if (plan.stopped) {
-    complain(fmt::format("interrupted: {} divisions were considered, and {} estimated whole", plan.considered,
-                         plan.estimated.size()));
+    complain(fmt::format("interrupted: {} divisions were considered, and {} were estimated as whole networks",
+                         plan.considered, plan.estimated.size()));
     return 128 + Interruption::pending();
   }
   if (plan.chosen) return 0;

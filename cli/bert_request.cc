@@ -81,87 +81,92 @@ void add_stage_options(CLI::App& command, BertRequest& r) {
         if (items.size() > 1)
           for (const std::string& item : items) r.stage_layers.push_back(parse_layers("--stages", item));
       },
-      "Stages of layers, each on chips of its own, or on a host on a rank of mpirun: their number, or the "
-      "layers of each, such as 3,7,7,7, or where the two parts of a layer are apart, their attention and "
+      "Stages of layers, each on separate chips, or on the host on a separate rank of mpirun: the number of "
+      "stages, or the number of layers of each, such as 3,7,7,7, or to split layers, of attention and "
       "feed-forward parts, such as 3,4/3,3/4 (default: 1)");
   add(
       command, "--head-layers", r.head_layers,
       [](const std::string& text) { return parse_layers("--head-layers", text); },
-      "Further layers, the last ones, or their parts, that lie with the prediction of masked tokens on the "
-      "chips of the embeddings (default: 0)");
+      "Number of the last layers, or of their parts, that lie with the prediction of masked tokens on the "
+      "chips of the embeddings, in addition to --stages (default: 0)");
 }
 
 void add_model_options(CLI::App& command, BertRequest& r) {
-  command.add_option("--size", r.size, "tiny (default), mini, small, medium, base or large");
+  command.add_option("--size", r.size,
+                     "Size of the model: tiny (default), mini, small, medium, base or large");
   add_real(command, "--dropout", r.dropout,
-           "Fraction that dropout zeroes of hidden values and attention probabilities (default: 0.1)");
+           "Probability of dropout of hidden values and attention probabilities (default: 0.1)");
   add_choice<graph::PackedAverage>(
       command, "--average", r.settings.average,
       {graph::PackedAverage::token, graph::PackedAverage::sequence, graph::PackedAverage::pack},
-      "What the loss is averaged over: each token (default), sequence, or pack");
+      "Unit over which the loss is averaged: token (default), sequence or pack");
   command.add_option(
       "--numbers", r.settings.numbers,
       "Types, rounding and loss scale: fp32 (default), bf16, mlperf-v1, mlperf-v2 or mlperf-slides");
   command.add_option_function<std::string>(
       "--rounding", [&r](const std::string& text) { set_rounding(text, r.settings); },
-      "Rounding of 16-bit parameters, moments and partial sums, nearest or stochastic, or these for "
-      "parameters, state or partials, such as parameters=stochastic,state=nearest (default: as --numbers "
-      "says)");
+      "Rounding of 16-bit parameters, moments and partial sums: nearest or stochastic, or one of these for "
+      "each of parameters, state and partials, such as parameters=stochastic,state=nearest (default: as "
+      "--numbers says)");
   add_choice<Type>(command, "--partials", r.settings.partials,
                    {{"f32", Type::f32}, {"f16", Type::f16}, {"bf16", Type::bf16}},
-                   "Partial sums of 16-bit products on tiles, f32 or the products' type, f16 or bf16 "
-                   "(default: as --numbers says)");
-  add_choice<Type>(command, "--sums", r.settings.sums, {{"f32", Type::f32}, {"f16", Type::f16}},
-                   "Sums of FP16 gradients over micro-batches, replicas and slices of the head, f32 or f16 "
-                   "(default: as --numbers says)");
+                   "Type of partial sums of 16-bit products on tiles: f32, or the products' type, f16 or "
+                   "bf16 (default: as --numbers says)");
+  add_choice<Type>(
+      command, "--sums", r.settings.sums, {{"f32", Type::f32}, {"f16", Type::f16}},
+      "Type of sums of FP16 gradients over micro-batches, replicas and slices of the head: f32 or "
+      "f16 (default: as --numbers says)");
   add(command, "--loss-scale", r.settings.loss_scale, parse_loss_scale,
-      "Factor of the loss, by which gradients are divided again: a number, or dynamic, which leaves out "
-      "steps with gradients that are not finite (default: as --numbers says)");
+      "Factor by which the loss is multiplied and gradients are divided: a number, or dynamic, which leaves "
+      "out steps with gradients that are not finite (default: as --numbers says)");
 }
 
 void add_text_options(CLI::App& command, BertRequest& r) {
   command.add_option(
       "--data", r.data,
-      "File of tokens, of which 5 % of the documents are held out, or folder with "
-      "train.safetensors and test.safetensors, as python -m tessera.text writes them (default: "
-      "synthetic text)");
-  add_count(command, "--documents", r.synthetic.documents, "Documents of synthetic text (default: 1000)",
-            kMostDocuments, 4);
+      "File of tokens, with 5 % of the documents held out, or folder with train.safetensors and "
+      "test.safetensors, as python -m tessera.text writes them (default: synthetic text)");
+  add_count(command, "--documents", r.synthetic.documents,
+            "Number of documents of synthetic text (default: 1000)", kMostDocuments, 4);
   add_count(command, "--vocabulary", r.synthetic.vocabulary,
-            "Tokens that synthetic text has (default: 2000)");
-  add_counts(command, "--length", r.lengths,
-             "Tokens of a pack, and at most of a sequence (default: 128); several, separated by commas, are "
-             "trained with one after the other",
-             1);
+            "Number of different tokens of synthetic text (default: 2000)");
+  add_counts(
+      command, "--length", r.lengths,
+      "Tokens per pack, and maximum length of a sequence (default: 128); with a list separated by commas, "
+      "training has one phase for each",
+      1);
   add_choice<bool>(command, "--pack", r.settings.packed, {{"optimal", true}, {"none", false}},
-                   "optimal (default): as many sequences in a pack as fit; none: one, padded");
+                   "optimal (default): packs filled with sequences; none: one padded sequence in each pack");
   add_count(command, "--max-per-pack", r.settings.max_per_pack,
-            "Sequences in a pack, at most (default: any)");
-  add_counts(command, "--batch", r.batches, "Packs of a step (default: 32), one for each length or for all",
-             1);
+            "Maximum number of sequences in a pack (default: any number)");
+  add_counts(command, "--batch", r.batches,
+             "Number of packs per step (default: 32), one for all lengths or one for each", 1);
   add_count(
       command, "--head-slices", r.settings.head_slices,
-      "Equal slices, at most, in which the logits of a micro-batch's masked tokens are computed one after "
-      "the other to take less memory (default: 1)");
+      "Maximum number of equal slices in which the logits of a micro-batch's masked tokens are computed one "
+      "after the other, to take less memory (default: 1)");
   add_stage_options(command, r);
   add_choice<graph::PipelineKind>(
       command, "--pipeline", r.settings.pipeline,
       {graph::PipelineKind::sequential, graph::PipelineKind::grouped, graph::PipelineKind::interleaved,
        graph::PipelineKind::one_forward_one_backward},
-      "How micro-batches go through the stages: sequential (default), grouped, interleaved or 1f1b");
+      "Order of micro-batches in the stages: sequential (default), grouped, interleaved or 1f1b");
   add_placement_options(command, r.settings, "layers");
-  add_count(command, "--replicas", r.settings.replicas,
-            "Equal parts of the machine's chips, or on a host of the ranks of mpirun, among which a batch is "
-            "divided (default: 1, with mpirun the number of ranks, on a host by that of stages)");
+  add_count(
+      command, "--replicas", r.settings.replicas,
+      "Number of replicas, on equal parts of the machine's chips or of the ranks of mpirun, among which a "
+      "batch is divided (default: 1; with mpirun one for each rank, on the host one for each --stages "
+      "ranks)");
   add_rank_options(command, r.ranks);
   command.add_flag_callback(
       "--offload-activations", [&r] { r.settings.offload_activations_from = kLargeValue; },
-      fmt::format("Keep there also what stages have computed for later passes of micro-batches in flight, "
-                  "where it has at least {:L} elements",
+      fmt::format("Keep values of at least {:L} elements that stages store for later passes of micro-batches "
+                  "in flight in streaming memory too",
                   kLargeValue));
-  add_counts(command, "--steps", r.steps, "Steps, for each length or for all (default: as --epochs says)", 1);
+  add_counts(command, "--steps", r.steps,
+             "Number of steps, one for all lengths or one for each (default: as --epochs says)", 1);
   add_count(command, "--evaluate-every", r.settings.evaluate_every,
-            "Steps from one evaluation and checkpoint to the next (default: an epoch of the first length)");
+            "Number of steps between evaluations and checkpoints (default: an epoch of the first length)");
 }
 
 NamedFiles files_of_text(const BertRequest& r) {
@@ -187,25 +192,27 @@ void add_bert_options(CLI::App& command, BertRequest& r) {
                   "Write a checkpoint after each evaluation, and when interrupted (.safetensors)");
   add_host_io_option(command, r.settings.host_io);
   command.add_flag("--estimate-packs", r.settings.estimate_packs,
-                   "Let --estimate have the costs of the first batch's packs, in which tiles of a modelled "
-                   "machine skip attention between sequences (default: of packs of one sequence)");
-  command.add_option("--init", r.init, "Begin with the parameters of this .safetensors file or folder");
+                   "Let --estimate use the first batch's packs, in which tiles of a modelled machine skip "
+                   "attention between sequences (default: packs of one sequence)");
+  command.add_option("--init", r.init, "Begin with the parameters in this .safetensors file or folder");
   command.add_option("--save", r.save,
                      "Write the trained parameters with Hugging Face's names (.safetensors)");
   command.add_option("--trace", r.trace,
-                     "Write a trace of what each chip of a modelled machine does in a step, for Perfetto or "
+                     "Write a trace of the chips of a modelled machine during a step, for Perfetto or "
                      "chrome://tracing (.json)");
-  command.add_flag("--plan", r.plan,
-                   "Only search how to divide a step of --batch packs among a modelled machine's chips: "
-                   "stages, replicas, micro-batches, recomputation, sharding and offload");
-  add_count(command, "--plan-estimates", r.plan_estimates,
-            fmt::format("With --plan, whole networks that are estimated, at most, besides the division that "
-                        "options ask for (default: {})",
-                        r.plan_estimates));
+  command.add_flag(
+      "--plan", r.plan,
+      "Only search for the fastest division of a step of --batch packs among a modelled machine's "
+      "chips: stages, replicas, micro-batches, recomputation, sharding and offload");
+  add_count(
+      command, "--plan-estimates", r.plan_estimates,
+      fmt::format("With --plan: maximum number of whole networks that are estimated, besides the division "
+                  "that options ask for (default: {})",
+                  r.plan_estimates));
   add_seconds(
       command, "--plan-time-limit", r.plan_time_limit,
-      "With --plan, seconds after which no estimate begins, besides that of the division that options ask "
-      "for: small networks take half of them at most (default: as long as it takes)");
+      "With --plan: seconds after which no estimate begins, besides the estimate of the division that "
+      "options ask for; small networks take at most half of this time (default: no limit)");
 }
 
 void check(const BertRequest& r, const CLI::App& command) {
@@ -221,7 +228,7 @@ void check(const BertRequest& r, const CLI::App& command) {
   refuse_unless(command, r.settings.stages > 1 && r.machine != "host", {"--trace"},
                 "--stages of more than one on a machine of several chips");
   refuse_unless(command, !r.stage_layers.empty() || r.head_layers.is_none(), {"--head-layers"},
-                "--stages with the layers of each");
+                "--stages with the number of layers of each");
   for (const auto& [option, items] : {std::pair("--batch", r.batches), {"--steps", r.steps}})
     if (items.size() > 1 && items.size() != r.lengths.size())
       throw UsageError(fmt::format("{} has {} items; give one, or one for each of the {} lengths", option,
@@ -229,10 +236,10 @@ void check(const BertRequest& r, const CLI::App& command) {
   check_duration(command, r.configured);
   for (const char* option : {"--documents", "--vocabulary"})
     if (!r.data.empty() && command.count(option) != 0 && !r.configured.contains(option))
-      throw UsageError(fmt::format("{} is for synthetic text; leave out it or --data", option));
+      throw UsageError(fmt::format("{0} is for synthetic text; leave out {0} or --data", option));
   for (const auto& [option, file] : {std::pair("--init", r.init), {"--save", r.save}})
     if (r.estimate && !file.empty())
-      throw UsageError(fmt::format("--estimate trains no parameters; leave out it or {}", option));
+      throw UsageError(fmt::format("--estimate trains no parameters; leave out --estimate or {}", option));
   check_extension("--checkpoint", r.checkpoint, {".safetensors"});
   check_extension("--save", r.save, {".safetensors"});
   check_extension("--trace", r.trace, {".json"});

@@ -48,7 +48,7 @@ std::string text_of(const toml::node& node, const std::string& where) {
   if (const auto flag = node.value_exact<bool>()) return *flag ? "true" : "false";
   if (const auto whole = node.value_exact<int64_t>()) return fmt::format("{}", *whole);
   if (const auto number = node.value_exact<double>()) return fmt::format("{}", *number);
-  throw UsageError(fmt::format("{} takes a text, a number, true or false", where));
+  throw UsageError(fmt::format("{} takes a string, a number, true or false", where));
 }
 
 void apply(const std::string& name, Configs builtin, CLI::App& command, std::set<std::string>& configured) {
@@ -79,7 +79,7 @@ void add_config_option(CLI::App& command, Configs builtin, std::set<std::string>
       [&command, builtin, &configured](const std::string& name) {
         apply(name, builtin, command, configured);
       },
-      fmt::format("Options from {} or a .toml file, where they are not given here",
+      fmt::format("Take options that are not given here from {} or a .toml file",
                   fmt::join(names_of_configs(builtin), ", ")));
 }
 

@@ -32,7 +32,7 @@ struct InspectFlags {
 
 bool is_onnx(const std::string& path) { return path.ends_with(".onnx"); }
 
-/// With a progress bar over the tensors.
+/// Inspects a file or folder, with a progress bar over the tensors.
 InspectedModel inspect_path(const std::string& path, const InspectFlags& options) {
   std::optional<Progress> bar;
   const InspectProgress show = [&](size_t done, size_t total, const std::string& next) {
@@ -75,13 +75,13 @@ Command add_inspect_command(CLI::App& app) {
       .add_option("paths", options->paths,
                   "Folders of Hugging Face models; .onnx, .safetensors, .npy, .mtx or .smtx files")
       ->required();
-  command.add_option("--tensor", options->tensor, "One tensor of a model (default: all)");
+  command.add_option("--tensor", options->tensor, "Name of one tensor to inspect (default: all tensors)");
   add_count(
       command, "--rows", options->rows,
-      "Rows of a layer's input, such as tokens, where the shapes of an .onnx file do not say them: columns "
-      "of X");
+      "Number of rows of a layer's input, such as tokens, where the shapes of an .onnx file do not give it "
+      "(default: 128)");
   add_shape_option(command, options->shapes);
-  command.add_option("--report", options->report, "Write a page: the table and the sums (.html)");
+  command.add_option("--report", options->report, "Write a report page: the table and the sums (.html)");
   add_common_options(command, options->common);
   command.footer(
       "\nExamples:\n"

@@ -143,7 +143,7 @@ int measure(const CommonOptions& options) {
     return 0;
   }
   print(measured);
-  complain(fmt::format("saved to {}; plans for host will use it", file.string()));
+  complain(fmt::format("saved to {}; plans for host will use these figures", file.string()));
   return 0;
 }
 
@@ -151,15 +151,16 @@ int measure(const CommonOptions& options) {
 
 Command add_machines_command(CLI::App& app) {
   CLI::App& command =
-      *app.add_subcommand("machines", "Show machines, their figures and the sources of these");
+      *app.add_subcommand("machines", "Show machines, their figures and the sources of the figures");
   auto options = std::make_shared<CommonOptions>();
   auto name = std::make_shared<std::string>();
   add_common_options(command, *options);
   CLI::App& show_command =
-      *command.add_subcommand("show", "One machine: host, a modelled one, or a .toml file");
-  show_command.add_option("machine", *name, "host, a modelled machine's name, or a .toml file")->required();
+      *command.add_subcommand("show", "Show one machine: host, a modelled machine, or a .toml file");
+  show_command.add_option("machine", *name, "host, the name of a modelled machine, or a .toml file")
+      ->required();
   add_common_options(show_command, *options);
-  CLI::App& measure_command = *command.add_subcommand("measure", "Measure this host and cache the figures");
+  CLI::App& measure_command = *command.add_subcommand("measure", "Measure the host, and cache the figures");
   add_common_options(measure_command, *options);
   command.require_subcommand(0, 1);
   command.footer("\nExamples:\n  tessera machines\n  tessera machines show bow\n  tessera machines measure");

@@ -45,8 +45,8 @@ void on_lost_page(int signal) {
   _exit(signal == SIGBUS ? kFailure : 128 + signal);
 }
 
-/// Keeps what is freed: planners allocate large arrays again and again, and the pages of new ones must be
-/// cleared first, which takes a fourth of the time of planning.
+/// Keeps freed memory: planners allocate large arrays again and again, and the pages of new memory must be
+/// cleared first, which takes a quarter of the planning time.
 void keep_freed_memory() {
 #ifdef __GLIBC__
   mallopt(M_MMAP_THRESHOLD, 1 << 30);
@@ -79,13 +79,14 @@ int run(const CLI::App& parsed, const Command& command) {
 }
 
 int run(int argc, char** argv) {
-  CLI::App app{"Run sparse networks fast on this processor, and analyse them on modelled ones."};
+  CLI::App app{"Run sparse networks fast on the CPU, and analyse them on modelled tiled machines."};
   app.name("tessera");
   app.set_version_flag("--version", TESSERA_VERSION);
   app.require_subcommand(1);
   app.footer(
       "\nExample:\n  tessera spmm --m 4096 --k 4096 --density 1/16 --block 16 --n 256\n"
-      "\nResults go to stdout, progress and messages to stderr. Exit status: 0 done, 1 failed, 2 usage.");
+      "\nResults go to stdout, progress and messages to stderr. Exit status: 0 success, 1 failure, 2 wrong "
+      "usage.");
 
   std::vector<std::pair<CLI::App*, Command>> commands;
   for (const auto& add :
@@ -111,10 +112,10 @@ int run(int argc, char** argv) {
 void add_common_options(CLI::App& command, bool& json, uint32_t& threads) {
   command.add_flag("--json", json, "Print one JSON object");
   add_count(command, "--threads", threads,
-            "Number of threads, the host's tiles (default: one per physical core)", 4096);
+            "Number of threads of the host, which are also its tiles (default: one per physical core)", 4096);
   command.add_option_function<std::string>(
       "--isa", [](const std::string& name) { restrict_isa(isa_of(name)); },
-      "Limit the instruction set: generic, neon, avx2, avx512, avx512_bf16, amx (also TESSERA_ISA)");
+      "Restrict the instruction set: generic, neon, avx2, avx512, avx512_bf16, amx (also TESSERA_ISA)");
 }
 
 }  // namespace tessera::cli

@@ -19,7 +19,7 @@ namespace {
 
 constexpr uint64_t kMostValues = uint64_t{1} << 32;
 
-/// "name=text", where names may hold "=" and texts do not.
+/// Splits "name=text", where names may have "=" and texts may not.
 std::pair<std::string, std::string> named(const std::string& option, const std::string& text) {
   const size_t at = text.rfind('=');
   if (at == std::string::npos || at == 0) throw invalid_value(option, text, "expected NAME=VALUE");
@@ -55,7 +55,7 @@ void require_range(const std::string& file, const io::NpyArray& array, const onn
   for (const double value : array.values)
     if (value < static_cast<double>(least) || value > static_cast<double>(most))
       throw Error(fmt::format(
-          "{}: the number {:.0f} is not possible; the input '{}' is {}, and takes integers from {} "
+          "{}: the value {:.0f} is out of range; the input '{}' is {}, and takes integers from {} "
           "to {}",
           file, value, type.name, type.type, least, most));
 }
@@ -64,12 +64,12 @@ std::vector<double> values_of(const std::string& file, const onnx::ValueType& ty
                               Type to) {
   io::NpyArray array = read_file(file);
   if (!std::ranges::equal(array.shape, shape))
-    throw Error(fmt::format("{}: its shape is [{}]; the input '{}' has [{}]", file,
+    throw Error(fmt::format("{}: its shape is [{}]; the input '{}' has the shape [{}]", file,
                             fmt::join(array.shape, ", "), type.name, fmt::join(shape, ", ")));
   const bool integers = to == Type::i32 || to == Type::u32;
   if (integers && array.element > io::Element::u64)
-    throw Error(fmt::format("{}: its numbers have a floating point; the input '{}' is {}", file, type.name,
-                            type.type));
+    throw Error(fmt::format("{}: its elements are floating-point numbers; the input '{}' is {}", file,
+                            type.name, type.type));
   if (integers) require_range(file, array, type);
   if (type.type == "bool")
     for (double& value : array.values) value = value != 0 ? 1 : 0;
@@ -89,8 +89,7 @@ std::string names_of(const std::vector<onnx::ValueType>& values) {
 void add_shape_option(CLI::App& command, std::vector<std::string>& shapes) {
   command.add_option(
       "--shape", shapes,
-      "The shape of an input, or the size of a named dimension, where the model leaves it open: "
-      "NAME=1,128");
+      "Shape of an input, or size of a named dimension, where the model leaves it open: NAME=1,128");
 }
 
 onnx::Shapes shapes_of(const std::vector<std::string>& texts) {
@@ -107,7 +106,7 @@ onnx::Shapes shapes_of(const std::vector<std::string>& texts) {
 void add_model_options(CLI::App& command, ModelRequest& request) {
   command.add_option("model", request.path, "An .onnx file")->required();
   command.add_option("--input", request.inputs,
-                     "An array for an input: NAME=FILE.npy, or NAME=random (default)");
+                     "Array for an input: NAME=FILE.npy, or NAME=random (default)");
   add_shape_option(command, request.shapes);
   command.add_flag("--dense", request.dense, "Keep all weights dense");
   add_seed(command, "--seed", request.seed, "Seed of random inputs");

@@ -28,10 +28,11 @@ inline double parse_real(const std::string& option, const std::string& text) {
   return *value;
 }
 
-/// Whether times on a modelled machine have transfers from and to its host.
+/// Adds the option that includes transfers from and to the host in times on a modelled machine.
 inline void add_host_io_option(CLI::App& command, bool& host_io) {
-  command.add_flag("--host-io", host_io,
-                   "Let times on a modelled machine include sending inputs from its host and outputs to it");
+  command.add_flag(
+      "--host-io", host_io,
+      "Include the transfers of inputs and outputs between a modelled machine and its host in times");
 }
 
 /// An option whose text `parse` converts to the value.

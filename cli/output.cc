@@ -48,7 +48,7 @@ bool write_or_complain(const std::function<void()>& write) {
 int finish(int status) {
   errno = 0;
   if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return status;
-  complain(fmt::format("cannot write the results to stdout{}{}; redirect it to a place with free space",
+  complain(fmt::format("cannot write the results to stdout{}{}; redirect stdout to a place with free space",
                        errno != 0 ? ": " : "", errno != 0 ? std::strerror(errno) : ""));
   return 1;
 }

@@ -31,20 +31,22 @@ std::vector<uint32_t> parse_depths(const std::string& text) {
 void add_pack_options(CLI::App& command, PackRequest& r) {
   command.add_option(
       "--lengths", r.lengths,
-      "Lengths of the sequences: .npy of integers, text with one per line, or - for standard input");
-  command.add_option("--offsets", r.offsets, "Offsets of n documents instead: .npy of n + 1 integers");
+      "Lengths of the sequences: .npy of integers, text with one length per line, or - for standard input");
+  command.add_option("--offsets", r.offsets,
+                     "Offsets of n documents instead of lengths: .npy of n + 1 integers");
   command.add_option("--histogram", r.histogram,
-                     "Histogram of the lengths instead: text, one LENGTH,COUNT per line");
+                     "Histogram of the lengths instead of lengths: text, one LENGTH,COUNT per line");
   add_count(command, "--max-length", r.max_length, "Tokens per pack", kMostTokens);
   add(command, "--max-per-pack", r.depths, parse_depths,
       "Maximum number of sequences per pack (default: any) *");
   add(command, "--algorithm", r.algorithms, parse_algorithms,
-      "best (default), spfhp, lpfhp, nnlshp, ffd or next-fit *");
+      "Algorithm: best (default), spfhp, lpfhp, nnlshp, ffd or next-fit *");
   add(
       command, "--overlong", r.overlong, [](const std::string& s) { return pack::overlong_named(s); },
       "Handling of sequences longer than the maximum: error (default), drop, truncate or split");
   command.add_flag("--certify", r.certify, "Find the best lower bound, and write its proof");
-  command.add_option("--certificate", r.certificate, "File for that proof (default: certificate.json)");
+  command.add_option("--certificate", r.certificate,
+                     "File for the proof of --certify (default: certificate.json)");
   add_seconds(command, "--time-limit", r.time_limit, "Seconds after which the best packing so far is used");
   add_seed(command, "--seed", r.seed, "Seed of random choices");
   command.add_option("--out", r.out, "Folder for the packs as index arrays, or for a histogram's strategies");
@@ -74,7 +76,7 @@ void check(const PackRequest& r, const CLI::App& command) {
     throw UsageError("--max-length is missing: the tokens per pack, such as --max-length 2048");
   const bool several = r.algorithms.size() * r.depths.size() > 1;
   if (several && (given("--out") || r.certify || given("--certificate")))
-    throw UsageError("--out and --certify take one algorithm and one depth");
+    throw UsageError("--out and --certify take one --algorithm and one --max-per-pack");
   if (given("--certificate") && !r.certify)
     throw UsageError("--certificate names the file written by --certify; add --certify");
   if (given("--histogram"))
@@ -85,7 +87,7 @@ void check(const PackRequest& r, const CLI::App& command) {
   if (given("--window")) {
     refuse_with("--window", {"--algorithm", "--certify", "--time-limit", "--out", "--ranks", "--seed"},
                 "packs are printed as they close; leave out one of them");
-    if (r.depths.size() > 1) throw UsageError("--window takes one depth");
+    if (r.depths.size() > 1) throw UsageError("--window takes one --max-per-pack");
   }
 }
 

@@ -52,7 +52,7 @@ std::vector<machine::Machine> machines_of(const Request& request) {
   return machines;
 }
 
-/// Loads the data set that cells need, of --data, or of TESSERA_DATA if it is there.
+/// Loads the data set that cells need, from --data, or from TESSERA_DATA if it is there.
 void load_data(const Paper& paper, std::span<const machine::Machine> machines, Request& request) {
   if (!paper.data || !paper.data->is_needed(request, machines)) return;
   const std::string folder = data_folder(request.data);
@@ -70,7 +70,7 @@ void load_data(const Paper& paper, std::span<const machine::Machine> machines, R
   }
 }
 
-/// What the numbers of cells depend on: of a host, what it is.
+/// The facts on which the numbers of cells depend: for the host, what it is; for a model, its figures.
 ordered_json made_on(const Paper& paper, const machine::Machine& machine) {
   ordered_json figures = ordered_json::object();
   if (machine.kind == machine::Kind::host) {
@@ -87,7 +87,7 @@ ordered_json made_on(const Paper& paper, const machine::Machine& machine) {
           {"figures", figures}};
 }
 
-/// Makes the folder of results, and names the files that the request does not.
+/// Makes the folder of results, and names the files that the request does not name.
 std::filesystem::path prepare_folder(const Paper& paper, Request& request) {
   const std::filesystem::path folder = request.out.empty() ? std::string(paper.name) : request.out;
   std::error_code error;
@@ -99,7 +99,7 @@ std::filesystem::path prepare_folder(const Paper& paper, Request& request) {
   return folder;
 }
 
-/// Runs the cells that the file of finished ones lacks; adds those that fail to `failed`.
+/// Runs the cells that are not in the file of finished cells; adds the number of failed cells to `failed`.
 Part run_cells(const Study& study, const machine::Machine& machine, const std::vector<Task>& tasks,
                const std::filesystem::path& folder, size_t& failed) {
   const bool host = machine.kind == machine::Kind::host;
@@ -145,8 +145,8 @@ void add_options(CLI::App& command, const Paper& paper, Request& r) {
   r.machines = parse_names(std::string(paper.machines));
   if (paper.has_machines)
     add(command, "--machine", r.machines, names,
-        fmt::format("A modelled machine, host (measured here), or both (default: {})", paper.machines));
-  add(command, "--only", r.only, names, "Sections to run and show, of those below (default: all)");
+        fmt::format("A modelled machine, host (measured), or both (default: {})", paper.machines));
+  add(command, "--only", r.only, names, "Sections to run and show, from the list below (default: all)");
   if (!paper.full.empty()) command.add_flag("--full", r.full, std::string(paper.full));
   if (paper.data)
     command.add_option("--data", r.data,
@@ -154,7 +154,9 @@ void add_options(CLI::App& command, const Paper& paper, Request& r) {
                                    paper.data->what));
   if (paper.has_machines)
     add_count(command, "--threads", r.threads,
-              "Threads of a host; concurrent cells of a modelled machine (default: one per physical core)",
+              "Number of threads of the host, or of concurrent cells of a modelled machine (default: one per "
+              "physical "
+              "core)",
               4096);
   if (paper.has_verification)
     command.add_flag("!--no-verify", r.verify, "Do not compare results with float64");
@@ -162,11 +164,11 @@ void add_options(CLI::App& command, const Paper& paper, Request& r) {
     command.add_option(option, value, fmt::format(fmt::runtime(help), paper.name));
   };
   add_text("--out", r.out,
-           "Folder of finished cells, from which the next run resumes, and of the files below (default: {})");
+           "Folder of finished cells, from which the next run resumes, and of result files (default: {})");
   add_text("--published", r.published,
-           "Folder of other published tables, by the names of those in src/studies/{}/published");
-  add_text("--csv", r.csv, "File for all numbers (default: {}.csv in that folder)");
-  add_text("--html,--report", r.html, "File for a page with charts (default: {}.html in that folder)");
+           "Folder of other published tables, with the file names of src/studies/{}/published");
+  add_text("--csv", r.csv, "File for all numbers (default: {}.csv in --out)");
+  add_text("--html,--report", r.html, "File for a page with charts (default: {}.html in --out)");
   command.add_flag("--json", r.json, "Print one JSON object");
 }
 

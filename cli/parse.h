@@ -14,7 +14,7 @@
 
 namespace tessera::cli {
 
-/// That an option does not take a value: `wanted` is such as "choose from a, b" or "expected a number".
+/// The error for a value that an option does not take; `wanted` is "choose from a, b", "expected a number", …
 UsageError invalid_value(std::string_view option, std::string_view value, std::string_view wanted);
 
 /// The number, if the whole text is one.
@@ -39,12 +39,12 @@ uint64_t parse_seed(const std::string& text, const std::string& option = "--seed
 /// accepted.
 void check_extension(const std::string& option, const std::string& file,
                      const std::vector<std::string>& known);
-/// Whether two paths, neither of them empty, are those of one file, which need not exist.
+/// Whether two non-empty paths name the same file, which need not exist.
 bool is_same_file(const std::filesystem::path& a, const std::filesystem::path& b);
 double parse_seconds(const std::string& option, const std::string& text);  ///< finite and positive
 std::vector<double> parse_densities(const std::string& text);              ///< 1/16, 0.1, …
 
-/// The folder of --data, or else of TESSERA_DATA; "" if neither is given.
+/// The folder given by --data, or else by TESSERA_DATA; "" if neither is given.
 std::string data_folder(const std::string& given);
 
 }  // namespace tessera::cli

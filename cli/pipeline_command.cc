@@ -79,16 +79,17 @@ int show(const PipelineRequest& r) {
 
 Command add_pipeline_command(CLI::App& app) {
   CLI::App& command = *app.add_subcommand(
-      "pipeline", "Show a schedule by which micro-batches go through the stages of a network");
+      "pipeline",
+      "Show the schedule of a pipeline: the passes of micro-batches through the stages of a network");
   auto request = std::make_shared<PipelineRequest>();
   command.add_option("schedule", request->kind, "sequential, grouped, interleaved or 1f1b")->required();
   add_count(command, "--stages", request->stages, "Number of stages (default: 4)", kMostStages);
   add_count(command, "--micro-batches", request->micro_batches, "Number of micro-batches (default: 8)",
             kMostMicroBatches);
   add_counts(command, "--recompute", request->recomputed,
-             "Stages that run their forward pass again before the backward pass, such as 0,1");
+             "Stages that compute forward passes again before backward passes, such as 0,1");
   add(command, "--times", request->times, parse_times,
-      "Time of a forward and of a backward pass (default: 1,2)");
+      "Times of a forward and of a backward pass (default: 1,2)");
   command.add_option("--svg", request->svg, "Write a picture: a lane for each stage (.svg)");
   command.add_flag("--json", request->json, "Print one JSON object");
   command.footer(

@@ -41,8 +41,8 @@ class Deadline {
   void wait(std::chrono::seconds most, const std::string& what) {
     std::unique_lock lock(mutex_);
     if (changed_.wait_for(lock, most, [&] { return is_met_; })) return;
-    complain(
-        fmt::format("the ranks {} for {} s: one of them hangs, or see --rank-timeout", what, most.count()));
+    complain(fmt::format("the ranks {} within {} s: one of them hangs, or --rank-timeout is too short", what,
+                         most.count()));
     std::_Exit(1);
   }
 
@@ -58,13 +58,12 @@ void add_rank_options(CLI::App& command, RankOptions& options) {
   constexpr uint32_t kDay = 86400;
   add_count(
       command, "--rank-timeout", options.longest_wait,
-      "With mpirun: seconds after which a rank counts as failed that does not answer, because it computes, "
+      "With mpirun: seconds after which a rank that does not answer counts as failed, whether it computes, "
       "writes a checkpoint, or hangs (default: 10)",
       kDay);
   command.add_flag(
       "--divide-cores,!--no-divide-cores", options.divide_cores,
-      "With mpirun: let each rank have cores of its own, of those that several of a computer may "
-      "use (default)");
+      "With mpirun: divide the cores that several ranks of a computer may use among these ranks (default)");
 }
 
 uint32_t started_ranks() {
@@ -82,7 +81,7 @@ std::shared_ptr<Communicator> connect_ranks(const RankOptions& options) {
     ranks = connect_mpi(wait, options.divide_cores);
   }
   if (ranks->rank() > 0 && std::freopen("/dev/null", "w", stdout) == nullptr)
-    throw Error("/dev/null cannot be opened, to which ranks but the first print their results");
+    throw Error("cannot open /dev/null, to which all ranks but the first print their results");
   const auto end = [ranks, wait](Communicator*) mutable {
     const Deadline deadline(2 * wait, "have not ended");
     ranks.reset();

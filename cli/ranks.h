@@ -23,7 +23,7 @@ void add_rank_options(CLI::App& command, RankOptions& options);
 /// How many processes mpirun has started, with this one; 1: it is alone.
 uint32_t started_ranks();
 
-/// The ranks that mpirun has started, of which the first one alone prints results. See connect_mpi().
+/// The ranks that mpirun has started; only the first one prints results. See connect_mpi().
 std::shared_ptr<Communicator> connect_ranks(const RankOptions& options);
 
 /// Calls `work`, which returns an exit status. A rank that fails tells the others, which would wait for it,

@@ -22,7 +22,7 @@ constexpr uint32_t kMostSyntheticImages = 10'000'000;
 constexpr uint32_t kMostImageSize = 4096;
 constexpr uint32_t kMostClasses = 65536;
 
-/// What is trained with: without a name CIFAR-10, if a folder is given.
+/// The data set to train with; by default CIFAR-10 if a folder is given.
 std::string dataset_of(const ResnetRequest& r) {
   return !r.dataset.empty() ? r.dataset : r.data.empty() ? kSynthetic : kCifar;
 }
@@ -30,11 +30,12 @@ std::string dataset_of(const ResnetRequest& r) {
 bool is_folder(const std::string& dataset) { return dataset != kCifar && dataset != kSynthetic; }
 
 void add_resnet_network_options(CLI::App& command, ResnetTrainingSettings& s) {
-  add_count(command, "--depth", s.depth,
-            "Layers: 18, 34, 50, 101 or 152, for images of 224², or 6n + 2 for those of 32² (default: 20)");
+  add_count(
+      command, "--depth", s.depth,
+      "Number of layers: 18, 34, 50, 101 or 152 for images of 224², 6n + 2 for images of 32² (default: 20)");
   add(command, "--shortcut", s.shortcut, graph::shortcut_named,
-      "Of blocks that change sizes: projection, or padding, without parameters (default: padding for depths "
-      "of 6n + 2)");
+      "Shortcut of blocks that change sizes: projection, or padding, which has no parameters (default: "
+      "projection, and padding for depths 6n + 2)");
   command.add_option("--numbers", s.numbers,
                      "Types, rounding and loss scale: fp32 (default), bf16, mlperf-v1, mlperf-v2 or "
                      "mlperf-slides");
@@ -42,44 +43,48 @@ void add_resnet_network_options(CLI::App& command, ResnetTrainingSettings& s) {
            "Fraction of each target that is spread over all classes (default: 0)");
   add(command, "--density", s.density, single_density,
       "Density of all convolutions but the first; below 1 they are block-sparse (default: 1)");
-  add_count(command, "--block", s.block_size, "Their block size: 1, 4, 8, 16 or 32 (default: 16)");
+  add_count(command, "--block", s.block_size,
+            "Block size of sparse convolutions: 1, 4, 8, 16 or 32 (default: 16)");
   add_drop_grow_options(command, s.drop_grow, "sparse convolutions");
 }
 
 void add_resnet_data_options(CLI::App& command, ResnetRequest& r) {
-  command.add_option("--data", r.data, "Folder of CIFAR-10's binary version");
+  command.add_option("--data", r.data, "Folder with CIFAR-10 in its binary version");
   command.add_option(
       "--dataset", r.dataset,
-      "cifar-10, from --data or TESSERA_DATA, synthetic (default without --data), or a folder of "
+      "Data set: cifar-10 (in --data or TESSERA_DATA), synthetic (default without --data), or a folder of "
       "JPEG files: CLASS/*.jpg, or train/CLASS/*.jpg and val/CLASS/*.jpg");
   add(
       command, "--images", r.images,
       [](const std::string& text) { return parse_count("--images", text, 1, kMostSyntheticImages); },
-      "Synthetic images, and a quarter as many for testing (default: 8000, or 256 large ones)");
-  add_count(command, "--classes", r.classes, "Their classes, at most 256 unless --estimate (default: 10)",
+      "Number of synthetic images for training, with a quarter as many for testing (default: 8000, or 256 "
+      "large images)");
+  add_count(command, "--classes", r.classes,
+            "Number of classes of synthetic images, at most 256 without --estimate (default: 10)",
             kMostClasses, 2);
   ResnetTrainingSettings& s = r.settings;
-  add_count(command, "--size", s.size,
-            "Pixels in each dimension of synthetic images, and to which those of files are brought (default: "
-            "32, or 224 as the depth says)",
-            kMostImageSize, 8);
+  add_count(
+      command, "--size", s.size,
+      "Height and width in pixels of synthetic images, and to which images in files are scaled (default: "
+      "32 or 224, depending on the depth)",
+      kMostImageSize, 8);
   command.add_flag("--augment,!--no-augment", s.augment,
-                   "Train with random crops and flips of images, new ones in each epoch (default)");
-  add_count(command, "--padding", s.padding, "Pixels around images of which crops are taken (default: 4)",
+                   "Train with random crops and flips of images, which differ in each epoch (default)");
+  add_count(command, "--padding", s.padding, "Pixels added around images before crops are taken (default: 4)",
             1024, 0);
-  add_count(command, "--batch", s.batch, fmt::format("Images of a step (default: {})", s.batch));
+  add_count(command, "--batch", s.batch, fmt::format("Number of images per step (default: {})", s.batch));
   add_placement_options(command, s, "blocks");
   add_count(command, "--replicas", s.replicas,
             "Equal parts of the machine's chips, or on a host of the ranks of mpirun, among which a batch is "
             "divided (default: 1, with mpirun the number of ranks)");
   add_rank_options(command, r.ranks);
   add_count(command, "--norm-replicas", s.norm_replicas,
-            "Consecutive replicas whose images are normalised as one batch, 0: all (default: 1)", kMostCount,
-            0);
+            "Number of consecutive replicas whose images are normalised as one batch; 0: all (default: 1)",
+            kMostCount, 0);
   add(
       command, "--steps", s.steps,
       [](const std::string& text) { return uint64_t{parse_count("--steps", text, 1)}; },
-      "Steps (default: as --epochs says)");
+      "Number of steps (default: as --epochs says)");
 }
 
 void check_files_of_resnet(const ResnetRequest& r) {
@@ -131,9 +136,9 @@ void check(const ResnetRequest& r, const CLI::App& command) {
     throw UsageError("--dataset is a folder of images already; leave out --data");
   if (dataset == kSynthetic && !r.data.empty())
     throw UsageError(
-        "--data is a folder of images, and synthetic ones come from none; leave out one of them");
+        "--data is a folder of images, but --dataset asks for synthetic images; leave out one of them");
   if (r.estimate && !r.save.empty())
-    throw UsageError("--estimate trains no parameters; leave out it or --save");
+    throw UsageError("--estimate trains no parameters; leave out --estimate or --save");
   check_files_of_resnet(r);
 }
 

@@ -25,8 +25,8 @@ struct ResnetRequest : RunOptions {
   std::string data = {};  ///< folder of the data set
   /// "cifar-10", "synthetic", or a folder of JPEG files; "": CIFAR-10 if there is a folder.
   std::string dataset = {};
-  std::optional<uint32_t> images = {};  ///< synthetic ones for training
-  uint32_t classes = 10;                ///< of these
+  std::optional<uint32_t> images = {};  ///< number of synthetic images for training
+  uint32_t classes = 10;                ///< number of classes of synthetic images
 
   RankOptions ranks = {};
 
@@ -39,7 +39,7 @@ void add_resnet_options(CLI::App& command, ResnetRequest& request);
 /// Throws UsageError if options conflict, before anything is read.
 void check(const ResnetRequest& request, const CLI::App& command);
 
-/// Reads or generates images, or finds their files; of synthetic ones an estimate takes the outline alone.
+/// Reads or generates images, or finds their files; an estimate takes only the outline of synthetic images.
 std::variant<ImageSplit, ImageFolder, ImageOutline> images_for(const ResnetRequest& request);
 
 /// "ResNet-20, dense"

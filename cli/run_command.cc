@@ -46,7 +46,7 @@ struct Run {
   onnx::ImportedModel model;
   graph::RunCost cost;
   double predicted = 0;  ///< seconds
-  double seconds = 0;    ///< measured on the host, the model's elsewhere
+  double seconds = 0;    ///< measured on the host, predicted by the model elsewhere
   std::map<std::string, std::vector<double>> outputs;
 };
 
@@ -65,11 +65,12 @@ SavedFiles saved_files(const RunFlags& options) {
     if (files.contains(name)) throw UsageError(fmt::format("--save names '{}' twice", name));
     for (const auto& [other, its_file] : files)
       if (is_same_file(its_file, file))
-        throw UsageError(fmt::format("--save names the same file for '{}' and '{}', {}; give each its own",
-                                     other, name, file));
+        throw UsageError(
+            fmt::format("--save names the same file for '{}' and '{}', {}; give each output its own file",
+                        other, name, file));
     if (!options.report.empty() && is_same_file(options.report, file))
       throw UsageError(
-          fmt::format("--save and --report name the same file, {}; give each a file of its own", file));
+          fmt::format("--save and --report name the same file, {}; give them different files", file));
     files.emplace(name, file);
   }
   return files;
@@ -136,7 +137,7 @@ std::string operations_text(const graph::RunCost& cost) {
   for (size_t i = 0; i < std::min(kShown, sorted.size()); ++i)
     table.add({sorted[i]->operation, sorted[i]->value, seconds_text(sorted[i]->seconds)});
   std::string text = table.text();
-  if (sorted.size() > kShown) text += fmt::format("and {} faster ones\n", sorted.size() - kShown);
+  if (sorted.size() > kShown) text += fmt::format("and {} faster operations\n", sorted.size() - kShown);
   return text + "\n";
 }
 
@@ -144,7 +145,7 @@ void print(const Run& run, const RunFlags& options, const Machine& machine) {
   if (!run.model.layers.empty()) fmt::print("{}\n", report::layers_table(layer_rows_of(run.model)).text());
   if (options.measure) fmt::print("{}", operations_text(run.cost));
   fmt::print("{}\n", report::kinds_table(run.cost, options.measure ? "measured" : "predicted").text());
-  report::Table table({"output", "type", "least", "mean", "most"}, {0, 1});
+  report::Table table({"output", "type", "minimum", "mean", "maximum"}, {0, 1});
   for (const onnx::ValueType& output : run.model.outputs) {
     const Statistics statistics = statistics_of(run.outputs.at(output.name));
     table.add({output.name, to_string(output), fmt::format("{:.5g}", statistics.least),
@@ -155,7 +156,7 @@ void print(const Run& run, const RunFlags& options, const Machine& machine) {
   fmt::print("{}: {}, predicted {}; {} of memory\n", machine.name(), seconds_text(run.seconds),
              seconds_text(run.predicted), base::bytes_text(run.cost.total_bytes));
   if (const auto& transfers = run.cost.host_io)
-    fmt::print("of these, {}: {}\n", report::kHostTransfers, seconds_text(transfers->seconds));
+    fmt::print("of this time, {}: {}\n", report::kHostTransfers, seconds_text(transfers->seconds));
 }
 
 ordered_json json_of(const Run& run, const RunFlags& options, const Machine& machine) {
@@ -226,7 +227,7 @@ int run(const RunFlags& options) {
   const SavedFiles files = saved_files(options);
   const Machine machine = Machine::find(options.machine, options.common.threads);
   if (options.host_io && machine.is_host())
-    throw UsageError("--host-io is for a modelled --machine; add that, or leave it out");
+    throw UsageError("--host-io is for a modelled --machine; use both, or leave out --host-io");
   const Run result = run_model(options, files, machine);
   if (options.common.json)
     fmt::print("{}\n", json_text(json_of(result, options, machine)));
@@ -238,16 +239,16 @@ int run(const RunFlags& options) {
 }  // namespace
 
 Command add_run_command(CLI::App& app) {
-  CLI::App& command =
-      *app.add_subcommand("run", "Run a model of an ONNX file, with its zeros kept sparse where that pays");
+  CLI::App& command = *app.add_subcommand(
+      "run", "Run a model from an ONNX file, with sparse weights where their zeros save time");
   auto options = std::make_shared<RunFlags>();
   add_model_options(command, options->model);
-  command.add_option("--save", options->saved, "Write an output: NAME=FILE.npy");
+  command.add_option("--save", options->saved, "Write an output to a file: NAME=FILE.npy");
   command.add_option("--machine", options->machine, machine_names() + ", or a machine's .toml file");
-  command.add_flag("--measure", options->measure,
-                   "Show where the time of a run goes, operation by operation");
+  command.add_flag("--measure", options->measure, "Show the time of each operation of a run");
   add_host_io_option(command, options->host_io);
-  command.add_option("--report", options->report, "Write a page: layers, time, memory and graph (.html)");
+  command.add_option("--report", options->report,
+                     "Write a report page: layers, time, memory and graph (.html)");
   add_common_options(command, options->common);
   command.footer(
       "\nExamples:\n"

@@ -12,32 +12,35 @@ namespace tessera::cli {
 namespace {
 
 void add_neuron_options(CLI::App& command, SpikingTrainingSettings& s) {
-  command.add_flag("--recurrent,!--feed-forward", s.recurrent, "Hidden layers take their own spikes");
+  command.add_flag("--recurrent,!--feed-forward", s.recurrent,
+                   "Let hidden layers also take their own spikes");
   add_real(command, "--beta", s.decay,
-           "Decay of potentials in a step (default of this and others: what suits the data set)");
+           "Factor by which potentials decay in a step (default of this and other options: by data set)");
   command.add_option_function<std::string>(
       "--alpha",
       [&s](const std::string& text) {
         s.current_decay = parse_real("--alpha", text);
         s.neuron.synaptic = true;
       },
-      "Decay of synaptic currents (0: none)");
-  add_real(command, "--readout-beta", s.readout_decay, "Decay of the readout's potentials");
+      "Factor by which synaptic currents decay in a step (0: none)");
+  add_real(command, "--readout-beta", s.readout_decay,
+           "Factor by which potentials of the readout decay in a step");
   add_choice(command, "--reset", s.neuron.reset,
              {Reset::none, Reset::zero, Reset::subtract, Reset::late_zero, Reset::late_subtract},
-             "zero (default), subtract, none, late-zero or late-subtract");
+             "Reset after a spike: zero (default), subtract, none, late-zero or late-subtract");
   add_choice(command, "--reset-gradient", s.neuron.reset_gradient,
              {ResetGradient::detached, ResetGradient::gated, ResetGradient::attached},
-             "detached (default), gated or attached");
-  add_choice<SurrogateFamily>(command, "--surrogate", s.neuron.surrogate.family,
-                              {{"superspike", SurrogateFamily::superspike},
-                               {"fast-sigmoid", SurrogateFamily::fast_sigmoid},
-                               {"arctan", SurrogateFamily::arctan},
-                               {"triangle", SurrogateFamily::triangle},
-                               {"sigmoid", SurrogateFamily::sigmoid},
-                               {"boxcar", SurrogateFamily::boxcar}},
-                              "superspike (default), fast-sigmoid, arctan, triangle, sigmoid or boxcar");
-  add_real(command, "--slope", s.neuron.surrogate.slope, "Slope of the surrogate");
+             "Gradient through the reset: detached (default), gated or attached");
+  add_choice<SurrogateFamily>(
+      command, "--surrogate", s.neuron.surrogate.family,
+      {{"superspike", SurrogateFamily::superspike},
+       {"fast-sigmoid", SurrogateFamily::fast_sigmoid},
+       {"arctan", SurrogateFamily::arctan},
+       {"triangle", SurrogateFamily::triangle},
+       {"sigmoid", SurrogateFamily::sigmoid},
+       {"boxcar", SurrogateFamily::boxcar}},
+      "Surrogate gradient: superspike (default), fast-sigmoid, arctan, triangle, sigmoid or boxcar");
+  add_real(command, "--slope", s.neuron.surrogate.slope, "Slope of the surrogate gradient");
   add_count(command, "--delay", s.delay, "Steps after which spikes reach the next layer (default: 0)",
             kMostCount, 0);
   command.add_flag("--learn-dynamics", s.learns_dynamics, "Learn decays and thresholds too");
@@ -45,37 +48,44 @@ void add_neuron_options(CLI::App& command, SpikingTrainingSettings& s) {
 
 void add_learning_options(CLI::App& command, SpikingTrainingSettings& s) {
   add(command, "--loss", s.loss, spiking_loss_named,
-      "Of the numbers of spikes (spikes), of the last, maximum or mean potential, or of rates (rate)");
+      "Loss of spike counts (spikes), of the last, maximum or mean potential, or of firing rates (rate)");
   add_real(command, "--firing", s.initial_firing,
            "Fraction of hidden neurons that fire in a step before training");
-  add_real(command, "--activity-penalty", s.activity_penalty,
-           "Added to the loss, times the mean of max(0, rate - cap)^2 of hidden neurons (default: 0)");
-  add_real(command, "--activity-cap", s.activity_cap, "The cap of that penalty (default: 0)");
+  add_real(
+      command, "--activity-penalty", s.activity_penalty,
+      "Factor of a penalty on the loss, the mean of max(0, rate - cap)^2 of hidden neurons (default: 0)");
+  add_real(command, "--activity-cap", s.activity_cap, "Cap of the rate in this penalty (default: 0)");
   add_real(command, "--gradient-threshold", s.gradient_threshold,
-           "Potential above which neurons pass gradients; begins at -100, and each epoch halves the "
-           "distance (default: all pass)");
-  add_real(command, "--first-gradient-threshold", s.first_gradient_threshold,
-           "Where it begins instead; the same as --gradient-threshold: it stays there");
+           "Potential above which neurons pass gradients; it begins at -100, and each epoch halves the "
+           "distance (default: all neurons pass gradients)");
+  add_real(
+      command, "--first-gradient-threshold", s.first_gradient_threshold,
+      "Potential at which this threshold begins (default: -100); equal to --gradient-threshold: it is fixed");
   add_count(command, "--most-listed", s.most_listed,
-            "Neurons of a layer that are listed at most in a step; begins with all, and each epoch halves "
-            "the distance (default: all)");
+            "Maximum number of neurons of a layer that are listed in a step; it begins with all neurons, and "
+            "each epoch halves the distance (default: all)");
 }
 
 void add_data_options(CLI::App& command, RecordingSettings& s) {
   constexpr uint32_t kMostSteps = 1U << 16;
   add_count(command, "--steps", s.steps, "Time steps of a recording (default: the data set's)", kMostSteps);
-  add_real(command, "--window", s.seconds, "Seconds that these divide (default: the data set's)");
-  add_count(command, "--crop", s.crop, "Side of the square in the middle of a sensor to keep");
-  add_count(command, "--downscale", s.downscale, "Side of the squares of a sensor's pixels that become one");
+  add_real(command, "--window", s.seconds,
+           "Seconds of a recording that the steps divide (default: the data set's)");
+  add_count(command, "--crop", s.crop,
+            "Side of the central square of a sensor that is kept (default: the whole sensor)");
+  add_count(command, "--downscale", s.downscale,
+            "Side of the squares of a sensor's pixels that are merged into one");
   add_real(command, "--tau", s.latency.tau, "mnist-latency: time constant in steps (default: 20)");
   add_real(command, "--latency-threshold", s.latency.threshold,
            "mnist-latency: pixels up to this fraction of white do not fire (default: 0.2)");
-  add_real(command, "--delta", s.delta, "braille-delta: change for an event (default: 0.02)");
-  add_count(command, "--samples", s.randman.samples, "randman: recordings of each class (default: 1000)");
-  add_count(command, "--units", s.randman.units, "randman: units (default: 20)");
+  add_real(command, "--delta", s.delta, "braille-delta: change of a current for each event (default: 0.02)");
+  add_count(command, "--samples", s.randman.samples,
+            "randman: number of recordings of each class (default: 1000)");
+  add_count(command, "--units", s.randman.units, "randman: number of units (default: 20)");
   add_count(command, "--dimensions", s.randman.dimensions,
             "randman: dimensions of the manifolds (default: 1)");
-  add_real(command, "--smoothness", s.randman.alpha, "randman: alpha (default: 2)");
+  add_real(command, "--smoothness", s.randman.alpha,
+           "randman: smoothness alpha of the manifolds (default: 2)");
 }
 
 std::string dataset_of(const TrainRequest& r) { return r.dataset.empty() ? kDefaultRecordings : r.dataset; }

@@ -21,8 +21,8 @@ namespace {
 using namespace studies::spmm;
 
 void add_weight_options(CLI::App& command, SpmmRequest& r) {
-  command.add_option("--weights", r.weights, "W from a file: .smtx, .mtx, .npy or .safetensors");
-  command.add_option("--tensor", r.tensor, "Tensor of a .safetensors file");
+  command.add_option("--weights", r.weights, "File of W: .smtx, .mtx, .npy or .safetensors");
+  command.add_option("--tensor", r.tensor, "Name of the tensor in a .safetensors file");
   add_count(command, "--m", r.m, "Rows of a generated W", kMostCount, 0);
   add_count(command, "--k", r.k, "Columns of a generated W", kMostCount, 0);
   add(command, "--density", r.densities, parse_densities, "Density of a generated W, such as 1/16 or 0.1 *");
@@ -49,7 +49,7 @@ void add_run_options(CLI::App& command, SpmmRequest& r) {
       command, "--machine", r.machines, [](const std::string& s) { return parse_names(s); },
       machine_names() + ", or a machine's .toml file (docs/machines.md) *");
   add(command, "--set", r.settings, parse_settings,
-      "Change figures of modelled machines: KEY=VALUE, …; KEY=VALUE:VALUE runs each (tessera machines "
+      "Change figures of modelled machines: KEY=VALUE, …; KEY=VALUE:VALUE runs each value (tessera machines "
       "lists the keys)");
   add_choice<Layout>(command, "--layout", r.layout,
                      {{"row", Layout::row_major}, {"column", Layout::column_major}},
@@ -57,19 +57,22 @@ void add_run_options(CLI::App& command, SpmmRequest& r) {
 }
 
 void add_output_options(CLI::App& command, SpmmRequest& r) {
-  command.add_flag("--estimate", r.estimate, "Plan, compile and account only, without arithmetic");
+  command.add_flag("--estimate", r.estimate, "Only plan, compile and estimate the cost, without arithmetic");
   add_choice<Verify>(
       command, "--verify", r.verify,
       {{"full", Verify::full}, {"sample", Verify::sample}, {"none", Verify::none}},
       "Compare with float64: full, sample or none (default: full up to 2 GFLOP, otherwise sample)");
-  command.add_option("--print", r.print, "Also show: plan, candidates, passes (of the compiler) or program")
+  command
+      .add_option("--print", r.print,
+                  "Also show: plan, candidates (plans), passes (of the compiler) or program")
       ->check(CLI::IsMember({"plan", "candidates", "passes", "program"}));
   command.add_option("--report", r.report, "Write a report page: results, schedule, memory, plan (.html)");
   command.add_option("--trace", r.trace, "Write a trace for Perfetto or chrome://tracing (.json)");
-  add_choice(command, "--planner", r.planner, kPlanners,
-             "Planner for modelled machines: best, or vendor (as the vendor's libraries are known to)");
+  add_choice(
+      command, "--planner", r.planner, kPlanners,
+      "Planner for modelled machines: best, or vendor (the published rules of the vendor's libraries)");
   add(command, "--plan", r.force, parse_knobs,
-      "Force schedule knobs (of static, if both modes run): KEY=NUMBER, …");
+      "Force knobs of the schedule (of static mode, if both modes run): KEY=NUMBER, …");
 }
 
 SpmmResult run_or_fail(SpmmRunner& runner, const SpmmCase& what) {
@@ -119,7 +122,8 @@ bool is_failure(const SpmmResult& result) {
   return result.fits && (!result.failure.empty() || result.verified == false);
 }
 
-/// Not fitting is an answer to an estimate, and beside products that ran; otherwise nothing was done.
+/// Products that do not fit are a result of an estimate, or beside products that ran; otherwise nothing was
+/// done.
 bool is_failure(std::span<const SpmmResult> results, bool estimate) {
   const bool any_fits = std::ranges::any_of(results, &SpmmResult::fits);
   return (!any_fits && !estimate) ||
@@ -159,9 +163,8 @@ Command add_spmm_command(CLI::App& app) {
       "  tessera spmm --m 4096 --k 4096 --density 1/16 --block 16 --n 256 --mode static --json\n"
       "  tessera spmm --m 4096 --k 4096 --density 1/16 --n 256 --type f16 --machine bow --set "
       "tiles=1472:2944\n"
-      "\nExit status: 0 done, also if some products do not fit their machine (with --estimate, if none "
-      "does); "
-      "1 if\none failed or differs from float64, or if none fits; 2 for wrong usage.");
+      "\nExit status: 0 for success, also if some products do not fit their machine (with --estimate, if "
+      "none fits);\n1 if a product failed or differs from float64, or if none fits; 2 for wrong usage.");
   return [request] { return run(*request); };
 }
 

@@ -36,7 +36,7 @@ std::vector<double> parse_values(const std::string& key, const std::string& text
     const auto value = parse_number<double>(item);
     if (!value)
       throw UsageError(
-          fmt::format("--set {}: '{}' is not a number; several are separated by colons", key, item));
+          fmt::format("--set {}: '{}' is not a number; separate several numbers by colons", key, item));
     values.push_back(*value);
   }
   return values;
@@ -87,7 +87,7 @@ std::vector<Settings> parse_settings(const std::string& text) {
                           "expected KEY=VALUE, separated by commas; tessera machines shows the keys");
     if (!keys.insert(key).second)
       throw UsageError(
-          fmt::format("--set has '{0}' twice; give it once, as {0}=VALUE:VALUE to run several", key));
+          fmt::format("--set has '{0}' twice; give {0} once, as {0}=VALUE:VALUE to run several values", key));
     std::vector<Settings> longer;
     for (const double value : parse_values(key, item.substr(equals + 1)))
       for (Settings settings : combinations) {
@@ -108,24 +108,23 @@ void check(const SpmmRequest& r) {
     throw UsageError("--planner vendor is for modelled machines, such as --machine bow");
   if (r.n.empty()) throw UsageError("--n is missing: the number of columns of X, such as --n 512");
   if (r.estimate && r.verify != Verify::automatic && r.verify != Verify::none)
-    throw UsageError("--estimate computes nothing that --verify could compare; leave out one of them");
+    throw UsageError("--estimate computes no results for --verify to compare; leave out one of them");
   check_extension("--report", r.report, {".html", ".htm"});
   check_extension("--trace", r.trace, {".json"});
   if (!r.report.empty() && r.report == r.trace)
-    throw UsageError(
-        fmt::format("--report and --trace both name '{}'; give each a file of its own", r.report));
+    throw UsageError(fmt::format("--report and --trace both name '{}'; give them different files", r.report));
   if (r.json && !r.print.empty())
-    throw UsageError("--print is for people and --json for programs; leave out one of them");
+    throw UsageError("--print cannot be combined with --json; leave out one of them");
   if (!r.weights.empty()) {
     if (r.m || r.k || !r.densities.empty() || r.pattern)
       throw UsageError(
-          "--weights brings its own shape and pattern; leave out --m, --k, --density and --pattern");
+          "the file of --weights has a shape and a pattern; leave out --m, --k, --density and --pattern");
     return;
   }
   if (!r.tensor.empty()) throw UsageError("--tensor is for --weights FILE");
   const bool only_dense = r.modes == std::vector{Mode::dense};
   if (!r.m || !r.k || (r.densities.empty() && !only_dense))
-    throw UsageError("pass --weights FILE, or --m, --k and --density of a generated weight");
+    throw UsageError("pass --weights FILE, or --m, --k and --density for a generated weight");
 }
 
 }  // namespace tessera::cli

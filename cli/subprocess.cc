@@ -69,7 +69,7 @@ void end_child(int signal) {
   errno = error;
 }
 
-/// While it exists, signals that end the tool end its child first.
+/// While an object of it exists, signals that end the tool end its child first.
 class EndingOfChild {
  public:
   EndingOfChild() {
@@ -98,7 +98,7 @@ class EndingOfChild {
   std::array<void (*)(int), 2> before_ = {};
 };
 
-/// Until its end, or an error.
+/// Reads until the end of the file, or an error.
 std::string read_from(int descriptor) {
   std::string text;
   std::array<char, 4096> part{};

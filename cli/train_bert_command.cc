@@ -26,7 +26,7 @@ namespace {
 
 using report::PretrainingReport;
 
-/// The others cannot begin anew if one rank has a checkpoint.
+/// No rank can begin from the start if one rank has a checkpoint.
 void begin(const BertRequest& r, BertTrainer& trainer, Communicator* ranks) {
   if (ranks::is_any(ranks, continues(r)))
     trainer.resume(r.checkpoint, r.allow_different_bits);
@@ -39,12 +39,14 @@ void write_files(const BertRequest& r, const PretrainingReport& report) {
   if (!r.trace.empty()) io::write_text(r.trace, trace_of(report));
 }
 
-/// One for each rank, or on a host, whose stages ranks divide as well, for as many ranks as have stages.
+/// The number of replicas: one for each rank, or on the host, where ranks divide stages as well, one for each
+/// `stages` ranks.
 uint32_t replicas_for(const BertRequest& r, uint32_t ranks) {
   return r.machine == "host" ? std::max(1U, ranks / std::max(1U, r.settings.stages)) : ranks;
 }
 
-/// Those that mpirun has started, which divide the replicas and their stages among them; null: none.
+/// The ranks that mpirun has started, which divide the replicas and their stages among them; null: there are
+/// none.
 std::shared_ptr<Communicator> ranks_for(BertRequest& r, const CLI::App& command) {
   if (started_ranks() == 1) return {};
   if (r.estimate || r.plan)

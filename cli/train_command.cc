@@ -42,7 +42,8 @@ int run(TrainRequest request, const CLI::App& command) {
 
 Command add_train_command(CLI::App& app) {
   CLI::App& command = *app.add_subcommand(
-      "train", "Train dense or sparse classifiers of images, spiking ones of recordings, a ResNet, or BERT");
+      "train",
+      "Train image classifiers, dense or sparse; spiking classifiers of recordings; a ResNet; or BERT");
   auto request = std::make_shared<TrainRequest>();
   add_train_options(command, *request);
   add_common_options(command, *request);

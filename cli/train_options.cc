@@ -72,30 +72,34 @@ std::vector<graph::ParameterGroup> parse_places(const std::string& text) {
 void add_optimizer_options(CLI::App& command, LearningSettings& s, const std::string& by_default) {
   add(command, "--optimizer", s.optimizer, optimizer_named,
       fmt::format("sgd, momentum, nesterov, adam, adamw, lamb or lars ({})", by_default));
-  add_real(command, "--momentum", s.momentum, "Of momentum, nesterov and lars (default: 0.9)");
-  add(command, "--betas", s.betas, parse_betas, "Of adam, adamw and lamb (default: 0.9,0.999)");
+  add_real(command, "--momentum", s.momentum, "Momentum, for momentum, nesterov and lars (default: 0.9)");
+  add(command, "--betas", s.betas, parse_betas, "Betas, for adam, adamw and lamb (default: 0.9,0.999)");
   command.add_flag("--bias-correction,!--no-bias-correction", s.bias_correction,
-                   "Of these, the correction of the moments' bias (default)");
-  add_real(command, "--trust-coefficient", s.trust_coefficient, "Of lars (default: 0.001)");
+                   "Correct the bias of the moments of adam, adamw and lamb (default)");
+  add_real(command, "--trust-coefficient", s.trust_coefficient,
+           "Trust coefficient, for lars (default: 0.001)");
   add_real(command, "--weight-decay", s.weight_decay,
-           fmt::format("Weight decay; with adamw and lamb decoupled (default: {})", s.weight_decay));
+           fmt::format("Weight decay, decoupled for adamw and lamb (default: {})", s.weight_decay));
   add(
       command, "--exclude", s.excluded, [](const std::string& text) { return parse_names(text); },
-      "Parameters without weight decay and trust ratio: names, in which * stands for any characters");
+      "Names of parameters without weight decay and trust ratio; * stands for any characters");
   add_real(command, "--lr", s.lr, fmt::format("Learning rate (default: {})", s.lr));
   add(command, "--lr-schedule", s.lr_schedule.kind, graph::schedule_named,
       fmt::format(
-          "How it falls until the last step: constant, linear, polynomial, cosine or step (default: {})",
+          "Learning rate after the warm-up steps: constant, linear, polynomial, cosine or step (default: {})",
           name_of(s.lr_schedule.kind)));
-  add_count(command, "--warmup", s.lr_schedule.warmup, "First steps, in which it rises linearly from 0");
-  add_real(command, "--lr-power", s.lr_schedule.power, "Exponent of polynomial (default: 1)");
-  add_real(command, "--lr-end", s.lr_schedule.end, "Fraction of it at the end (default: 0)");
+  add_count(command, "--warmup", s.lr_schedule.warmup,
+            "Number of first steps, in which the learning rate rises linearly from 0 (default: 0)");
+  add_real(command, "--lr-power", s.lr_schedule.power, "Exponent of the polynomial schedule (default: 1)");
+  add_real(command, "--lr-end", s.lr_schedule.end,
+           "Learning rate at the end, as a fraction of --lr (default: 0)");
   add(command, "--lr-decay-at", s.lr_schedule.decay_at, parse_fractions,
-      "Of step, the fractions of all steps after which it is lower (default: 0.5,0.75)");
-  add_real(command, "--lr-decay", s.lr_schedule.decay, "Factor by which it is then (default: 0.1)");
-  add_real(command, "--clip-norm", s.clip_norm, "Scale gradients to at most this norm");
+      "Fractions of all steps after which the step schedule lowers the learning rate (default: 0.5,0.75)");
+  add_real(command, "--lr-decay", s.lr_schedule.decay,
+           "Factor by which it then multiplies the learning rate (default: 0.1)");
+  add_real(command, "--clip-norm", s.clip_norm, "Scale gradients so that their norm is at most this");
   add_count(command, "--epochs", s.epochs,
-            fmt::format("Passes over what is trained with (default: {})", s.epochs));
+            fmt::format("Passes over the training data (default: {})", s.epochs));
   add_seed(command, "--seed", s.seed, "Seed of all random choices");
 }
 
@@ -109,17 +113,19 @@ void add_drop_grow_options(CLI::App& command, DropGrowSchedule& s, const std::st
   add(command, "--schedule", s.kind, drop_grow_named,
       fmt::format("How {} change: none, set (grow at random) or rigl (by gradient, default)", what));
   add_real(command, "--change", s.change,
-           "Fraction of the blocks that is replaced first; decays as a cosine (default: 0.3)");
+           "Fraction of the blocks that is replaced at the beginning; decays along a cosine (default: 0.3)");
   add_count(command, "--every", s.every, "Steps between replacements (default: 100)");
-  add_real(command, "--until", s.until, "Fraction of all steps after which patterns stay (default: 0.75)");
+  add_real(command, "--until", s.until,
+           "Fraction of all steps after which patterns do not change any more (default: 0.75)");
 }
 
 void add_placement_options(CLI::App& command, PlacementSettings& s, const std::string& what) {
   add_count(command, "--micro-batches", s.micro_batches,
-            "Parts into which a batch is divided to take less memory (default: 1)");
+            "Number of parts into which a batch is divided to take less memory (default: 1)");
   command.add_flag(
       "--recompute,!--no-recompute", s.recompute,
-      fmt::format("Keep only the inputs of {}, and compute them again for the backward pass", what));
+      fmt::format("Keep only the inputs of {} for the backward pass, and compute the other values again",
+                  what));
   command.add_flag("--overlap,!--no-overlap", s.overlap,
                    "Sum gradients over replicas while the rest of the backward pass is computed (default)");
   command.add_flag_callback(
@@ -128,32 +134,32 @@ void add_placement_options(CLI::App& command, PlacementSettings& s, const std::s
                   kLargeValue));
   command.add_flag_callback(
       "--shard-weights", [&s] { s.shard_weights_from = kLargeValue; },
-      "Divide these parameters themselves, and gather each for each operation or layer that takes it");
+      "Divide these parameters themselves, and gather them for each operation or layer that takes them");
   command.add_flag_callback(
       "--shard-gradients", [&s] { s.shard_gradients_from = kLargeValue; },
       "Divide the sums of their gradients over micro-batches, and the optimizer's state as with --shard; "
-      "each micro-batch's gradients are summed over the replicas");
+      "gradients of each micro-batch are summed over the replicas");
   command.add_flag_callback(
       "--offload", [&s] { s.offload_from = kLargeValue; },
       fmt::format(
           "Keep the optimizer's state of parameters of at least {:L} elements in the streaming memory "
-          "beside a machine's chips",
+          "of a machine's chips",
           kLargeValue));
   command.add_flag_callback(
       "--offload-weights", [&s] { s.offload_weights_from = kLargeValue; },
-      "Keep these parameters there too, and bring them to the tiles for each operation or layer that takes "
-      "them");
+      "Keep these parameters in streaming memory too, and bring them to the tiles for each operation or "
+      "layer that takes them");
   command.add_flag_callback(
       "--offload-gradients", [&s] { s.offload_gradients_from = kLargeValue; },
-      "Keep the sums of their gradients over micro-batches there too");
+      "Keep the sums of their gradients over micro-batches in streaming memory too");
   command.add_flag(
       "--prefetch", s.prefetch,
-      "Bring parameters and state from there while the operations before are computed, for which "
-      "tiles need room for what two operations take");
+      "Fetch parameters and state from streaming memory while the operations before are computed; tiles "
+      "then need memory for the operands of two operations");
   add(command, "--place", s.groups, parse_places,
-      "What of some parameters lies there or is divided among the replicas, whatever its size: names, in "
-      "which * stands for any characters, with state, weights, gradients, shard, shard-weights and "
-      "shard-gradients, or none, such as embeddings.*=weights+state,*.bias=none");
+      "Choose for parameters by name, whatever their sizes, what lies in streaming memory (state, weights, "
+      "gradients) or is divided among the replicas (shard, shard-weights, shard-gradients), or none, "
+      "such as embeddings.*=weights+state,*.bias=none; * stands for any characters");
 }
 
 void check_sums(const PlacementSettings& s) {
@@ -164,9 +170,9 @@ void check_sums(const PlacementSettings& s) {
         s.groups, [&](const graph::ParameterGroup& group) { return (group.*of_group).value_or(false); });
     if (is_asked_for || is_placed)
       throw UsageError(
-          fmt::format("{}, as {} of --place, is for --micro-batches of more than one; add that, or leave it "
-                      "out",
-                      option, placed));
+          fmt::format("{} (or {} in --place) is for --micro-batches of more than one; add the option, or "
+                      "leave {} out",
+                      option, placed, option));
   };
   check(s.offload_gradients_from.has_value(), &graph::ParameterGroup::offload_gradients,
         "--offload-gradients", "gradients");
@@ -176,23 +182,24 @@ void check_sums(const PlacementSettings& s) {
 
 void add_run_options(CLI::App& command, RunOptions& r, const std::string& checkpoint_help) {
   command.add_option("--machine", r.machine, machine_names() + ", or a machine's .toml file");
-  add_count(command, "--tiles", r.tiles, "The host's tiles, on which bits depend (default: --threads)",
+  add_count(command, "--tiles", r.tiles,
+            "Number of tiles of the host, on which the bits of results depend (default: --threads)",
             kMostTiles);
   command.add_option("--checkpoint", r.checkpoint, checkpoint_help);
   command.add_flag("--resume", r.resume, "Continue from the checkpoint if there is one");
   command.add_flag("--allow-different-bits", r.allow_different_bits,
-                   "Resume on another machine, number of tiles or instruction set too");
-  command.add_flag("--estimate", r.estimate, "Only show what a step takes: memory, and time by operation");
+                   "Resume even on another machine, number of tiles or instruction set");
+  command.add_flag("--estimate", r.estimate, "Only show the cost of a step: memory, and time by operation");
   command.add_option("--print", r.print, "Also show: passes (from the graph of a step to its program)")
       ->check(CLI::IsMember({"passes"}));
-  command.add_option("--report", r.report, "Write a page with losses, memory and time (.html)");
+  command.add_option("--report", r.report, "Write a report page with losses, memory and time (.html)");
 }
 
 void refuse_unless(const CLI::App& command, bool holds, std::initializer_list<const char*> options,
                    const char* what) {
   for (const char* option : options)
     if (!holds && command.count(option) != 0)
-      throw UsageError(fmt::format("{} is for {}; add that, or leave it out", option, what));
+      throw UsageError(fmt::format("{0} is for {1}; use both, or leave out {0}", option, what));
 }
 
 void check_optimizer_options(const LearningSettings& s, const CLI::App& command) {
@@ -214,9 +221,11 @@ void check_run_options(const RunOptions& r, const CLI::App& command) {
   refuse_unless(command, r.machine != "host", {"--host-io"}, "a modelled --machine");
   refuse_unless(command, !r.checkpoint.empty(), {"--resume"}, "--checkpoint FILE");
   refuse_unless(command, r.resume, {"--allow-different-bits"}, "--resume");
-  if (!r.print.empty() && r.json) throw UsageError("--print is for people; leave out it or --json");
+  if (!r.print.empty() && r.json)
+    throw UsageError("--print cannot be combined with --json; leave out one of them");
   if (r.estimate && !r.checkpoint.empty())
-    throw UsageError("--estimate runs no step to write in a checkpoint; leave out one of them");
+    throw UsageError(
+        "--estimate runs no step, so there is nothing to write to --checkpoint; leave out one of them");
 }
 
 void check_duration(const CLI::App& command, const std::set<std::string>& configured) {

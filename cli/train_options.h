@@ -1,4 +1,4 @@
-// Options that trainings of all kinds of networks have.
+// Options common to trainings of all kinds of networks.
 #pragma once
 
 #include <tessera/drop_grow.h>
@@ -29,16 +29,17 @@ struct RunOptions : CommonOptions {
   std::string report = {};
 };
 
-/// The optimizer, its learning rate, epochs and seed. Defaults are the settings'; `by_default` begins what
-/// the help says of that of the optimizer.
+/// Adds options of the optimizer, its learning rate, epochs and seed. Defaults are the settings';
+/// `by_default` is the help text for the default optimizer.
 void add_optimizer_options(CLI::App& command, LearningSettings& settings, const std::string& by_default);
-/// A single fraction, of --density.
+/// The single fraction given by --density.
 double single_density(const std::string& text);
-/// How sparse layers change, which the help calls `what`.
+/// Adds options for changes of sparse layers, which the help calls `what`.
 void add_drop_grow_options(CLI::App& command, DropGrowSchedule& schedule, const std::string& what);
-/// Micro-batches, recomputation of what the help calls `what`, and where values lie; --replicas is apart.
+/// Adds options for micro-batches, recomputation of parts that the help calls `what`, and the places of
+/// values, but not --replicas.
 void add_placement_options(CLI::App& command, PlacementSettings& settings, const std::string& what);
-/// `checkpoint_help` is what the help says of --checkpoint.
+/// `checkpoint_help` is the help text of --checkpoint.
 void add_run_options(CLI::App& command, RunOptions& options, const std::string& checkpoint_help);
 
 /// Throws UsageError if one of the options is given although `holds` is false: it is for `what`.
@@ -46,10 +47,10 @@ void refuse_unless(const CLI::App& command, bool holds, std::initializer_list<co
                    const char* what);
 /// Throw UsageError if options conflict, before anything is read.
 void check_optimizer_options(const LearningSettings& settings, const CLI::App& command);
-/// Of sums over micro-batches that are beside the chips or divided, if there is one micro-batch.
+/// Refuses offloaded or divided sums over micro-batches if there is one micro-batch.
 void check_sums(const PlacementSettings& settings);
 void check_run_options(const RunOptions& options, const CLI::App& command);
-/// Of --steps and --epochs, if there are both. Steps count before epochs that only a file has `configured`.
+/// Refuses --steps together with --epochs. Steps replace epochs that only a file has `configured`.
 void check_duration(const CLI::App& command, const std::set<std::string>& configured);
 /// Throws UsageError for a checkpoint that exists, but is not resumed.
 void check_checkpoint(const RunOptions& options);

@@ -200,7 +200,7 @@ std::string printed(const RunOptions& options, const CostReport& r) {
 bool continues(const RunOptions& r) {
   if (!r.resume) return false;
   if (std::filesystem::exists(r.checkpoint)) return true;
-  complain(fmt::format("{} does not exist yet: training starts anew", r.checkpoint));
+  complain(fmt::format("{} does not exist yet: training starts from the beginning", r.checkpoint));
   return false;
 }
 

@@ -13,7 +13,7 @@
 
 namespace tessera::cli {
 
-/// One training, or its estimate, as JSON. `samples` is what the data are called.
+/// One training, or its estimate, as JSON. `samples` is the name of the data's key.
 nlohmann::ordered_json json_of(const RunOptions& options, const char* samples, const Trainer& trainer,
                                const report::TrainingReport& report, uint64_t resumed_from);
 /// One JSON object with trainings of a command and their summary.
@@ -26,11 +26,11 @@ std::string summary(const report::TrainingReport& report);
 std::string estimate(const report::CostReport& report);
 /// The text that --print asks for.
 std::string printed(const RunOptions& options, const report::CostReport& report);
-/// Whether there is a checkpoint to continue from; says so if one that is asked for does not exist.
+/// Whether there is a checkpoint to continue from; says so if a requested checkpoint does not exist.
 bool continues(const RunOptions& options);
-/// What is said of a training that was stopped.
+/// The message for a training that was stopped.
 std::string stopped_text(const RunOptions& options, uint64_t step, uint64_t steps);
-/// Complains of a machine whose memory does not suffice; returns the exit status.
+/// Prints a message if a machine's memory does not suffice; returns the exit status.
 int complain_of_overflow(const report::CostReport& report);
 /// Memory and time of a step and an evaluation, added to a JSON object. `measured` are seconds of the
 /// operations, if there are any.

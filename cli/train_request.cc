@@ -28,7 +28,7 @@ void add_network_options(CLI::App& command, TrainRequest& r) {
         r.settings.layers = parse_counts("--layers", text);
         r.layers_given = true;
       },
-      "Sizes: inputs, hidden layers, classes (default: one hidden layer of 1024)");
+      "Sizes of inputs, hidden layers and classes (default: one hidden layer of 1024)");
   command.add_option_function<std::string>(
       "--kind",
       [&r](const std::string& text) {
@@ -37,22 +37,24 @@ void add_network_options(CLI::App& command, TrainRequest& r) {
       },
       "Hidden layers: dense, static (block-sparse, fixed pattern), dynamic (blocks are dropped and grown), "
       "butterfly, bpbp, block-butterfly, pixelfly, fastfood, circulant, low-rank or monarch; or spiking: "
-      "a network of spiking neurons, of recordings");
+      "a network of spiking neurons, trained on recordings");
   add(command, "--density", s.density, single_density, "Density of sparse layers (default: 0.1)");
   add_count(command, "--block", s.block_size,
-            "Their block size, and that of block-butterfly and pixelfly: 1, 4, 8, 16 or 32 (default: 16)");
+            "Block size of sparse, block-butterfly and pixelfly layers: 1, 4, 8, 16 or 32 (default: 16)");
   add_count(command, "--butterfly", s.butterfly_size,
-            "Pixelfly's butterfly size, a power of two (default: 16)");
+            "Butterfly size of pixelfly layers, a power of two (default: 16)");
   add_count(command, "--rank", s.rank,
             "Rank of low-rank layers, and of pixelfly's low-rank part (default: 1)");
   add(command, "--recipe", s.recipe, recipe_named,
-      "Of dense and structured layers: paper (initial values, standardisation and optimizer as published), "
-      "or best (initial values and learning rates for each factor, Adam; default of structured ones)");
+      "Recipe for dense and structured layers: paper (initial values, standardisation and optimizer as "
+      "published), or best (initial values and learning rates for each factor, Adam; the default for "
+      "structured layers)");
   add(command, "--form", s.form, graph::form_named,
-      "Of structured layers: fused (default), or unfused (one after another, as the operations of "
-      "plain PyTorch)");
-  command.add_option("--activation", s.activation, "relu, gelu, tanh, sigmoid or none");
-  add_real(command, "--dropout", s.dropout, "Fraction that dropout zeroes after each hidden layer");
+      "Form of structured layers: fused (default), or unfused (the operations of plain PyTorch, one after "
+      "another)");
+  command.add_option("--activation", s.activation,
+                     "Activation of hidden layers: relu (default), gelu, tanh, sigmoid or none");
+  add_real(command, "--dropout", s.dropout, "Probability of dropout after each hidden layer (default: 0)");
   add_drop_grow_options(command, s.drop_grow, "dynamic layers");
 }
 
@@ -70,30 +72,34 @@ std::vector<uint32_t> parse_batches(const std::string& text) {
 
 void add_batch_options(CLI::App& command, TrainRequest& r) {
   add(command, "--batch", r.batches, parse_batches,
-      "Images of a step (default: 50); several, separated by commas, are trained with one after the other");
+      "Number of images per step (default: 50); with a list separated by commas, one training for each");
   add_count(command, "--micro-batches", r.settings.micro_batches,
-            "Parts into which a batch is divided to take less memory (default: 1)");
+            "Number of parts into which a batch is divided to take less memory (default: 1)");
 }
 
 void add_seeds_option(CLI::App& command, TrainRequest& r) {
-  add_count(
-      command, "--seeds", r.seeds,
-      "Train so often with consecutive seeds; prints the mean and its 95 % confidence interval (default: 1)",
-      kMostSeeds);
+  add_count(command, "--seeds", r.seeds,
+            "Number of trainings, with consecutive seeds; prints the mean and its 95 % confidence interval "
+            "(default: "
+            "1)",
+            kMostSeeds);
 }
 
 void add_data_options(CLI::App& command, TrainRequest& r) {
-  command.add_option("--data", r.data, "Folder with images (default: synthetic ones)");
+  command.add_option("--data", r.data, "Folder with the data set (default: synthetic images)");
   command.add_option_function<std::string>(
       "--dataset",
       [&r](const std::string& name) {
         r.dataset = name;
         r.spiking = usual_settings(name);
       },
-      fmt::format("{}, from --data or TESSERA_DATA (default: what is there); spiking: {} (default: {})",
-                  fmt::join(kImageSets, ", "), fmt::join(recording_sets(), ", "), recording_sets().front()));
+      fmt::format(
+          "Data set in --data or TESSERA_DATA: {} (default: the one that is there); for spiking networks: {} "
+          "(default: {})",
+          fmt::join(kImageSets, ", "), fmt::join(recording_sets(), ", "), recording_sets().front()));
   add_count(command, "--images", r.images,
-            "Synthetic images, and a quarter as many for testing (default: 8000)", kMostImages);
+            "Number of synthetic images for training, with a quarter as many for testing (default: 8000)",
+            kMostImages);
 }
 
 }  // namespace
@@ -135,9 +141,10 @@ void add_train_options(CLI::App& command, TrainRequest& request) {
   add_batch_options(command, request);
   add_seeds_option(command, request);
   add_data_options(command, request);
-  add_run_options(command, request,
-                  "Write a checkpoint after each epoch, and when interrupted (.safetensors); of several "
-                  "trainings one each, with batch and seed in its name");
+  add_run_options(
+      command, request,
+      "Write a checkpoint after each epoch, and when interrupted (.safetensors); several trainings "
+      "write one each, with batch and seed in its name");
   add_host_io_option(command, request.settings.host_io);
   add_spiking_options(command, request);
 }
@@ -172,15 +179,15 @@ void check(const TrainRequest& r, const CLI::App& command) {
         fmt::format("choose from {}, or others with --kind spiking", fmt::join(kImageSets, ", ")));
   }
   if (r.seeds - 1 > UINT64_MAX - s.seed)
-    throw UsageError(
-        fmt::format("{} consecutive seeds from {} on pass the largest, {}", r.seeds, s.seed, UINT64_MAX));
+    throw UsageError(fmt::format("{} consecutive seeds from {} on exceed the largest seed, {}", r.seeds,
+                                 s.seed, UINT64_MAX));
   if (is_sweep(r) && r.estimate)
-    throw UsageError(fmt::format("--estimate is for one training; leave out it or {}",
-                                 r.seeds > 1 ? "--seeds" : "further batches"));
+    throw UsageError(fmt::format("--estimate is for one training; leave out --estimate or {}",
+                                 r.seeds > 1 ? "--seeds" : "all batches but one"));
   if (!r.data.empty() && command.count("--images") != 0)
-    throw UsageError("--images is for synthetic images; leave out it or --data");
+    throw UsageError("--images is for synthetic images; leave out --images or --data");
   if (!r.print.empty() && is_sweep(r))
-    throw UsageError("--print is for one training; leave out it or some of the trainings");
+    throw UsageError("--print is for one training; leave out --print, or ask for one training");
   for (const TrainRequest& one : is_sweep(r) ? trainings_of(r) : std::vector{r}) {
     check_checkpoint(one);
     check_distinct({{"--checkpoint", one.checkpoint}, {"--report", one.report}});

@@ -26,7 +26,7 @@ struct TrainRequest : RunOptions {
   bool is_spiking = false;  ///< a network of spiking neurons, trained on recordings
   SpikingTrainingSettings spiking = usual_settings(kDefaultRecordings);
   RecordingSettings recordings;
-  std::vector<uint32_t> batches = {50};  ///< batch sizes, each of which is trained with
+  std::vector<uint32_t> batches = {50};  ///< batch sizes, with trainings for each
   uint32_t seeds = 1;                    ///< number of trainings per batch size, with consecutive seeds
 
   // The images or recordings: a data set of a folder, or synthetic ones.
@@ -35,7 +35,7 @@ struct TrainRequest : RunOptions {
   uint32_t images = 8000;
 };
 
-/// What the JSON calls the data.
+/// The name of the data in JSON.
 inline const char* name_of_samples(const TrainRequest& request) {
   return request.is_spiking ? "recordings" : "images";
 }
@@ -49,7 +49,7 @@ TrainRequest one_of(const TrainRequest& request, uint32_t batch, uint32_t number
 /// All trainings of a request.
 std::vector<TrainRequest> trainings_of(const TrainRequest& request);
 
-/// Sets options that are not given, by those that are.
+/// Sets options that are not given, depending on the options that are.
 void set_defaults(TrainRequest& request, const CLI::App& command);
 
 /// Throws UsageError if options conflict or one is missing, before anything is read.

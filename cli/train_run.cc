@@ -18,7 +18,7 @@
 namespace tessera::cli {
 namespace {
 
-/// Samples of a second of training, without evaluation.
+/// Samples per second of training, without evaluation.
 double rate_of(const TrainingRunRequest& run, const report::TrainingReport& report) {
   return run.batch / report.phases[0].step.seconds;
 }

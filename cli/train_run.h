@@ -1,4 +1,4 @@
-// A training of the tool, from its checkpoint to what is said of it.
+// One training by the tool, from its checkpoint to its report.
 #pragma once
 
 #include <tessera/communicator.h>
@@ -14,15 +14,15 @@ namespace tessera::cli {
 
 struct TrainingRunRequest {
   const RunOptions& options;
-  const char* command = "train";   ///< of the tool
-  const char* samples = "images";  ///< what the data are called
+  const char* command = "train";   ///< command of the tool
+  const char* samples = "images";  ///< name of the data
   uint32_t batch = 1;
   /// Called after training, before the page is written, on all ranks.
   std::function<void()> finish = {};
   Communicator* ranks = nullptr;  ///< that train together, of which the first writes files; null: none
 };
 
-/// Trains, or shows the estimate if that is all that is wanted; returns the exit status.
+/// Trains, or only shows the estimate if the options ask for that; returns the exit status.
 int run_training(const TrainingRunRequest& run, Trainer& trainer, report::TrainingReport& report);
 
 }  // namespace tessera::cli

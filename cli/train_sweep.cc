@@ -29,7 +29,7 @@ class Sweep {
  public:
   Sweep(const TrainRequest& request, const TrainingData& data) : request_(request), data_(data) {}
 
-  /// Whether it came to its end.
+  /// Trains once; returns whether the training finished.
   bool train(const TrainRequest& one) try {
     Trainer trainer = start(one, data_);
     SweepRun run{one.settings.batch, one.settings.seed, report_of(one, data_, trainer)};
@@ -56,9 +56,9 @@ class Sweep {
     throw Error(fmt::format("{}: {}", name_of(one), e.what()));
   }
 
-  /// Also of a training that was interrupted.
+  /// Prints all trainings as JSON, including an interrupted one.
   void show_json() { fmt::print("{}", json(std::move(json_), points_of(runs_))); }
-  /// Whether the report could be written.
+  /// Prints the summary, and returns whether the report could be written.
   bool show() {
     if (request_.json)
       show_json();

@@ -14,12 +14,10 @@ std::string names_of_commands(const CLI::App& app) {
   std::vector<std::string> names;
   for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; }))
     names.push_back(command->get_name());
-  const std::string last = names.back();
-  names.pop_back();
-  return fmt::format("use {} or {}", fmt::join(names, ", "), last);
+  return fmt::format("choose from {}", fmt::join(names, ", "));
 }
 
-/// What follows a command on the command line; "": nothing.
+/// The argument after a command on the command line; "": there is none.
 std::string after(const std::string& path, const CLI::App& command,
                   const std::vector<std::string>& arguments) {
   auto next = arguments.begin();
@@ -28,8 +26,8 @@ std::string after(const std::string& path, const CLI::App& command,
   return next == arguments.end() ? "" : *next;
 }
 
-/// CLI11 tells kinds of errors apart by name (but calls unexpected arguments by that of the command), and
-/// what they are about only in their texts.
+/// CLI11 tells kinds of errors apart by name (but gives errors of unexpected arguments the command's name),
+/// and says only in their texts which option they concern.
 std::string argument_message(const CLI::ParseError& error) {
   const std::string text = error.what();
   const std::string kind = error.get_name();
@@ -66,13 +64,13 @@ std::string usage_message(const CLI::App& app, const CLI::ParseError& error,
   if (command->get_require_subcommand_min() > 0) {
     const std::string next = after(path, *command, arguments);
     if (!next.empty() && !next.starts_with('-'))
-      message = fmt::format("unknown command '{}{}': {}", path, next, names_of_commands(*command));
+      message = fmt::format("unknown command '{}{}' ({})", path, next, names_of_commands(*command));
     else if (next.empty() || error.get_name() == "RequiredError")
-      message = fmt::format("a command is missing{}: {}",
+      message = fmt::format("a command is missing{} ({})",
                             path.empty() ? "" : " after '" + command->get_name() + "'",
                             names_of_commands(*command));
   }
-  return fmt::format("{} (tessera {}--help shows how)", message, path);
+  return fmt::format("{}; see tessera {}--help", message, path);
 }
 
 }  // namespace tessera::cli

@@ -50,9 +50,9 @@ struct PretrainingPlanOptions {
   uint64_t large = kLargeValue;  ///< minimum number of elements of parameters that are sharded or offloaded
   uint32_t head_slices = 4;  ///< number of slices that is tried besides 1, unless the settings have several
   uint32_t threads = 0;      ///< see Trainer; with more than one, two networks are estimated side by side
-  /// Seconds, besides the time for the division of the settings, after which no estimate begins; after half of
-  /// this time, no estimate of a small network begins. At least one division is extrapolated, and at least one
-  /// estimated. 0: no limit.
+  /// Seconds, besides the time for the division of the settings, after which no estimate begins; after half
+  /// of this time, no estimate of a small network begins. At least one division is extrapolated, and at least
+  /// one estimated. 0: no limit.
   double time_limit = 0;
   /// Called before each estimate, with the number of estimates done, the maximum number of estimates, and the
   /// name of the next one. If it returns false, the search ends with the divisions found so far.

@@ -56,7 +56,7 @@ def benchmark(
         raise ValueError(f"it runs {seconds} seconds, after {warm_up}: these must be finite, and not negative")
     threads = threads or get_num_threads()
     if streams > threads:
-        raise ValueError(f"there are {streams} streams, and {threads} threads for them")
+        raise ValueError(f"streams is {streams}; it must be at most the number of threads, {threads}")
     given = dict(shapes or {}) if batch == 0 else _shapes_of_batch(model, shapes or {}, batch)
     session = InferenceSession(model, shapes=given, threads=threads // streams)
     feed = _random_feed(session, np.random.default_rng(seed))

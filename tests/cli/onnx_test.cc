@@ -113,7 +113,7 @@ TEST_F(OnnxTest, TimesHaveTransfersFromAndToTheHostIfAskedFor) {
   EXPECT_GT(seconds, 2 * 10e-6);
   for (const char* time : {"seconds", "predicted_seconds"})
     EXPECT_NEAR(with[time].get<double>(), without[time].get<double>() + seconds, 1e-12) << time;
-  EXPECT_TRUE(says(run(on_tiles + " --host-io").out, "of these, transfers from and to the host: "));
+  EXPECT_TRUE(says(run(on_tiles + " --host-io").out, "of this time, transfers from and to the host: "));
   expect_refused(run(fmt::format("run '{}' --shape a=2 --host-io", model(network()))),
                  "--host-io is for a modelled --machine");
 }
@@ -165,7 +165,7 @@ TEST_F(OnnxTest, TakesTheIntegersAndTruthValuesOfItsInputs) {
   EXPECT_EQ(saved("y.npy"), (std::vector<double>{-1, -2147483647}));
   EXPECT_EQ(saved("z.npy"), (std::vector<double>{1, 0}));
   expect_failure(1, ran(2147483648),
-                 "the number 2147483648 is not possible; the input 'n' is int64, and takes integers from "
+                 "the value 2147483648 is out of range; the input 'n' is int64, and takes integers from "
                  "-2147483648 to 2147483647");
 }
 
@@ -176,8 +176,9 @@ TEST_F(OnnxTest, MeasuresInStreams) {
   EXPECT_EQ(j["streams"], 2);
   EXPECT_EQ(j["threads_per_stream"], 1);
   EXPECT_GE(j["results"][0]["runs"].get<int>(), 2) << "one of each stream";
-  EXPECT_TRUE(says(run(benchmark + "--threads 4").out, "2 streams of 2 threads, 2 samples in a run"));
-  expect_refused(run(benchmark + "--threads 1"), "--streams is 2; there are 1 threads for them");
+  EXPECT_TRUE(says(run(benchmark + "--threads 4").out, "2 streams of 2 threads, 2 samples per run"));
+  expect_refused(run(benchmark + "--threads 1"),
+                 "--streams is 2; it must be at most the number of threads, 1");
 }
 
 /// Something that takes Python's place writes down its arguments, and prints what is in a file.

@@ -220,7 +220,7 @@ TEST_F(PackCliTest, MisuseEndsWithStatus2AndOneMessage) {
            {h + " --shuffle 1", "--shuffle does not go with --histogram"},
            {h + " --window 5", "--window does not go with --histogram"},
            {h + " --certificate c.json", "add --certify"},
-           {h + " --algorithm best,ffd --certify", "one algorithm"},
+           {h + " --algorithm best,ffd --certify", "one --algorithm"},
            {h + " --emit none", "--emit is for --window"},
            {"--lengths a --max-length 10 --shuffle 1", "--shuffle orders the packs of --out"},
            {"--lengths a --max-length 10 --window 0", "--window: invalid value '0'"},

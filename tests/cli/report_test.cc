@@ -95,7 +95,7 @@ TEST_F(ReportTest, FilesThatCannotBeWrittenAreRefusedBeforeAnythingRuns) {
 }
 
 TEST_F(ReportTest, OneFileIsNotTwo) {
-  expect_failure(2, run(fmt::format("{}--report x --trace x", kProduct)), "a file of its own");
+  expect_failure(2, run(fmt::format("{}--report x --trace x", kProduct)), "give them different files");
 }
 
 TEST_F(ReportTest, ResultsArePrintedWhereFilesFail) {

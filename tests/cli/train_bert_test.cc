@@ -195,7 +195,7 @@ TEST_F(TrainBertCliTest, TakesOptionsFromAFile) {
   };
   refused("bacth = 4", "'bacth' is not an option of bert");
   refused("config = \"other.toml\"", "'config' is not an option of bert");
-  refused("batch = [4]", "'batch' takes a text, a number, true or false");
+  refused("batch = [4]", "'batch' takes a string, a number, true or false");
   refused("batch = \"x\"", "--batch");
   refused("steps = 2\nepochs = 2", "--steps and --epochs both say how long to train");
   refused("bias-correction = true\nno-bias-correction = true",
@@ -337,8 +337,8 @@ TEST_F(TrainBertCliTest, PlansHowToDivideAStep) {
                   "--plan --plan-time-limit 0.001",
                   chips));
   EXPECT_EQ(text.status, 0) << text.err;
-  for (const char* words : {"Extrapolated, the fastest for their memory:", "Estimated whole:",
-                            "The fastest that fits so far, ", "tessera train bert --"})
+  for (const char* words : {"Extrapolated: the Pareto frontier", "Estimated as whole networks:",
+                            "The fastest division that fits so far, ", "tessera train bert --"})
     EXPECT_TRUE(says(text.out, words));
   EXPECT_FALSE(says(text.out, "--plan"));
 }
@@ -651,13 +651,13 @@ TEST_F(TrainBertCliTest, SaysWhatIsWrong) {
            {"--steps 0", "--steps: invalid value '0' (expected whole numbers from 1 to"},
            {"--length 0", "--length: invalid value '0' (expected whole numbers from 1 to"},
            {"--batch 4,0 --length 16,32", "--batch: invalid value '0' (expected whole numbers from 1 to"},
-           {"--estimate --init nowhere", "--estimate trains no parameters; leave out it or --init"},
-           {"--estimate --save model.safetensors", "leave out it or --save"},
+           {"--estimate --init nowhere", "--estimate trains no parameters; leave out --estimate or --init"},
+           {"--estimate --save model.safetensors", "leave out --estimate or --save"},
            {"--plan", "a plan is of a modelled machine"},
            {"--plan --machine m2000 --length 16,32", "a plan is of packs of one length"},
            {"--plan --machine m2000 --estimate",
             "--plan only searches, and trains and reports nothing; leave out"},
-           {"--plan --machine m2000 --save model.safetensors", "leave out it or --save"},
+           {"--plan --machine m2000 --save model.safetensors", "leave out --plan or --save"},
            {"--plan-estimates 2", "--plan-estimates is for --plan"},
            {"--plan-time-limit 2", "--plan-time-limit is for --plan"},
            {"--plan --machine m2000 --plan-time-limit 0",

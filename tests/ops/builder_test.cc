@@ -389,8 +389,8 @@ TEST(Conversion, TransposesBoxByBoxWhatLiesInParts) {
     builder.convert(from, has, to, wants, steps);
     program.set_main(builder.sequence(steps));
     constexpr uint32_t kOnTheTile = 1, kExchanges = 2;
-    EXPECT_LE(most_exchange_code(program, m),
-              kExchanges * program::kExchangeCodeBytes + (2 * kTaken + kOnTheTile) * program::kTransferCodeBytes);
+    EXPECT_LE(most_exchange_code(program, m), kExchanges * program::kExchangeCodeBytes +
+                                                  (2 * kTaken + kOnTheTile) * program::kTransferCodeBytes);
     expect_as_interpreted(program, from, m);
   }
 }
