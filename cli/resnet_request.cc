@@ -74,9 +74,10 @@ void add_resnet_data_options(CLI::App& command, ResnetRequest& r) {
             1024, 0);
   add_count(command, "--batch", s.batch, fmt::format("Number of images per step (default: {})", s.batch));
   add_placement_options(command, s, "blocks");
-  add_count(command, "--replicas", s.replicas,
-            "Equal parts of the machine's chips, or on a host of the ranks of mpirun, among which a batch is "
-            "divided (default: 1, with mpirun the number of ranks)");
+  add_count(
+      command, "--replicas", s.replicas,
+      "Number of replicas, on equal parts of the machine's chips or of the ranks of mpirun, among which a "
+      "batch is divided (default: 1; with mpirun one for each rank)");
   add_rank_options(command, r.ranks);
   add_count(command, "--norm-replicas", s.norm_replicas,
             "Number of consecutive replicas whose images are normalised as one batch; 0: all (default: 1)",

@@ -110,14 +110,15 @@ void bind_settings(nb::module_& m) {
 
 void bind_evaluation(nb::module_& m) {
   nb::class_<Evaluation>(m, "PretrainingEvaluation",
-                         "Losses of a training of BERT: means per token, or as `average` says.")
-      .def_ro("step", &Evaluation::step, "Finished steps.")
-      .def_ro("sequences", &Evaluation::sequences, "Sequences trained with so far.")
+                         "Losses of a training of BERT, averaged over tokens, or as `average` says.")
+      .def_ro("step", &Evaluation::step, "Number of finished steps.")
+      .def_ro("sequences", &Evaluation::sequences, "Number of sequences trained with so far.")
       .def_ro("loss", &Evaluation::loss,
-              "Mean of the steps since the evaluation before; 0 if there are none.")
-      .def_ro("held_out_loss", &Evaluation::held_out_loss, "The sum of both losses of the text held out.")
-      .def_ro("masked_lm_loss", &Evaluation::masked_lm_loss, "Held out, of masked tokens.")
-      .def_ro("next_sentence_loss", &Evaluation::next_sentence_loss, "Held out.");
+              "Mean loss of the steps since the evaluation before; 0 if there are none.")
+      .def_ro("held_out_loss", &Evaluation::held_out_loss, "Sum of both losses of the held-out text.")
+      .def_ro("masked_lm_loss", &Evaluation::masked_lm_loss, "Loss of masked tokens in the held-out text.")
+      .def_ro("next_sentence_loss", &Evaluation::next_sentence_loss,
+              "Loss of sentence pairs in the held-out text.");
 }
 
 }  // namespace

@@ -190,14 +190,15 @@ void bind_contents(nb::module_& m) {
   m.def("fingerprint", &fingerprint, "memory"_a,
         "A number that changes with most contents of memory, given by addresses and bytes.");
   nb::class_<Contents>(
-      m, "Contents", "Contents of memory as they were. It is read where it lay, which has to be there still.")
+      m, "Contents",
+      "A record of contents of memory, which is read at the same addresses and must still be there.")
       .def(nb::init<const std::vector<TensorMemory>&>(), "memory"_a, "Takes addresses and bytes.")
       .def("look_unchanged", &Contents::look_unchanged,
            "Compares a few words of each piece of memory and, in turns, all blocks within 8,192 calls.")
       .def("next_are_unchanged", &Contents::next_are_unchanged,
            "Compares the blocks whose turn it is: all within 8,192 calls.")
-      .def("are_unchanged", &Contents::are_unchanged, "Compares all.")
-      .def("changed", &Contents::changed, "pieces"_a, "Of each of these, whether it has other contents.");
+      .def("are_unchanged", &Contents::are_unchanged, "Compares everything.")
+      .def("changed", &Contents::changed, "pieces"_a, "For each piece, whether its contents have changed.");
 }
 
 }  // namespace tessera::python

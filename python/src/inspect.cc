@@ -77,22 +77,24 @@ void bind_zeros(nb::module_& m) {
   nb::class_<BlockZeros>(m, "BlockZeros", "The aligned blocks of a weight that have a non-zero.")
       .def_ro("block_size", &BlockZeros::block_size)
       .def_ro("blocks", &BlockZeros::blocks)
-      .def_ro("density", &BlockZeros::density, "Fraction of the weight inside them.")
-      .def_ro("fill_in", &BlockZeros::fill_in, "Elements inside them per non-zero.")
-      .def_ro("seconds", &BlockZeros::seconds, "Predicted; None where that cannot be fastest.");
+      .def_ro("density", &BlockZeros::density, "Fraction of the weight inside these blocks.")
+      .def_ro("fill_in", &BlockZeros::fill_in, "Elements inside these blocks per non-zero.")
+      .def_ro("seconds", &BlockZeros::seconds,
+              "Predicted seconds of a product; None where this block size cannot be fastest.");
   nb::class_<Zeros>(
       m, "Zeros",
-      "The zeros of a weight [outputs, inputs], and predicted times of products with it: None for what is no "
-      "product.")
+      "The zeros of a weight [outputs, inputs], and predicted times of products with it, None for a tensor "
+      "without a product.")
       .def_prop_ro(
           "shape", [](const Zeros& z) { return nb::make_tuple(z.rows, z.cols); },
           nb::sig("def shape(self) -> tuple[int, int]"))
       .def_ro("non_zeros", &Zeros::non_zeros)
       .def_ro("density", &Zeros::density)
-      .def_ro("blocks", &Zeros::blocks, "For block sizes 1, 4, 8, 16 and 32.")
+      .def_ro("blocks", &Zeros::blocks, "A BlockZeros for each of the block sizes 1, 4, 8, 16 and 32.")
       .def_ro("zero_rows", &Zeros::zero_rows)
       .def_ro("zero_cols", &Zeros::zero_cols)
-      .def_ro("is_2_4", &Zeros::is_2_4, "Each aligned group of four in a row has at most two non-zeros.")
+      .def_ro("is_2_4", &Zeros::is_2_4,
+              "Whether each aligned group of four elements in a row has at most two non-zeros.")
       .def_prop_ro("dense_seconds", [](const Zeros& z) { return if_product(z, z.dense_seconds); })
       .def_prop_ro("sparse_seconds", [](const Zeros& z) { return if_product(z, z.sparse_seconds); })
       .def_prop_ro("best_block_size", [](const Zeros& z) { return if_product(z, z.best_block_size); })
@@ -100,10 +102,10 @@ void bind_zeros(nb::module_& m) {
       .def_prop_ro("speedup",
                    [](const Zeros& z) { return if_product(z, z.dense_seconds / z.sparse_seconds); })
       .def_prop_ro("pays", &Zeros::pays,
-                   "Whether the sparse product takes at most 0.9 of the dense one's time.")
+                   "Whether the sparse product takes at most 0.9 of the dense product's time.")
       .def_prop_ro(
           "reason", [](const Zeros& z) { return std::string(name_of(z.reason)); },
-          "Why the sparse product does not pay: \"too dense\", …; else empty.")
+          "Why the sparse product does not pay: \"too dense\", …; empty if it pays.")
       .def("__repr__", [](const Zeros& z) {
         return fmt::format("<zeros: {} × {}, density {:.3g}, {}>", z.rows, z.cols, z.density,
                            z.pays() ? fmt::format("speed-up {:.1f} with blocks of {}",
@@ -122,20 +124,22 @@ void bind_inspect(nb::module_& m) {
   bind_zeros(m);
   nb::class_<InspectedTensor>(m, "InspectedTensor", "A tensor in the files of a model.")
       .def_ro("name", &InspectedTensor::name)
-      .def_ro("form", &InspectedTensor::form, "How it is stored: \"dense\", \"masked\", \"CSR or BSR\", …")
-      .def_ro("dtype", &InspectedTensor::dtype, "As the file calls it: \"F32\", \"BF16\", …")
+      .def_ro("form", &InspectedTensor::form,
+              "How the tensor is stored: \"dense\", \"masked\", \"CSR or BSR\", …")
+      .def_ro("dtype", &InspectedTensor::dtype, "Type as the file names it: \"F32\", \"BF16\", …")
       .def_prop_ro(
           "shape", [](const InspectedTensor& t) { return nb::tuple(nb::cast(t.shape)); },
           nb::sig("def shape(self) -> tuple[int, ...]"))
       .def_ro("elements", &InspectedTensor::elements)
       .def_ro("dense_bytes", &InspectedTensor::dense_bytes)
       .def_ro("zeros", &InspectedTensor::zeros,
-              "None of other types than F32, F16 and BF16, unless it is a quantised weight of an ONNX model.")
+              "None for types other than F32, F16 and BF16, except for quantised weights of an ONNX model.")
       .def_prop_ro(
           "rows",
           [](const InspectedTensor& t) { return t.n == 0 ? std::nullopt : std::optional<uint32_t>(t.n); },
-          "Rows of its layer's input, where an ONNX model says them; None: those of the model.");
-  nb::class_<InspectedTotals>(m, "InspectedTotals", "Sums over tensors with zeros; bytes are those of all.")
+          "Number of rows of the layer's input, where an ONNX model gives it; None: `rows` of the model.");
+  nb::class_<InspectedTotals>(m, "InspectedTotals",
+                              "Sums over tensors with `zeros`; bytes are summed over all tensors.")
       .def_ro("elements", &InspectedTotals::elements)
       .def_ro("zeros", &InspectedTotals::zeros)
       .def_ro("dense_bytes", &InspectedTotals::dense_bytes)
@@ -157,13 +161,13 @@ void bind_inspect(nb::module_& m) {
             return all;
           },
           nb::sig("def unsupported(self) -> list[tuple[str, str, str]]"),
-          "Operators for which an ONNX model cannot be run: name, node, and the reason, if there are some.")
+          "Operators because of which an ONNX model cannot be run: name, node and reason (may be empty).")
       .def(
           "to_json",
           [](const InspectedModel& model) {
             return report::json({&model, 1});
           },
-          "What `tessera inspect --json` prints.")
+          "The object that `tessera inspect --json` prints.")
       .def(
           "report",
           [](const InspectedModel& model, nb::handle path) {

@@ -141,11 +141,12 @@ std::vector<std::string> memory_columns() {
 void bind_machine(nb::module_& m) {
   nb::class_<ChosenMachine>(
       m, "Machine",
-      "This computer (\"host\"), a built-in machine, or that of a TOML file.\n\n"
-      "Built in are the chips \"gc2\", \"gc200\" and \"bow\", and machines of 4 to 256 chips, \"m2000\", "
+      "The host (\"host\", the CPU of this process), a built-in machine, or the machine of a TOML file.\n\n"
+      "Built-in machines are the chips \"gc2\", \"gc200\" and \"bow\", and machines of 4 to 256 chips, "
+      "\"m2000\", "
       "\"pod16\" to\n\"pod256\", \"bow2000\" and \"bow_pod16\" to \"bow_pod256\". "
-      "`threads` are those of the host (0: the "
-      "default, at most 4096). `figures` change those of a\nmodelled machine, as "
+      "`threads` is the number of threads of the host (0: the "
+      "default, at most 4096). `figures` change figures of a\nmodelled machine, such as "
       "`tiles=2944`; docs/machines.md lists them.")
       .def(
           "__init__",

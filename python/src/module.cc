@@ -63,7 +63,7 @@ NB_MODULE(_tessera, m) {
       },
       "parallel"_a, "thread_number"_a, "team_size"_a,
       "Compute on the threads of a loaded OpenMP runtime, given the addresses of GOMP_parallel, "
-      "omp_get_thread_num and omp_get_num_threads; with 0, on own ones.");
+      "omp_get_thread_num and omp_get_num_threads; with 0, on the library's own threads.");
   tessera::python::bind_matrix(m);
   tessera::python::bind_weight(m);
   tessera::python::bind_products(m);

@@ -68,7 +68,7 @@ void bind_onnx(nb::module_& m) {
   nb::exception<onnx::UnsupportedModelError>(m, "UnsupportedModelError", PyExc_RuntimeError);
   nb::class_<onnx::ValueType>(m, "OnnxValue", "An input or output of a model in an ONNX file.")
       .def_ro("name", &onnx::ValueType::name)
-      .def_ro("dtype", &onnx::ValueType::type, "As NumPy has it.")
+      .def_ro("dtype", &onnx::ValueType::type, "NumPy's name of the type.")
       .def_prop_ro("shape", &shape_of, "Sizes, names of sizes, or None.")
       .def_ro("has_shape", &onnx::ValueType::has_shape, "Whether the file says how many dimensions it has.")
       .def("__repr__", [](const onnx::ValueType& type) { return type.name + ": " + to_string(type); });

@@ -146,19 +146,19 @@ class SpmmProduct {
 constexpr const char* kSpmmCallDoc =
     "Multiply: X has `depth` rows (k of the weight, with transpose m), Y `rows` rows, both n "
     "columns.\n\n"
-    "Operands are float32 arrays of NumPy or of a library with DLPack, in main memory, of which rows "
-    "or columns are contiguous. The result is `out`, which must not overlap X, or a new array of "
-    "NumPy in the memory order of X. `bias` has an element per row of Y. `beta` other than 0 adds to "
+    "Operands are float32 arrays of NumPy or of a library with DLPack, in main memory, with contiguous "
+    "rows or columns. The result is `out`, which must not overlap X, or a new NumPy array in the memory "
+    "order of X. `bias` has one element per row of Y. If `beta` is not 0, the result is added to beta · "
     "`out`.\n\n"
     "Raises TypeError for other types and devices, and for tensors that require gradients; "
     "ValueError for other shapes and strides, for a read-only or overlapping `out`, and for a bias "
-    "that was not planned or is missing.";
+    "that is given to a product planned without one, or missing.";
 
 constexpr const char* kSddmmCallDoc =
     "Multiply: dY is m × n, X is k × n, for a weight of m × k; dW has `packed_size` elements.\n\n"
-    "Operands are as those of Spmm; `out` is one-dimensional and contiguous, in packed order "
-    "(`Weight.unpack` converts to that of CSR or BSR). Without it the result is a new array of "
-    "NumPy. `beta` other than 0 adds to `out`.\n\n"
+    "Operands are as for Spmm; `out` is one-dimensional and contiguous, in packed order "
+    "(`Weight.unpack` converts it to the order of CSR or BSR). Without `out` the result is a new NumPy "
+    "array. If `beta` is not 0, the result is added to beta · `out`.\n\n"
     "Raises TypeError and ValueError as Spmm does.";
 
 /// dW = dY·Xᵀ at the weight's pattern, in packed order.
@@ -226,15 +226,15 @@ void bind_products(nb::module_& m) {
       m, "Spmm",
       "A planned product Y = activation(alpha · W·X + beta · Y + bias) for n columns, or with "
       "transpose Y = alpha · Wᵀ·X + …. Safe to call from several threads.");
-  spmm.def(nb::init<nb::handle, nb::object, bool, bool, const std::string&, nb::object>(), "weight"_a,
-           "n"_a.none(), nb::kw_only(), "transpose"_a = false, "bias"_a = false, "activation"_a = "none",
-           "threads"_a.none() = 0,
-           nb::sig(
-               "def __init__(self, weight: Weight, n: int, *, transpose: bool = False, bias: bool = False, "
-               "activation: str = 'none', threads: int = 0) -> None"),
-           "Plan for n columns, on that number of threads (0: the default, at most 4096). With `bias` each "
-           "call "
-           "takes one.")
+  spmm.def(
+          nb::init<nb::handle, nb::object, bool, bool, const std::string&, nb::object>(), "weight"_a,
+          "n"_a.none(), nb::kw_only(), "transpose"_a = false, "bias"_a = false, "activation"_a = "none",
+          "threads"_a.none() = 0,
+          nb::sig(
+              "def __init__(self, weight: Weight, n: int, *, transpose: bool = False, bias: bool = False, "
+              "activation: str = 'none', threads: int = 0) -> None"),
+          "Plan for n columns, with this number of threads (0: the default, at most 4096). With `bias`, each "
+          "call takes a bias.")
       .def("__call__", &SpmmProduct::call_for_new, "x"_a.none(), "out"_a = nb::none(), nb::kw_only(),
            "bias"_a = nb::none(), "alpha"_a = 1.0F, "beta"_a = 0.0F,
            nb::sig("def __call__(self, x: object, out: None = None, *, bias: object | None = None, "
@@ -264,7 +264,7 @@ void bind_products(nb::module_& m) {
       .def(nb::init<nb::handle, nb::object, nb::object>(), "weight"_a, "n"_a.none(), nb::kw_only(),
            "threads"_a.none() = 0,
            nb::sig("def __init__(self, weight: Weight, n: int, *, threads: int = 0) -> None"),
-           "Plan for n columns, on that number of threads (0: the default, at most 4096).")
+           "Plan for n columns, with this number of threads (0: the default, at most 4096).")
       .def("__call__", &SddmmProduct::call_for_new, "dy"_a.none(), "x"_a.none(), "out"_a = nb::none(),
            nb::kw_only(), "alpha"_a = 1.0F, "beta"_a = 0.0F,
            nb::sig("def __call__(self, dy: object, x: object, out: None = None, *, alpha: float = 1.0, "

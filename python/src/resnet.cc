@@ -47,7 +47,7 @@ void bind_resnet(nb::module_& m, nb::class_<Graph>& graph) {
       .def(nb::init<>())
       .def(nb::init<const ResnetConfig&>(), "other"_a)
       .def_static("of_depth", &ResnetConfig::of_depth, "depth"_a,
-                  "18, 34, 50, 101 or 152 layers, for images of 224², or 6n + 2, for those of CIFAR-10.")
+                  "Sizes for 18, 34, 50, 101 or 152 layers, for images of 224², or 6n + 2, for CIFAR-10.")
       .def_rw("blocks", &ResnetConfig::blocks)
       .def_rw("width", &ResnetConfig::width)
       .def_rw("is_bottleneck", &ResnetConfig::is_bottleneck)

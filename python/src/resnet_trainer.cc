@@ -67,17 +67,19 @@ void bind_resnet_settings(nb::module_& m) {
 }
 
 void bind_results(nb::module_& m) {
-  nb::class_<SampleScore>(m, "SampleScore", "Of images that are not trained with.")
+  nb::class_<SampleScore>(m, "SampleScore", "Scores on images that are not trained with.")
       .def_ro("loss", &SampleScore::loss)
       .def_ro("accuracy", &SampleScore::accuracy);
   nb::class_<EpochResult>(m, "EpochResult", "An epoch of a training with images.")
-      .def_ro("epoch", &EpochResult::epoch, "From 1.")
-      .def_ro("loss", &EpochResult::loss, "Mean of its steps.")
-      .def_ro("accuracy", &EpochResult::accuracy, "On the images of its steps; None with micro-batches.")
+      .def_ro("epoch", &EpochResult::epoch, "Number of the epoch, from 1.")
+      .def_ro("loss", &EpochResult::loss, "Mean loss of its steps.")
+      .def_ro("accuracy", &EpochResult::accuracy,
+              "Accuracy on the images of its steps; None with micro-batches.")
       .def_ro("validation_loss", &EpochResult::validation_loss)
       .def_ro("validation_accuracy", &EpochResult::validation_accuracy)
       .def_ro("seconds", &EpochResult::seconds,
-              "Of the last call of train() in it, with its evaluation; 0 if another process trained it.");
+              "Seconds of the last call of train() in the epoch, with its evaluation; 0 if another process "
+              "trained the epoch.");
 }
 
 std::vector<ParameterArray> arrays_of_network(Trainer& trainer) {

@@ -283,13 +283,13 @@ std::string page_of(const RunCost& cost, const Graph& graph, const std::string& 
 }
 
 void bind_cost(nb::module_& m) {
-  nb::class_<graph::OperationCost>(m, "OperationCost", "What an operation takes in one run.")
+  nb::class_<graph::OperationCost>(m, "OperationCost", "The cost of an operation in one run.")
       .def_ro("operation", &graph::OperationCost::operation)
       .def_ro("value", &graph::OperationCost::value)
       .def_ro("seconds", &graph::OperationCost::seconds)
       .def_ro("conversion_seconds", &graph::OperationCost::conversion_seconds)
       .def_ro("cycles", &graph::OperationCost::cycles);
-  nb::class_<RunCost>(m, "RunCost", "What a run takes.")
+  nb::class_<RunCost>(m, "RunCost", "The cost of a run.")
       .def_ro("seconds", &RunCost::seconds)
       .def_ro("cycles", &RunCost::cycles)
       .def_prop_ro("host_io",

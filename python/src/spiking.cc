@@ -208,7 +208,7 @@ class Network {
 };
 
 void bind_network(nb::module_& m) {
-  nb::class_<SpikingLayer>(m, "SpikingLayer", "Neurons and the weights of what they take.")
+  nb::class_<SpikingLayer>(m, "SpikingLayer", "A layer of neurons and the weights of its inputs.")
       .def(
           "__init__",
           [](SpikingLayer* self, uint32_t inputs, uint32_t neurons, const Neuron& neuron, bool recurrent,
@@ -255,7 +255,7 @@ void bind_network(nb::module_& m) {
 
 void bind_spiking(nb::module_& m) {
   bind_network(m);
-  nb::class_<Neuron>(m, "Neuron", "What a spiking neuron does in a step.")
+  nb::class_<Neuron>(m, "Neuron", "The behaviour of a spiking neuron in a step.")
       .def(
           "__init__",
           [](Neuron* self, bool spikes, bool synaptic, const std::string& reset,

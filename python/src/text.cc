@@ -113,21 +113,21 @@ void bind_token_text(nb::module_& m) {
           nb::sig("def __init__(self, name: str, vocabulary: int, special: dict[str, int], tokens: object, "
                   "sentences: object, documents: object) -> None"))
       .def_ro("name", &TokenText::name)
-      .def_ro("vocabulary", &TokenText::vocabulary, "Number of tokens that there are.")
+      .def_ro("vocabulary", &TokenText::vocabulary, "Number of different tokens.")
       .def_prop_ro(
           "special", [](const TokenText& t) { return named(t.special); }, "The special tokens.")
-      .def_prop_ro("tokens", &tokens_of, kOwned, "The array cannot be written. Of a file it is a copy.")
-      .def_prop_ro("sentences", &numbers_of<&TokenText::sentences>, kOwned, "The array cannot be written.")
-      .def_prop_ro("documents", &numbers_of<&TokenText::documents>, kOwned, "The array cannot be written.")
+      .def_prop_ro("tokens", &tokens_of, kOwned, "A read-only array; for text in a file, a copy.")
+      .def_prop_ro("sentences", &numbers_of<&TokenText::sentences>, kOwned, "A read-only array.")
+      .def_prop_ro("documents", &numbers_of<&TokenText::documents>, kOwned, "A read-only array.")
       .def(
           "save", [](const TokenText& text, const std::string& path) { write_tokens(path, text); }, "path"_a)
       .def_static(
           "load", &read_tokens, "path"_a, nb::call_guard<nb::gil_scoped_release>(),
-          "Opens a file. Its tokens, which are read once to check them, stay there, and are read where "
-          "a batch needs them; the file must not change meanwhile.")
+          "Open a file. Its tokens are read once to check them, stay in the file, and are read when a "
+          "batch needs them; the file must not change meanwhile.")
       .def("split", &split, "fraction"_a = 0.05, "seed"_a = 0,
-           "The text for training, and a fraction of the documents, at random and at least two, that is held "
-           "out.");
+           "Split the text at random into a text for training and a held-out text with this fraction of the "
+           "documents, at least two.");
   m.def(
       "synthetic_text",
       [](uint32_t vocabulary, uint32_t documents, uint64_t seed) {
@@ -165,12 +165,13 @@ void bind_text(nb::module_& m) {
                                                    {"sequences", shape.sequences},
                                                    {"predictions", shape.predictions}};
           },
-          "packs"_a, "The sizes that bert_for_pretraining() takes, for batches of this number of packs.")
+          "packs"_a, "The sizes that bert_for_pretraining() takes for batches of this number of packs.")
       .def("batch", &batch_of, "epoch"_a, "first"_a, "packs"_a,
            nb::sig("def batch(self, epoch: int, first: int, packs: int) -> dict[str, object]"),
-           "The arrays of bert_for_pretraining() for packs `first`, first + 1, … of an epoch; what is beyond "
-           "its last pack is padding. They follow from the seed, the epoch and their place alone. Several "
-           "threads may call it at once.");
+           "The arrays of bert_for_pretraining() for packs `first`, first + 1, … of an epoch; packs beyond "
+           "the "
+           "epoch's last one are padding. The arrays are determined by the seed, the epoch and the packs' "
+           "place in it. Several threads may call this at once.");
 }
 
 }  // namespace tessera::python

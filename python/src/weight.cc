@@ -183,7 +183,7 @@ void bind_changes(nb::class_<Weight>& weight) {
 }  // namespace
 
 void bind_weight(nb::module_& m) {
-  nb::class_<Relocation>(m, "Relocation", "How packed order changed with a dynamic weight's pattern.")
+  nb::class_<Relocation>(m, "Relocation", "The change of packed order with a dynamic weight's pattern.")
       .def(
           "apply",
           [](const Relocation& r, nb::object state) {
@@ -209,7 +209,7 @@ void bind_weight(nb::module_& m) {
       .def_static("without_values", &make_without_values, "shape"_a, "block_size"_a, "crow_indices"_a,
                   "col_indices"_a, "dtype"_a = "f32", "capacity"_a = nb::none(),
                   "A weight whose values the caller keeps, and passes to products in packed order.")
-      .def("with_type", &with_type, "dtype"_a, "The same weight without values, for values of another type.")
+      .def("with_type", &with_type, "dtype"_a, "This weight without values, for values of another type.")
       .def_prop_ro("shape", [](const Weight& w) { return std::pair(w.rows(), w.cols()); })
       .def_prop_ro("block_size", &Weight::block_size)
       .def_prop_ro("dtype", [](const Weight& w) { return std::string(tessera::name_of(w.type())); })
@@ -256,15 +256,15 @@ void bind_weight(nb::module_& m) {
       "from_format"_a, "to_format"_a, "pattern"_a, "values"_a,
       nb::sig("def permute_packed(from_format: int, to_format: int, pattern: Matrix, values: object) -> "
               "numpy.typing.NDArray[numpy.float32]"),
-      "Values of a matrix in one packed order, in another one's: of the values of a weight that were "
-      "saved where another instruction set has another order.\n\n"
-      "Formats are those of `Weight.packed_format`; 0 is the order of CSR or BSR (`Matrix.values`). "
-      "`pattern` is a matrix with the weight's pattern, as `Weight.matrix()` returns; its values are "
-      "ignored. `values` is float32, one-dimensional and contiguous. Places that a format pads with "
-      "are 0.\n\n"
-      "Raises ValueError for a format that does not suit the matrix (that of a dynamic weight suits "
-      "none: save `Weight.unpack(…)` instead), and for another number of values; TypeError for another "
-      "type.");
+      "Convert values of a matrix from one packed format to another.\n\n"
+      "It reads values of a weight that were saved with another instruction set, whose packed order may "
+      "differ. Formats are numbers as in `Weight.packed_format`; 0 is the order of CSR or BSR "
+      "(`Matrix.values`). "
+      "`pattern` is a matrix with the weight's pattern, such as `Weight.matrix()` returns; its values are "
+      "ignored. `values` is float32, one-dimensional and contiguous. Padding of a format is 0.\n\n"
+      "Raises ValueError for a format that does not apply to the matrix (the format of a dynamic weight "
+      "applies to none: save `Weight.unpack(…)` instead) and for a wrong number of values; TypeError "
+      "for another type.");
   m.def(
       "packed_size",
       [](uint32_t format, const SparseMatrix& pattern) {
