@@ -23,12 +23,12 @@ def differentiable(
 ) -> Callable[..., Any]:
     """The operator above autograd, for `library.impl(…, "Autograd", with_keyset=True)`.
 
-    `kernel` is the one for the CPU; `setup(ctx, inputs, output)` and `derivative(ctx, *gradients)` are those of
-    PyTorch's `register_autograd`, which takes 20 µs a call longer and cannot be differentiated by `torch.func`.
+    `kernel` is the CPU kernel; `setup(ctx, inputs, output)` and `derivative(ctx, *gradients)` are as for PyTorch's
+    `register_autograd`, which takes 20 µs longer per call and does not support `torch.func`.
     """
 
     def below(keyset: Any, *arguments: Any) -> Any:
-        """The operator without autograd: its kernel, if that is what the dispatcher would call next."""
+        """The operator without autograd: its kernel, if the dispatcher would call the kernel next."""
         with _C._AutoDispatchBelowAutograd():
             if kernel_is_next(keyset):
                 return kernel(*arguments)
@@ -47,7 +47,7 @@ def differentiable(
             return *derivative(ctx, *gradients), None
 
     class Transformed(_SingleLevelFunction):
-        """The same at one level of nested transforms."""
+        """The operator at one level of nested transforms."""
 
         @staticmethod
         def forward(*arguments: Any) -> Any:

@@ -28,7 +28,7 @@ def random_positions(count: int, blocks: int, generator: torch.Generator | None 
 
 
 def csr_of(positions: Tensor, grid: tuple[int, int], capacity: int) -> tuple[Tensor, Tensor]:
-    """crow_indices and col_indices of ascending positions; room for more is filled with 0."""
+    """crow_indices and col_indices of ascending positions; unused capacity is filled with 0."""
     rows, cols = grid
     if positions.numel() > capacity:
         raise ValueError(f"a pattern of {positions.numel()} blocks; there is room for {capacity}")
@@ -41,7 +41,7 @@ def csr_of(positions: Tensor, grid: tuple[int, int], capacity: int) -> tuple[Ten
 
 
 def positions_of(crow: Tensor, col: Tensor, cols: int) -> Tensor:
-    """The inverse; the end of col_indices may be room for more."""
+    """The inverse of `csr_of`; col_indices may have unused entries at the end."""
     counts = crow.diff()
     row = torch.repeat_interleave(torch.arange(counts.numel()), counts)
     return row * cols + col[: row.numel()]
@@ -98,13 +98,13 @@ def largest(scores: Tensor, count: int) -> Tensor:
 
 
 def positions_with_any(matrix: Tensor, block_size: int) -> Tensor:
-    """The blocks with an element that is not zero; if there is none, the first one."""
+    """The blocks with a non-zero element; if there is none, the first block."""
     found = blocks_of(matrix != 0, block_size).sum((2, 3)).reshape(-1).nonzero().reshape(-1)
     return found if found.numel() else torch.zeros(1, dtype=torch.int64)
 
 
 def positions_in_mask(mask: Tensor, block_size: int) -> Tensor:
-    """The blocks of a mask. Throws ValueError if it has blocks that are stored in part only."""
+    """The blocks of a mask. Raises ValueError for a mask with blocks that it covers only in part."""
     mask = mask.to(torch.bool)
     if block_size == 1:
         return mask.reshape(-1).nonzero().reshape(-1)

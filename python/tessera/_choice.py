@@ -28,7 +28,7 @@ from tessera.graph._values import linear
 
 @dataclass(frozen=True)
 class _Pattern:
-    """The sparse form of a weight, without its values, which graphs and sessions have."""
+    """The sparse form of a weight, without its values, which are in graphs and sessions."""
 
     shape: tuple[int, int]
     block_size: int
@@ -66,7 +66,7 @@ class Choice:
     def form_of(
         self, name: str, weight: Tensor, rows: int, copy: str | None = None, of: Groups | None = None
     ) -> Matrix | None:
-        """The sparse form of a weight [out, in]; None: dense. A `copy` is its name beside the dense weight."""
+        """The sparse form of a weight [out, in]; None: dense. `copy` names a sparse copy beside the dense weight."""
         own = copy or name
         if own not in self._forms:
             matrix, report = choose(name, weight, rows, self.measure, of, is_copy=copy is not None)
@@ -95,7 +95,7 @@ class Choice:
         return [form for form in forms if form is not None]
 
     def note(self, name: str, matrix: Matrix, rows: int, dtype: torch.dtype) -> None:
-        """A weight that is sparse already."""
+        """Record a weight that is sparse already."""
         if name in self._forms:
             return
         self._forms[name] = _Pattern.of(matrix)
@@ -106,7 +106,7 @@ class Choice:
         self.layers.append(report)
 
     def leave(self, name: str, weight: Tensor, rows: int, reason: str) -> None:
-        """A weight [out, in] of which no sparse form is possible; 0 rows: there are no times."""
+        """Record a weight [out, in] for which no sparse form is possible; 0 rows: there are no times."""
         if any(each.name == name for each in self.layers):
             return
         stored = _as_stored(weight)
@@ -118,24 +118,24 @@ class Choice:
         self.layers.append(LayerReport(name, shape, density, False, reason, dense, sparse, 1, rows))
 
     def forget(self) -> None:
-        """Choose again, as weights have changed."""
+        """Forget all choices, as weights have changed."""
         self.layers.clear()
         self._forms.clear()
         self._computed.clear()
         self._parameters.clear()
 
     def name_of(self, name: str, weight: Tensor) -> str:
-        """The name of a computed weight: the given one, unless that is another's, as of other sizes of inputs."""
+        """The name of a computed weight: the given name, unless another weight has it, as for other input sizes."""
         values = weight.detach().contiguous().reshape(-1).view(torch.uint8).numpy()
         contents = (weight.dtype, tuple(weight.shape), hashlib.blake2b(values.data).digest())
         return _own_name(self._computed, name, contents, lambda _: True)
 
     def name_of_parameter(self, name: str, contents: int | None, is_free: Callable[[str], bool]) -> str:
-        """The same of a parameter of a whole graph, by what it contains; None: the weight of that name, unchanged."""
+        """The name of a parameter of a whole graph, by its contents; None: the weight of this name, unchanged."""
         return _own_name(self._parameters, name, contents, is_free)
 
     def values_of(self, name: str, weight: NDArray[np.float32]) -> NDArray[np.float32] | None:
-        """The present values as a session takes them; None if non-zeros are where a sparse form has none."""
+        """The present values as a session takes them; None if non-zeros lie outside the sparse form."""
         pattern = self._forms.get(name)
         if pattern is None:
             return np.ascontiguousarray(weight).reshape(-1)
@@ -146,7 +146,7 @@ class Choice:
 
 
 def _own_name(known: dict[str, Any], name: str, contents: Any, is_free: Callable[[str], bool]) -> str:
-    """The name, with a number if it is that of other contents."""
+    """The name, with a number if the name stands for other contents."""
     own, number = name, 1
     while (own != name and not is_free(own)) or known.setdefault(own, contents) != contents:
         number += 1
@@ -159,7 +159,7 @@ def choose(
 ) -> tuple[Matrix | None, LayerReport]:
     """The sparse form of a weight [out, in] for products of `rows` rows, or None, and why.
 
-    That of a convolution in groups has the channels of one.
+    The weight of a convolution in groups has the channels of one group.
     """
     stored = _as_stored(weight)
     if of is None:
@@ -180,15 +180,15 @@ def choose(
 
 
 def predict(matrix: Matrix, rows: int, dtype: torch.dtype) -> tuple[float, float, str]:
-    """Seconds of products of `rows` rows, dense and in the blocks of a matrix, and why these do not pay.
+    """Seconds of products of `rows` rows, dense and in the blocks of a matrix, and why blocks do not pay.
 
-    Those of blocks are NaN where they cannot be fastest.
+    Seconds of blocks are NaN where they cannot be fastest.
     """
     return _predicted(zeros_of_matrix(matrix, rows, type_of(dtype)), matrix.block_size)
 
 
 def _as_stored(weight: Tensor) -> Tensor:
-    """Its values in the type in which products have them, with contiguous rows."""
+    """The weight's values in the type that products use, with contiguous rows."""
     weight = weight.detach().contiguous()
     return weight if weight.dtype in STORED_TYPES else weight.float()
 
@@ -211,7 +211,7 @@ def _stored(matrix: Matrix) -> float:
 def _measured(matrix: Matrix, rows: int, dtype: torch.dtype, of: Groups | None = None) -> list[float]:
     """Seconds of a product, dense and sparse, of weights and activations in this type.
 
-    Those of a convolution in groups are of a dense product for each group, and of one sparse product.
+    For a convolution in groups, a dense product for each group is compared with one sparse product.
     """
     stored, groups = type_of(dtype), 1 if of is None else of.groups
     whole = matrix if of is None else ungrouped_weight(matrix, groups=of.groups, taps=of.taps)
@@ -232,7 +232,7 @@ def _measured(matrix: Matrix, rows: int, dtype: torch.dtype, of: Groups | None =
 
 
 def least_seconds(jobs: Sequence[Callable[[], object]]) -> list[float]:
-    """The least seconds of each job, in turn, so that what else the computer does disturbs all."""
+    """The smallest time of each job, run in turn, so that disturbances affect all jobs alike."""
     times = [math.inf] * len(jobs)
     for _ in range(8):
         for i, job in enumerate(jobs):

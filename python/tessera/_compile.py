@@ -82,7 +82,7 @@ def compile(
 def _arguments(
     module: nn.Module, given: Tensor | Sequence[Any] | Mapping[str, Any]
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Copies, so that inputs that are one tensor are several; those by name in the order of forward()."""
+    """Copies of the arguments, so that a tensor given twice is two inputs; by name in the order of forward()."""
     args: tuple[Any, ...] = ()
     kwargs: dict[str, Any] = {}
     if isinstance(given, Mapping):
@@ -117,7 +117,7 @@ def _require_example(path: str, leaf: Any) -> None:
 
 
 def _sizes(dynamic_shapes: DynamicShapes | None) -> dict[str, dict[int, str]]:
-    """Names of dimensions by the path of an input; a torch.export.Dim has its name as __name__."""
+    """Names of dimensions, by the path of an input; a torch.export.Dim has its name in __name__."""
     if not isinstance(dynamic_shapes, (Mapping, type(None))):
         raise TypeError("dynamic_shapes must be a mapping from inputs to {dimension: name}")
     sizes: dict[str, dict[int, str]] = {}
@@ -262,7 +262,7 @@ class _Compiler:
         return imported
 
     def inputs_of(self, sizes: dict[str, int]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """The example with these sizes: cut off, or repeated."""
+        """The example inputs with these sizes: cut off, or repeated."""
         leaves = list(self.leaves)
         for (i, dim), name in self.sizes.items():
             places = torch.arange(sizes[name]) % self.leaves[i].shape[dim]
@@ -293,7 +293,7 @@ class _Compiler:
         return interface
 
     def _output_sizes(self) -> dict[tuple[int, int], Size]:
-        """How sizes of results follow from sizes of inputs that have buckets, from runs at three sizes of each."""
+        """How sizes of results follow from input sizes with buckets, found by runs at three sizes of each."""
         assert self.interface is not None
         largest = {**self._present(), **{name: sizes[-1] for name, sizes in self.interface.buckets.items()}}
         shapes = self._result_shapes(largest)
@@ -320,7 +320,7 @@ class _Compiler:
     def _require_one_size(
         self, largest: dict[str, int], shapes: list[tuple[int, ...]], found: dict[tuple[int, int], Size]
     ) -> None:
-        """Raise ValueError if what is cut back to a size that has buckets has another one with a size that has none."""
+        """Raise ValueError if a result's size that follows from buckets also depends on a size without buckets."""
         assert self.interface is not None
         for name in [each for each in largest if found and each not in self.interface.buckets]:
             for size in (largest[name] - 1, largest[name] + 1, 2 * largest[name]):
@@ -362,7 +362,10 @@ class _Compiler:
 
     @contextlib.contextmanager
     def _keeping_settings(self) -> Iterator[None]:
-        """What the module assigns while it lasts is no change: each check of padding runs it, and would cause the next."""
+        """Ignore assignments by the module within this context.
+
+        Each check of padding runs the module; if its assignments counted as changes, they would cause the next check.
+        """
         were_unchanged = self.settings.are_unchanged()
         try:
             yield
@@ -380,7 +383,7 @@ class _Compiler:
     def verify_padding(self, model: CompiledModel, padded: dict[str, int]) -> None:
         """Raise ValueError if zeros change a result: of these buckets' smallest sizes, or the largest that are padded.
 
-        Also where only some sizes are the smallest, if the module takes that.
+        Also checks combinations in which only some sizes are the smallest, if the module takes them.
         """
         buckets = model.interface.buckets
         combination = tuple(padded[name] for name in buckets)
@@ -413,7 +416,7 @@ class _Compiler:
     # Weights that change.
 
     def follow(self, model: CompiledModel, *, changed: bool = False, fully: bool = False) -> None:
-        """Give the sessions the weights as they are now; `changed` says that some are others, `fully` compares all."""
+        """Give the sessions the present weights; `changed` says that some have changed, `fully` compares all."""
         if not changed and self._is_unchanged(fully or self.checks_all):
             return
         with model._lock:
@@ -435,7 +438,7 @@ class _Compiler:
         return self.held.is_unchanged(fully) and (settings.are_unchanged() if fully else settings.look_unchanged())
 
     def _set(self, model: CompiledModel) -> bool:
-        """Whether no more has changed than parameters of sessions, in place, whose zeros are where they were."""
+        """Set changed parameters of sessions in place; False if anything else has changed, or zeros have moved."""
         session = model._first
         if session is None or not self.held.has_same_parts:
             return False
@@ -467,7 +470,7 @@ _FORM = re.compile(r"(.+?)(?:\[(\d+)(?::(\d+))?\])?(\.transposed)?(?:\.sparse)?"
 
 
 def _is_close(wanted: Tensor, found: Tensor) -> bool:
-    """Whether results with padding are those without; numbers of a place, such as those of argmax, exactly."""
+    """Whether results with padding equal results without; integers, such as positions, must be equal exactly."""
     if wanted.shape != found.shape:
         return False
     if not wanted.is_floating_point():
@@ -478,7 +481,7 @@ def _is_close(wanted: Tensor, found: Tensor) -> bool:
 
 
 def _forms_by_parameter(natives: set[str]) -> dict[str | None, list[tuple[str, slice | int | None, bool]]]:
-    """By parameter of a module, what sessions have of it: its name, the part of it, if it is one, and whether transposed."""
+    """The forms of each parameter of a module in sessions: name, part (or None), whether transposed."""
     forms: dict[str | None, list[tuple[str, slice | int | None, bool]]] = {}
     for native in natives:
         found = _FORM.fullmatch(native)
@@ -497,7 +500,7 @@ def _require_finite(module: nn.Module) -> None:
 
 
 def _names_of(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[str]:
-    """Names of the arguments, in their order; those of *args are numbered."""
+    """Names of the arguments, in their order; arguments in *args are numbered."""
     try:
         bound = inspect.signature(module.forward).bind(*args, **kwargs)
     except TypeError as error:
@@ -514,7 +517,7 @@ def _names_of(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) 
 
 
 def _positional(module: nn.Module, names: list[str]) -> int:
-    """How many of the names, the first ones, `forward` has in their places, so that their arguments need no names."""
+    """How many of the first names are positional arguments of `forward`, in this order."""
     count = 0
     for parameter in inspect.signature(module.forward).parameters.values():
         if parameter.kind is inspect.Parameter.VAR_POSITIONAL:
@@ -527,7 +530,7 @@ def _positional(module: nn.Module, names: list[str]) -> int:
 
 @contextlib.contextmanager
 def _dense(module: nn.Module) -> Iterator[None]:
-    """While it lasts, parameters in sparse layouts are dense, which PyTorch can export."""
+    """Within this context, parameters in sparse layouts are dense, so that PyTorch can export them."""
     sparse = [
         (owner, name, parameter)
         for owner in module.modules()
@@ -545,7 +548,7 @@ def _dense(module: nn.Module) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _evaluating(module: nn.Module) -> Iterator[None]:
-    """While it lasts, all parts are in evaluation mode."""
+    """Within this context, all modules are in evaluation mode."""
     training = [each for each in module.modules() if each.training]
     try:
         for each in training:

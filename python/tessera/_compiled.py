@@ -121,7 +121,7 @@ class Argument:
 
 @dataclass(frozen=True)
 class Size:
-    """A dimension that may have several sizes: in inputs as it is, in outputs `factor` times it and `more`."""
+    """A dimension that may have several sizes: in inputs the size itself, in outputs `factor` · size + `more`."""
 
     name: str
     factor: int = 1
@@ -184,7 +184,7 @@ class Interface:
         return arrays
 
     def _checked_array(self, path: str, i: int, array: Any) -> Any:
-        """Arrays of NumPy are converted; tensors of another type are refused, as PyTorch does."""
+        """Convert NumPy arrays; refuse tensors of another type, as PyTorch does."""
         if not _is_tensor(array):
             if array is None:
                 raise TypeError(f"{path} is None; the model was compiled for {self.input_dtypes[i]}: give an array")
@@ -208,7 +208,7 @@ class Interface:
         return array.detach()
 
     def sizes_of(self, shapes: Shapes) -> dict[str, int]:
-        """Sizes by name; throws ValueError if one has two."""
+        """Sizes by name; raises ValueError if a name has two sizes."""
         sizes: dict[str, int] = {}
         for (i, dim), size in self.input_sizes.items():
             if dim >= len(shapes[i]):
@@ -339,7 +339,7 @@ class CompiledModel:
             self._follow(self, changed=True)
 
     def _prepared(self, arrays: list[Any]) -> tuple[Prepared, dict[str, Any], dict[str, int] | None]:
-        """A session, what it is given by name, and the sizes to cut results back to."""
+        """A session, its arrays by name, and the sizes to which results are cut back."""
         sizes = self.interface.sizes_of(tuple(tuple(each.shape) for each in arrays))
         padded = self.interface.padded(sizes)
         if padded != sizes:
@@ -382,7 +382,7 @@ class CompiledModel:
         return array[tuple(kept)]
 
     def prepare(self, sizes: dict[str, int]) -> Prepared:
-        """The session for these sizes, made and verified if there is none yet. All have the same weights."""
+        """The session for these sizes, made and verified if there is none yet. All sessions share the weights."""
         key = tuple(sorted(sizes.items()))
         with self._lock:
             prepared = self._sessions.get(key)
@@ -409,7 +409,7 @@ class CompiledModel:
 
     @property
     def first(self) -> Session:
-        """The session that has the weights of all."""
+        """The session that owns the weights of all sessions."""
         if self._follow is not None:
             self._follow(self)
         if self._first is None:

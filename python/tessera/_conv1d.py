@@ -1,4 +1,4 @@
-"""The linear layers of `transformers` whose weight is [in, out], as GPT-2 has them."""
+"""The linear layers of `transformers` whose weight is [in, out], as in GPT-2."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _TENSORS = [f"{name}{end}" for name in ("weight", "bias") for end in ("", "_orig
 
 
 def is_conv1d(layer: nn.Module) -> bool:
-    """Whether it is a `Conv1D`, which computes x · W + b; told by what it has, as `transformers` may be missing."""
+    """Whether a layer is a `Conv1D`, x · W + b; told by its attributes, as `transformers` may be missing."""
     if type(layer).__name__ != "Conv1D":
         return False
     weight, bias = getattr(layer, "weight", None), getattr(layer, "bias", None)

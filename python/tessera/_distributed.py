@@ -10,13 +10,13 @@ from torch import Tensor
 
 
 def whole(tensor: Tensor) -> Tensor:
-    """The tensor itself, or all shards of it together: then every rank must call this."""
+    """The tensor itself, or the whole of a sharded tensor; then every rank must call this."""
     gather: Callable[[], Tensor] | None = getattr(tensor, "full_tensor", None)
     return tensor if gather is None else gather()
 
 
 def assign(tensor: Tensor, value: Tensor) -> None:
-    """Set a tensor's values, of a sharded one those of this rank."""
+    """Set a tensor's values; for a sharded tensor, this rank's values."""
     tensor = tensor.detach()
     if hasattr(tensor, "full_tensor"):
         from torch.distributed.tensor import DTensor, distribute_tensor
@@ -39,7 +39,7 @@ def sum_over(tensor: Tensor, group: torch.distributed.ProcessGroup | None) -> Te
 
 
 def first_ranks(tensor: Tensor, group: torch.distributed.ProcessGroup | None) -> Tensor:
-    """The tensor that the group's first rank has, in place."""
+    """The tensor of the group's first rank, in place."""
     if is_distributed():
         first = 0 if group is None else torch.distributed.get_global_rank(group, 0)
         torch.distributed.broadcast(tensor, first, group=group)

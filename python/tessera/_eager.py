@@ -67,7 +67,7 @@ def _forget() -> None:
 
 
 def is_eager(*tensors: Tensor | None) -> bool:
-    """Whether nothing traces, transforms or watches what PyTorch computes, and these are its own tensors on the CPU."""
+    """Whether nothing traces, transforms or watches PyTorch's operators, and these are plain tensors on the CPU."""
     if torch.compiler.is_compiling():
         return False
     for watches in _WATCHERS:

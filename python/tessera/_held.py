@@ -1,4 +1,4 @@
-"""What a PyTorch module holds, and whether that has changed."""
+"""The tensors and parts of a PyTorch module, and whether they have changed."""
 
 from __future__ import annotations
 
@@ -12,11 +12,10 @@ from tessera import _tessera
 
 
 class Held:
-    """The tensors and parts of a module as they were: which they are, their versions and types, where they lie, and what
-    they hold.
+    """The tensors and parts of a module as they were: identities, versions, types, addresses and contents.
 
-    Writes through `.data` into the same memory have no version: they are seen by a few words of each tensor, or else
-    when the block that they changed has its turn.
+    Writes through `.data` to the same memory have no version: they are seen by a few words of each tensor, or else when
+    the changed block has its turn.
     """
 
     def __init__(self, module: nn.Module, constants: Sequence[Tensor]) -> None:
@@ -45,7 +44,7 @@ class Held:
         self._contents = _tessera.Contents([_readable_memory_of(part) for part in self._memory])
 
     def is_unchanged(self, fully: bool = False) -> bool:
-        """Whether all is as it was: of contents a part, another one at each call, or `fully` all of them."""
+        """Whether nothing has changed; compares a part of the contents, another at each call, or `fully` all."""
         return (
             self._states.are_unchanged()
             and _tessera.have_values(self._places, self._values)
@@ -62,7 +61,7 @@ class Held:
         return has_values and types == self._types
 
     def changed(self) -> Iterator[Tensor]:
-        """The tensors that have other contents, or another version."""
+        """The tensors whose contents or versions have changed."""
         changed = [*self._states.changed(), *(self._sparse_states.changed() if self._sparse_states else ())]
         # The memory of others may be gone.
         readable = [i for i, owner in enumerate(self._owners) if not changed[owner]]
@@ -74,14 +73,14 @@ class Held:
 
 
 def _may_grow(module: nn.Module, place: dict[str, Any]) -> bool:
-    """Whether what is put into this empty dictionary of the module takes part in what modules compute."""
+    """Whether entries added to this empty dictionary of the module would affect what the module computes."""
     if isinstance(module, (nn.Sequential, nn.ModuleList, nn.ModuleDict)):
         return place is module._modules
     return isinstance(module, (nn.ParameterList, nn.ParameterDict)) and place is module._parameters
 
 
 class Attributes:
-    """Tensors that a program has as constants and a module as plain attributes, or in lists, tuples and dicts there."""
+    """Tensors that are constants of a program, and attributes of a module, or in lists, tuples and dicts there."""
 
     def __init__(self, module: nn.Module, constants: Sequence[Tensor]) -> None:
         self.tensors: list[Tensor] = []
@@ -106,7 +105,7 @@ class Attributes:
         )
 
     def _look_into(self, container: Any, items: Mapping[Any, Any]) -> bool:
-        """Whether there are such tensors in a container, which are noted."""
+        """Record such tensors in a container; returns whether there are any."""
         before = len(self.tensors)
         for key, value in items.items():
             if isinstance(value, Tensor):
@@ -127,7 +126,7 @@ def _address_of(tensor: Tensor) -> int:
 
 
 def parts_of(tensor: Tensor) -> tuple[Tensor, ...]:
-    """What has the contents of a tensor, its values last."""
+    """The tensors that hold the contents of a tensor, its values last."""
     if tensor.layout is torch.strided:
         return (tensor,)
     tensor = tensor.detach()
@@ -141,7 +140,7 @@ def parts_of(tensor: Tensor) -> tuple[Tensor, ...]:
 
 
 def memory_of(tensor: Tensor) -> tuple[int, int]:
-    """Address and bytes of its elements, with what lies between them."""
+    """Address and bytes of a tensor's elements, including gaps between them."""
     if tensor.is_contiguous():
         return tensor.data_ptr(), tensor.nbytes
     storage = tensor.untyped_storage()
@@ -149,7 +148,7 @@ def memory_of(tensor: Tensor) -> tuple[int, int]:
 
 
 def _readable_memory_of(tensor: Tensor) -> tuple[int, int]:
-    """The same of a plain tensor on the CPU; others have none that can be read."""
+    """Like `memory_of`, for a plain tensor on the CPU; other tensors have no memory that can be read."""
     is_readable = type(tensor) in (Tensor, nn.Parameter) and tensor.device.type == "cpu"
     return memory_of(tensor) if is_readable else (0, 0)
 
@@ -160,7 +159,7 @@ class _States(Protocol):
 
 
 class _SlowStates:
-    """As `_tessera.TensorStates`, with any PyTorch, and of tensors in any layout."""
+    """Like `_tessera.TensorStates`, for any version of PyTorch and tensors in any layout."""
 
     def __init__(self, tensors: Sequence[Tensor]) -> None:
         self._tensors = tensors
@@ -183,7 +182,7 @@ class _SlowStates:
 
 
 def _states_of(tensors: Sequence[Tensor]) -> _States:
-    """Of tensors that are strided."""
+    """The states of strided tensors."""
     handles_of = getattr(getattr(torch._C, "_aoti", None), "unsafe_alloc_void_ptrs_from_tensors", None)
     if handles_of is None or not _tessera.reads_tensor_states():
         return _SlowStates(tensors)

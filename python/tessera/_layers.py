@@ -91,7 +91,7 @@ def kinds_text(seconds: Mapping[str, float]) -> str:
 
 
 def _milliseconds(seconds: float) -> str:
-    """To a microsecond, and short times to two digits."""
+    """Milliseconds to the microsecond; short times with two digits."""
     return f"{seconds * 1e3:{'.2g' if 0 < seconds < 1e-5 else '.3f'}}"
 
 

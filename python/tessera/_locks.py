@@ -10,8 +10,8 @@ import weakref
 class Lock:
     """As `threading.RLock`, to be used in a `with` statement.
 
-    A forked process has none of its parent's other threads: what one of them had locked at the fork stays locked and
-    half-changed there, and to lock it raises RuntimeError.
+    A forked process has none of its parent's other threads: a lock that one of them held at the fork protects a
+    half-changed object there, and acquiring it raises RuntimeError.
     """
 
     def __init__(self) -> None:

@@ -77,7 +77,7 @@ class Matrix(_tessera.Matrix):
 def adopt(matrix: _tessera.Matrix, block_size: int | None = None) -> Matrix:
     """Return a matrix of the extension as one of this module, with larger blocks if wanted.
 
-    It is emptied if it is none of this module, so nobody else may have it.
+    If the matrix is not of this module, it is emptied, so nothing else may use it.
     """
     if block_size is not None and block_size != matrix.block_size:
         if matrix.block_size != 1:

@@ -85,7 +85,7 @@ def benchmark(
 
 @dataclass
 class _Times:
-    """Of the runs of an engine."""
+    """Times of the runs of an engine."""
 
     latencies: list[float] = field(default_factory=list)
     seconds: float = 0.0
@@ -109,7 +109,7 @@ class _Times:
 
 
 def _shapes_of_batch(model: str | os.PathLike[str], shapes: Shapes, batch: int) -> dict[str, Sequence[int] | int]:
-    """These shapes, and the number of samples where the model and they leave it open."""
+    """These shapes, with the number of samples where the model and the shapes leave it open."""
     found = dict(shapes)
     inputs = OnnxModel.read(os.fspath(model)).inputs
     sizes = []
@@ -132,7 +132,7 @@ def _first(shape: Sequence[int] | int) -> int | None:
 
 
 def _random_feed(session: InferenceSession, generator: np.random.Generator) -> Feed:
-    """For the shapes of the session that is prepared: numbers normally distributed, integers and truth values 0 and 1."""
+    """Random inputs for the prepared shapes: normally distributed numbers; 0 and 1 for integers and booleans."""
     shapes = session.prepared_shapes()
     if shapes is None:
         open_ones = ", ".join(repr(each) for each in session.get_inputs())
@@ -184,7 +184,7 @@ def _openvino(model: str | os.PathLike[str], threads: int, streams: int, feed: F
 
 
 def _times(runs: Mapping[str, Sequence[Run]], feed: Feed, seconds: float) -> dict[str, _Times]:
-    """A single stream takes its turn run by run; several run for a while, so that all of them are busy."""
+    """Time engines in turn: run by run for one stream, for a while for several, so that all streams are busy."""
     times = {name: _Times() for name in runs}
     most = max(len(streams) for streams in runs.values())
     turn = 0.0 if most == 1 else seconds / len(runs) / _TURNS
@@ -203,7 +203,7 @@ def _times(runs: Mapping[str, Sequence[Run]], feed: Feed, seconds: float) -> dic
 
 
 def _run_until(run: Run, feed: Feed, end: float) -> list[float]:
-    """The seconds of each run, of which there is at least one."""
+    """Run until `end`, at least once; returns the seconds of each run."""
     latencies: list[float] = []
     while not latencies or time.perf_counter() < end:
         start = time.perf_counter()
@@ -213,7 +213,7 @@ def _run_until(run: Run, feed: Feed, end: float) -> list[float]:
 
 
 def _difference(results: Sequence[Any], expected: Sequence[Any]) -> float:
-    """NaN where one has a number and the other one has none."""
+    """The largest relative difference; NaN if only one result is NaN at some place."""
     most = 0.0
     for result, wanted in zip(results, expected, strict=True):
         ours, theirs = np.asarray(result, np.float64), np.asarray(wanted, np.float64)

@@ -145,7 +145,7 @@ def refuse_device(*arguments: Any) -> Tensor:
 
 
 def check_devices(*arguments: Any) -> None:
-    """Refuse tensors on several devices: what is computed of meta and other tensors would be uninitialised."""
+    """Refuse tensors on several devices: results of meta and other tensors together would be uninitialised."""
     devices = {a.device.type for a in arguments if isinstance(a, Tensor)}
     if len(devices) > 1:
         raise RuntimeError(
@@ -268,7 +268,7 @@ implement("sddmm", _sddmm_cpu, _sddmm_fake, _setup, _sddmm_backward)
 
 
 class _Layer(torch.autograd.Function):
-    """`linear` of a pattern that was prepared; called where is_eager(), without GELU."""
+    """`linear` with a prepared pattern and without GELU; called if is_eager()."""
 
     @staticmethod
     def forward(
@@ -318,7 +318,7 @@ def _with_tangents(
 
 
 def layer(x: Tensor, weight: Tensor, index: tuple[Any, ...], bias: Tensor | None, activation: str) -> Tensor:
-    """What `linear` computes, for layers."""
+    """`linear`, for layers."""
     # The derivative of GELU needs its argument, which a fused product does not keep.
     separate = activation == "gelu" and torch.is_grad_enabled()
     fused = "none" if separate else activation

@@ -22,7 +22,7 @@ _NOTHING = 0  # the address of an absent array
 
 
 def floats(tensor: Tensor) -> Tensor:
-    """The tensor in FP32, if its type is a real floating-point one: others would lose what FP32 cannot hold."""
+    """The tensor in FP32. Raises TypeError for other types than real floating-point ones, which could lose values."""
     if tensor.dtype is torch.float32:
         return tensor
     check_real(tensor)
@@ -87,12 +87,12 @@ class Prepared:
         return relocations[torch.float32]
 
     def collect_dense_gradient(self, collects: bool) -> None:
-        """From now on let sddmm() add up the gradient of the dense matrix too, or forget it."""
+        """Let sddmm() also add up the gradient of the dense matrix from now on, or forget this gradient."""
         self._collects = collects
         self.dense_gradient = None
 
     def go_on_collecting(self, former: Prepared) -> None:
-        """Take over what a pattern that this one replaces was asked to collect."""
+        """Take over the collection of gradients from a pattern that this one replaces."""
         self._collects, self.dense_gradient = former._collects, former.dense_gradient
 
     def _product(self, key: tuple[Any, ...], make: Callable[[], Any]) -> Any:
@@ -159,7 +159,7 @@ class Prepared:
 
 
 def stored(crow: Tensor, col: Tensor) -> Tensor:
-    """The column indices in use, which are followed by room for more."""
+    """The column indices in use, without unused capacity."""
     count = int(crow[-1]) if crow.numel() > 0 else 0
     if not 0 <= count <= col.numel():
         raise ValueError(f"crow_indices ends with {count}, but there are {col.numel()} column indices")
@@ -254,7 +254,7 @@ def remember(
 
 
 def known(col: Tensor) -> Prepared | None:
-    """What was prepared last for these index tensors, changed since or not."""
+    """The pattern that was last prepared for these index tensors, whether they have changed since or not."""
     entry = _entries.get((id(col.untyped_storage()), col.data_ptr()))
     return None if entry is None else entry.prepared
 
@@ -270,7 +270,7 @@ def prepared_for(
 ) -> Prepared:
     """The prepared pattern that these index tensors describe; prepared anew only if they have changed.
 
-    PyTorch counts changes, but not those by way of `.data`: these are not noticed.
+    PyTorch counts changes, except changes by way of `.data`, which are not noticed.
     """
     entry = _entries.get((id(col.untyped_storage()), col.data_ptr()))
     shape = (out_features, in_features, block_size, dynamic)

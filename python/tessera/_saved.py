@@ -15,12 +15,12 @@ _NAMES = ("weight", "crow_indices", "col_indices", "packed_format")
 
 
 def sizes_of(shape: tuple[int, int, int]) -> Tensor:
-    """What a state dict says of out_features, in_features and block_size."""
+    """The entry of out_features, in_features and block_size in a state dict."""
     return torch.tensor(shape, dtype=torch.int64, device="cpu")
 
 
 def _check_sizes(saved: Any, shape: tuple[int, int, int]) -> None:
-    """Files from before the sizes were saved have none."""
+    """Check saved sizes; files from before sizes were saved have none."""
     sizes = tuple(saved.tolist()) if isinstance(saved, Tensor) else saved
     if sizes != shape:
         raise ValueError(
@@ -44,7 +44,7 @@ def _indices(name: str, tensor: Any) -> Tensor:
 
 
 class SavedWeight:
-    """What a state dict holds of a layer: the pattern, and the values in some packed format."""
+    """The weight of a layer in a state dict: the pattern, and the values in some packed format."""
 
     def __init__(
         self, shape: tuple[int, int, int], weight: Tensor, crow: Tensor, col: Tensor, packed_format: Tensor
@@ -69,7 +69,10 @@ class SavedWeight:
 
     @staticmethod
     def of(shape: tuple[int, int, int], state: Mapping[str, Any], prefix: str) -> SavedWeight | None:
-        """None without a pattern. Throws TypeError and ValueError if it is not one of a layer of this shape."""
+        """The weight in a state dict; None without a pattern.
+
+        Raises TypeError or ValueError if it is not the weight of a layer of this shape.
+        """
         missing = [name for name in _NAMES if prefix + name not in state]
         if missing:
             if all(prefix + name not in state for name in _NAMES[1:]):

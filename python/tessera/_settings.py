@@ -1,4 +1,4 @@
-"""What a module computes with beside tensors, and whether that has changed."""
+"""The settings of a module besides tensors, and whether they have changed."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ _OF_ALL = frozenset(vars(nn.Module()))
 
 
 class Settings:
-    """Plain values of the attributes of a module and its parts, and their hooks before and after `forward`, as they were.
+    """Plain attribute values of a module and its parts, and their hooks of `forward`, as they were.
 
-    What calls of a module or its hooks assign themselves, such as the number of calls, is left aside.
+    Attributes that calls of a module or its hooks assign themselves, such as a number of calls, are ignored.
     """
 
     def __init__(self, module: nn.Module) -> None:
@@ -61,7 +61,7 @@ class Settings:
         self._turn = 0
 
     def look_unchanged(self) -> bool:
-        """Compares those whose turn it is."""
+        """Compare the settings whose turn it is."""
         turn = self._turn = self._turn + 1
         return _tessera.have_values(*self._hooks[turn % len(self._hooks)]) and (
             not self._values or _tessera.have_items(*self._values[turn % len(self._values)])
@@ -78,7 +78,7 @@ def _is_plain(value: Any) -> bool:
 
 
 def _parted(given: list[_T], least: int) -> Iterator[list[_T]]:
-    """In parts of at least so many, one for each turn."""
+    """Divide values into parts of at least `least`, one for each turn."""
     size = max(least, -(-len(given) // _CALLS))
     for start in range(0, len(given), size):
         yield given[start : start + size]

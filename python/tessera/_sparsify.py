@@ -92,7 +92,7 @@ def _replace(model: nn.Module, replacements: dict[nn.Module, SparseLinear]) -> N
 
 
 def _leave_fast_path(module: nn.Module) -> None:
-    """Have an encoder call its layers: in inference PyTorch passes their weights to a kernel of its own."""
+    """Let an encoder call its layers: in inference PyTorch would pass their weights to its own kernel."""
     if isinstance(module, nn.TransformerEncoderLayer):
         if isinstance(module.linear1, SparseLinear) or isinstance(module.linear2, SparseLinear):
             module.activation_relu_or_gelu = 0
@@ -101,7 +101,7 @@ def _leave_fast_path(module: nn.Module) -> None:
 
 
 def _matrix(layer: SparseLinear) -> Matrix:
-    """Its pattern, without its values."""
+    """The layer's pattern, without its values."""
     crow, col = layer.crow_indices.numpy(), layer.col_indices[: layer.blocks].numpy()
     values = np.zeros(layer.blocks * layer.block_size**2, np.float32)
     return Matrix((layer.out_features, layer.in_features), layer.block_size, crow, col, values)

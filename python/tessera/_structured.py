@@ -39,7 +39,7 @@ from tessera.nn import formulas
 # Not frozen: PyTorch 2.6 compiles a frozen one with all its fields, keys of dictionaries included.
 @dataclass(eq=False)
 class _Map:
-    """A structured map: an operator's arguments are x, the parameters, and others."""
+    """A structured map: an operator's arguments are x, the parameters, and further arguments."""
 
     name: str
     #: Its arguments after x, as a schema declares them.
@@ -69,7 +69,7 @@ class _Map:
                 raise ValueError(f"{self.name} has a size of {size}; sizes must be at least 1")
 
     def leading(self, x: Tensor, result: tuple[int, ...]) -> torch.Size:
-        """The batch dimensions of x, which has as many others as the result."""
+        """The batch dimensions of x, which has as many other dimensions as the result."""
         if x.dim() < len(result):
             raise ValueError(f"x has shape {tuple(x.shape)}; {self.name} needs at least {len(result)} dimensions")
         return x.shape[: x.dim() - len(result)]
@@ -356,7 +356,7 @@ def _layer(kind: _Map) -> Callable[..., Tensor]:
 
 
 def _plan_layer(kind: _Map, key: tuple[Any, ...], bias: Tensor | None, x: Tensor, arguments: tuple[Any, ...]) -> Any:
-    """Plans the product for a layer's arguments; None: the dispatcher has to do with it."""
+    """Plan the product for a layer's arguments; None: the call has to go through the dispatcher."""
     tensors = [each for each in (*arguments[: kind.parameters], bias) if each is not None]
     if not is_eager(x, *tensors) or any(
         each.dtype is not torch.float32 or not each.is_contiguous() for each in (x, *tensors)

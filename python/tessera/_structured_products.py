@@ -55,7 +55,7 @@ class Call:
 
 
 def layer_calls(parameters: int, has_bias: bool) -> _tessera.StructuredCalls:
-    """Products for layers, none yet."""
+    """An empty table of products for layers."""
     return _tessera.StructuredCalls(_eager.reader, parameters, has_bias)
 
 
@@ -127,7 +127,7 @@ class _Permutation:
         self._bytes = self.indices.tobytes()
 
     def is_in(self, tensor: Tensor) -> bool:
-        """Whether the tensor holds them still: writes by `.data` or a collective leave no trace but the contents."""
+        """Whether the tensor still holds the indices: writes by `.data` or a collective change only the contents."""
         return self._bytes == tensor.numpy().tobytes()
 
 

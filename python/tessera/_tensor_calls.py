@@ -28,7 +28,7 @@ _STRIDED = torch.strided
 
 
 class TensorCalls:
-    """The calls of a model that takes tensors alone, by their shapes."""
+    """The calls of a model that takes only tensors, by their shapes."""
 
     def __init__(self, interface: Interface, numbers: Iterator[int]) -> None:
         self._interface = interface
@@ -40,7 +40,7 @@ class TensorCalls:
         self._calls: dict[tuple[torch.Size, ...], _TensorCall] = {}
 
     def run(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[Tensor] | None:
-        """Results; None for what was not called yet, or needs to be converted."""
+        """Run the model; None for shapes that were not called yet, and arguments that need conversion."""
         if not self._calls or len(args) > self._most_positional:
             return None
         if (tensors := self._tensors(args, kwargs)) is None:
@@ -52,7 +52,7 @@ class TensorCalls:
         return call(tensors)
 
     def add(self, prepared: Prepared, arrays: list[Any]) -> None:
-        """Have the next call with tensors of these shapes be a short one, if it can be."""
+        """Let the next call with tensors of these shapes be a short one, if possible."""
         if self._is_possible and (tensors := self._tensors(tuple(arrays), {})) is not None:
             if _takes(prepared.session, self._interface, tensors):
                 self._calls[tuple([each.shape for each in tensors])] = _TensorCall(prepared, self._interface)

@@ -142,7 +142,7 @@ def path_of(path: str | os.PathLike[str] | None) -> str:
 
 
 def set_learning(settings: _Settings, given: Mapping[str, Any]) -> None:
-    """Set what all trainings have, of a trainer's arguments by name; the library checks the values."""
+    """Set the settings common to all trainings from a trainer's arguments, by name; the library checks the values."""
     settings.epochs = _tessera.whole_number("epochs", given["epochs"], 1)
     for name in ("lr", "momentum", "trust_coefficient", "weight_decay", "validation", "seed"):
         setattr(settings, name, given[name])
@@ -161,7 +161,7 @@ def set_learning(settings: _Settings, given: Mapping[str, Any]) -> None:
 def set_counts(
     settings: _Settings, *counts: tuple[str, int, int], optional: Sequence[tuple[str, int | None, int]] = ()
 ) -> None:
-    """Set whole numbers by name, each with the least that it may be; an optional None is 0 in the settings."""
+    """Set whole numbers by name, each with its smallest allowed value; an optional None is 0 in the settings."""
     for name, count, least in counts:
         setattr(settings, name, _tessera.whole_number(name, count, least))
     for name, choice, least in optional:
@@ -169,7 +169,7 @@ def set_counts(
 
 
 def set_placement(settings: _Settings, given: Mapping[str, Any]) -> None:
-    """Set from how many elements on values lie elsewhere, by arguments that `Graph.training_step` has too."""
+    """Set the smallest number of elements of values that lie elsewhere, by the names of `Graph.training_step`."""
     for option, choice in given.items():
         if hasattr(settings, f"{option}_from") and (least := least_elements(option, choice)) is not None:
             setattr(settings, f"{option}_from", least)

@@ -241,7 +241,7 @@ class InferenceSession:
         return prepared
 
     def _session(self, graph: Graph) -> Session:
-        """With the weights of the first one, if it has them all."""
+        """A session with the weights of the first session, if that has all of them."""
         with self._lock:
             if self._first is not None:
                 names = {graph.native.name(id) for id in range(graph.native.size) if graph.native.kind(id) == "parameter"}
@@ -262,7 +262,7 @@ class InferenceSession:
 
 
 def _require_options(sess_options: object, providers: object, provider_options: object) -> None:
-    """Raise TypeError for what ONNX Runtime does not take, such as shapes in the place of options."""
+    """Raise TypeError for arguments that ONNX Runtime does not take, such as shapes in place of options."""
     if isinstance(sess_options, (Mapping, int)):
         raise TypeError(f"sess_options is {sess_options!r}: give shapes= and threads= by name, or use tessera.onnx.load()")
     for name, given in (("providers", providers), ("provider_options", provider_options)):
@@ -283,7 +283,7 @@ def _report_of(layer: Any) -> LayerReport:
 
 
 def _as_input(array: Any, value: OnnxValue) -> Any:
-    """As a session takes it; checks of shape are its."""
+    """The array as a session takes it; the session checks shapes."""
     if hasattr(array, "detach"):
         array = array.detach()
         if value.dtype == "bfloat16":

@@ -180,7 +180,7 @@ class _DropGrow(_Schedule):
         self._ask_for_gradients()
 
     def _ask_for_gradients(self) -> None:
-        """Have the next backward pass compute what `_grown` takes besides patterns."""
+        """Let the next backward pass compute the gradients that `_grown` needs."""
 
     def _choose(self, number: int, layer: SparseLinear) -> Tensor:
         fraction = self.fraction
@@ -261,7 +261,7 @@ class RigL(_DropGrow):
 
 
 def _kept(layer: SparseLinear, dropped: int) -> Tensor:
-    """The positions of a layer without those of the `dropped` blocks of least magnitude."""
+    """The positions of a layer's blocks without the `dropped` blocks of smallest magnitude."""
     values = layer.unpack(layer.weight).abs_().reshape(layer.blocks, -1)
     weakest = torch.topk(values.sum(1), dropped, largest=False, sorted=False).indices
     stays = torch.ones(layer.blocks, dtype=torch.bool)

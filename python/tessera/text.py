@@ -95,9 +95,9 @@ def tokenize(
 def _tokenizer(
     vocabulary: str | os.PathLike[str], words: Sequence[str], lowercase: bool
 ) -> tuple[Any, dict[str, int]]:
-    """BERT's tokenizer, which knows of the special tokens only the unknown one, and their numbers.
+    """BERT's tokenizer, with the unknown token as its only special token; and the numbers of all special tokens.
 
-    A word's number is that of its line; of two lines with one word the later one's, as in Hugging Face's tokenizers.
+    A word's number is the number of its line, or of the last line with this word, as in Hugging Face's tokenizers.
     """
     try:
         from tokenizers import Tokenizer

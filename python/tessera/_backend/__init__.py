@@ -75,7 +75,7 @@ def backend_reports() -> list[GraphReport]:
 
 
 def _boxed(call: Callable[[list[Any]], Any]) -> Callable[..., Any]:
-    """As PyTorch calls graphs whose arguments come in a list, which they clear."""
+    """The call in the form for graphs that get their arguments in a list, and clear it."""
 
     def run(args: list[Any]) -> Any:
         return call(args)

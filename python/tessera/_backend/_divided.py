@@ -50,7 +50,7 @@ class Divided:
         self.module.recompile()
 
     def _value(self, node: Node) -> Node:
-        """A node outside of programs; views of what these compute are made there, so that they are views."""
+        """Compute a node outside of programs; views of programs' results are made there, so that they are views."""
         if node not in self._known:
             self._known[node] = self._graph.node_copy(node, self._value)
         return self._known[node]
@@ -67,7 +67,7 @@ class Divided:
 
     @staticmethod
     def _results(taken: list[Node]) -> list[Node]:
-        """What others need of a part, but for views."""
+        """The values of a part that other parts need, except views."""
         own = set(taken)
         results: dict[Node, None] = {}
         for node in taken:
@@ -150,7 +150,7 @@ class _Body:
         return created
 
     def _weight(self, node: Any, root: Node) -> Node:
-        """A weight, transposed as it was."""
+        """The placeholder of a weight, transposed as the weight was."""
         if node is root:
             return self._weights[root]
         return self._created(node, (self._weight(node.args[0], root), *node.args[1:]), node.kwargs)

@@ -1,4 +1,4 @@
-"""Graphs of PyTorch in which sessions compute what they can."""
+"""PyTorch's graphs, of which sessions compute the parts that they support."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ aten = torch.ops.aten
 
 
 class CompiledGraph:
-    """A graph as PyTorch calls it, compiled at the first call with some sizes, when weights have values."""
+    """A graph that PyTorch calls. It is compiled at the first call with each set of sizes, when weights have values."""
 
     def __init__(
         self, module: GraphModule, static: set[int], patience: int, settings: Settings, name: str
@@ -113,7 +113,7 @@ class CompiledGraph:
         return Program(body, weights, sets, self._settings, self._found[sizes])
 
     def reports(self) -> list[GraphReport]:
-        """What became of it, by its sizes."""
+        """The reports on the graph, one for each set of sizes."""
         with self._lock:
             reports = [(each, self._found[sizes]) for sizes, each in self._reports.items()]
         return [
@@ -123,7 +123,7 @@ class CompiledGraph:
     def _report(
         self, sizes: tuple[Any, ...], nodes: list[Node], stages: list[Stage], support: Support
     ) -> GraphReport:
-        """What stays with PyTorch, and why; it is logged too."""
+        """The operators that stay with PyTorch, and why; they are logged too."""
         taken = {node for stage in stages for node in stage.taken}
         operators = [node for node in nodes if node.op == "call_function" and not is_part(node)]
         operators = [node for node in operators if not support.is_constant(node)]
@@ -148,7 +148,7 @@ class CompiledGraph:
         stages: list[Stage],
         support: Support,
     ) -> dict[str, LayerReport]:
-        """Which weights are not considered for a sparse form, and why, also logged; sessions add the others."""
+        """The weights that are not considered for a sparse form, and why, also logged; sessions add others."""
         taken = {node for stage in stages for node in stage.taken}
         found = {each.name: each for each in left_dense(parameters, prepared, live, taken, support)}
         for each in found.values():
@@ -157,12 +157,12 @@ class CompiledGraph:
 
 
 def _is_plain(tensor: Any) -> bool:
-    """Whether a tensor has memory that can be read here."""
+    """Whether a tensor has memory that the CPU can read."""
     return type(tensor) in (Tensor, Parameter) and tensor.device.type == "cpu" and tensor.layout is torch.strided
 
 
 def _with_sizes(module: GraphModule, args: list[Any]) -> GraphModule:
-    """The graph with the sizes that arguments have."""
+    """The graph with the sizes of the arguments."""
     mode = FakeTensorMode(allow_non_fake_inputs=True)
     fakes = [mode.from_tensor(each, static_shapes=True) if isinstance(each, Tensor) else each for each in args]
     with mode:
@@ -170,7 +170,7 @@ def _with_sizes(module: GraphModule, args: list[Any]) -> GraphModule:
 
 
 def _live_nodes(graph: Graph, prepared: set[Node]) -> list[Node]:
-    """The nodes on which results depend, without what only weights are computed from."""
+    """The nodes on which results depend, without nodes from which only weights are computed."""
     live = {graph.output_node()}
     for node in reversed(graph.nodes):
         if node in live or node.op == "placeholder" or not is_pure(node):
@@ -179,7 +179,7 @@ def _live_nodes(graph: Graph, prepared: set[Node]) -> list[Node]:
 
 
 def _simplify(graph: Graph) -> None:
-    """Replace operators by what they are here, where gradients have operators of their own."""
+    """Replace detach and convolutions by simpler operators, as gradients are separate operators of the graph."""
     for node in graph.find_nodes(op="call_function", target=aten.detach.default):
         node.target = aten.alias.default
     for node in graph.find_nodes(op="call_function", target=aten.convolution.default):
@@ -191,7 +191,7 @@ def _simplify(graph: Graph) -> None:
 
 
 def _draw_masks_apart(graph: Graph) -> None:
-    """Let the masks of dropout depend on sizes alone, so that they divide no part."""
+    """Let the masks of dropout depend only on sizes, so that they divide no part."""
     for node in graph.find_nodes(op="call_function", target=aten.native_dropout.default):
         x, p, train = node.args
         meaning = x.meta["val"]

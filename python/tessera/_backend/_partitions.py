@@ -32,7 +32,7 @@ _WORTHWHILE = frozenset(
 
 @dataclass
 class Stage:
-    """Operators that a session computes, and those that PyTorch computes after it."""
+    """Operators that a session computes, and operators that PyTorch computes after it."""
 
     taken: list[Node]
     others: list[Node]
@@ -54,7 +54,7 @@ def _is_worthwhile(nodes: Iterable[Node]) -> bool:
 
 
 def _stages(nodes: list[Node], taken: set[Node]) -> list[Stage]:
-    """Each node in the first stage in which its inputs are there."""
+    """Put each node in the first stage in which its inputs are available."""
     number: dict[Node, int] = {}
     stages = [Stage([], [])]
     last = floor = 0  # of operators that draw random numbers; of those that write

@@ -33,7 +33,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Settings:
-    """What `torch.compile(options=…)` may say."""
+    """The settings of `torch.compile(options=…)`."""
 
     #: The most threads that run; 0: the default.
     threads: int = 0
@@ -44,7 +44,7 @@ class Settings:
 
 
 class _Array:
-    """A tensor as a session takes or gives it: its elements in the order in which they lie."""
+    """A tensor as a session takes or returns it: its elements in the order of their addresses."""
 
     def __init__(self, meaning: Tensor, *, is_result: bool = False) -> None:
         self.shape = tuple(meaning.shape)
@@ -97,7 +97,7 @@ class _Array:
         return torch.empty_strided(self.shape, self.stride, dtype=self.held)
 
     def given(self, tensor: Tensor) -> Tensor:
-        """A result as PyTorch's."""
+        """A result with PyTorch's type and strides."""
         if self.dtype is not self.held:
             tensor = tensor.to(self.dtype)
         if self.stride != self.given_stride:
@@ -106,7 +106,7 @@ class _Array:
 
 
 def _forms_of(name: str, weight: NDArray[Any]) -> Iterator[tuple[str, NDArray[Any]]]:
-    """What a session may have of a weight: itself, its transpose, and the same of each of several matrices."""
+    """The forms of a weight in sessions: the weight, its transpose, and both of each matrix of a stack."""
     yield name, weight
     if weight.ndim == 2:
         yield f"{name}.transposed", weight.T
@@ -123,7 +123,7 @@ def _is_of(form: str, weight: str) -> bool:
 class Program:
     """A part of a graph, called with its inputs and then with the tensors that its weights are computed from.
 
-    Calls may come from several threads. What a session cannot do after all, PyTorch does.
+    Calls may come from several threads. PyTorch computes parts for which making a session fails.
     """
 
     def __init__(
@@ -169,7 +169,7 @@ class Program:
             return self.by_pytorch(*args)
 
     def _measure(self, *args: Tensor) -> None:
-        """Leave it to PyTorch if that is faster."""
+        """Leave the part to PyTorch if PyTorch is faster."""
         least = dict.fromkeys((self.by_session, self.by_pytorch), float("inf"))
         for _ in range(4):
             for compute in least:
@@ -183,7 +183,7 @@ class Program:
         log.info("a part takes %.0f µs, and %.0f µs by PyTorch%s", ours, theirs, ", which keeps it" * self._is_left)
 
     def _leave(self, reason: str) -> None:
-        """Have PyTorch compute it from now on."""
+        """Let PyTorch compute the part from now on."""
         self._is_left = True
         for name, layer in list(self._found.items()):
             if self._weight_of(name) is not None:
@@ -213,7 +213,7 @@ class Program:
         return [array.given(result) for array, result in zip(self._results, results, strict=True)]
 
     def _prepared(self, sources: Sequence[Tensor]) -> Session | None:
-        """A session that has these weights; none: they are to be read where they lie."""
+        """A session with these weights as parameters; None: weights are read in place."""
         state = state_of(sources)
         if state is None:
             return None
@@ -237,7 +237,7 @@ class Program:
             return known.sessions[self]
 
     def _refresh(self, known: WeightSet, sources: Sequence[Tensor]) -> None:
-        """Give the sessions these values, or forget them where zeros have moved."""
+        """Give the sessions these values, or forget the sessions if zeros have moved."""
         values = None if self._must_be_parameters else self._values(known, sources)
         if values is None:
             known.sessions.clear()
@@ -252,7 +252,7 @@ class Program:
         return any(weight.must_be_parameter for weight in self._weights)
 
     def _values(self, known: WeightSet, sources: Sequence[Tensor]) -> dict[str, Any] | None:
-        """By the name of a session's parameter, its values; none if they do not fit its form."""
+        """The values of each of a session's parameters, by name; None if they do not fit its form."""
         names, *others = [set(session._native.parameters) for session in known.sessions.values()] or [set()]
         if any(not other <= names for other in others):
             return None  # one has a weight in another form, and so for itself
@@ -280,7 +280,7 @@ class Program:
         return named(layer.name, "" if weight is None else weight.place)
 
     def _note(self, layers: Iterable[LayerReport]) -> None:
-        """Replace what the graph's report says of the weights."""
+        """Replace the entries of weights in the graph's report."""
         for name in list(self._found):
             if self._weight_of(name) is not None:
                 self._found.pop(name, None)

@@ -21,14 +21,14 @@ def place_of(node: Node) -> str:
 
 
 def named(name: str, place: str) -> str:
-    """A weight in the log and in reports: that of an input of the graph, and where it is used."""
+    """The name of a weight in the log and in reports: the graph's input, and the place where it is used."""
     return f"{name} ({place})" if place else name
 
 
 def left_dense(
     parameters: Mapping[Node, Tensor], prepared: set[Node], live: list[Node], taken: set[Node], support: Support
 ) -> Iterator[LayerReport]:
-    """Those of which sessions, which take some nodes of those that are needed, consider no sparse form."""
+    """The weights for which sessions consider no sparse form. `taken` are the nodes of `live` that sessions compute."""
     considered = {
         source for node in taken for root in weights_of(node, prepared).values() for source in _sources_of(root)
     }
@@ -44,7 +44,10 @@ def left_dense(
 
 
 def _density(tensor: Tensor) -> float:
-    """NaN for types that sessions lack: PyTorch cannot count the zeros of all of them."""
+    """The fraction of non-zeros.
+
+    NaN for types that sessions do not support, as PyTorch cannot count zeros of all types.
+    """
     if tensor.dtype not in TYPES:
         return math.nan
     return int(tensor.count_nonzero()) / tensor.numel() if tensor.numel() else 1.0
@@ -63,7 +66,7 @@ def _reason(
 
 
 def _sources_of(root: Node) -> Iterator[Node]:
-    """What a node is computed from."""
+    """The placeholders from which a node is computed."""
     seen = {root}
     found = [root]
     for node in found:

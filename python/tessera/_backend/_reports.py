@@ -1,4 +1,4 @@
-"""What became of graphs and their weights, as data."""
+"""Reports on graphs and their weights, as data."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tessera._layers import LayerReport, SparsityReport
 
 @dataclass(frozen=True)
 class GraphReport:
-    """What became of one graph of `torch.compile(backend="tessera")`; printing it gives text and a table."""
+    """A report on one graph of `torch.compile(backend="tessera")`; printing it gives text and a table."""
 
     name: str  # as in the log: "graph 0, inference"
     sizes: tuple[Any, ...] = ()  # those that the graph leaves open
@@ -36,7 +36,7 @@ class GraphReport:
         return f"{self.operators_text()}\n{self.weights}"
 
     def to_json(self) -> dict[str, Any]:
-        """Everything, for `json.dumps`."""
+        """All entries, for `json.dumps`."""
         return {
             "name": self.name,
             "sizes": list(self.sizes),
@@ -50,6 +50,6 @@ class GraphReport:
 
 
 def dense(name: str, shape: Sequence[int], density: float, reason: str) -> LayerReport:
-    """A weight of which no sparse form is considered."""
+    """The report of a weight for which no sparse form is considered."""
     matrix = (shape[0], math.prod(shape[1:])) if shape else (1, 1)
     return LayerReport(name, matrix, density, False, reason, math.nan, math.nan)

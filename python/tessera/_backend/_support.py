@@ -73,7 +73,7 @@ def is_part(node: Node) -> bool:
 
 
 def is_pure(node: Node) -> bool:
-    """Whether a node computes the same from the same, and changes nothing."""
+    """Whether a node's result depends only on its inputs, and it changes nothing."""
     if node.op != "call_function":
         return node.op in ("placeholder", "get_attr")
     target = node.target
@@ -113,7 +113,7 @@ def needs_parameters(node: Node) -> bool:
 
 
 def prepared_nodes(graph: Graph, static: set[Node]) -> set[Node]:
-    """The nodes that depend on static placeholders alone."""
+    """The nodes that depend only on static placeholders."""
     prepared = set(static)
     for node in graph.nodes:
         inputs = node.all_input_nodes
@@ -123,7 +123,7 @@ def prepared_nodes(graph: Graph, static: set[Node]) -> set[Node]:
 
 
 def weights_of(node: Node, prepared: set[Node]) -> dict[int, Node]:
-    """By argument, what a session takes as a parameter: the matrix of a product, before it is transposed."""
+    """The weights that a session takes as parameters, by argument: matrices of products, before they are transposed."""
     if is_own(node):
         return {i: each for i, each in enumerate(node.args) if isinstance(each, Node) and each in prepared}
     for position in _WEIGHTS.get(str(node.target), ()):
@@ -136,9 +136,9 @@ def weights_of(node: Node, prepared: set[Node]) -> dict[int, Node]:
 
 
 def may_gain(placeholder: Node, tensor: Tensor) -> bool:
-    """Whether a weight is worth a copy: one without zeros is not, where all take it as it lies.
+    """Whether a weight is worth a copy: a weight without zeros that all operators take in place is not.
 
-    Nor is one of a type that sessions lack. PyTorch cannot count the zeros of all of them.
+    Nor is a weight of a type that sessions do not support, as PyTorch cannot count zeros of all types.
     """
     if not _is_unprepared(placeholder):
         return True
@@ -146,7 +146,7 @@ def may_gain(placeholder: Node, tensor: Tensor) -> bool:
 
 
 def _is_unprepared(node: Node) -> bool:
-    """Whether only products take it, or views of it, that do so as it lies."""
+    """Whether only products take the weight, or views of it, and read it in place."""
 
     def takes_it_as_it_lies(user: Node) -> bool:
         if is_view(user):
@@ -158,7 +158,7 @@ def _is_unprepared(node: Node) -> bool:
 
 
 def dependencies(node: Node, prepared: set[Node]) -> list[Node]:
-    """What a node is computed from besides weights."""
+    """The nodes from which a node is computed, besides weights."""
     weights = weights_of(node, prepared)
     found: list[Node] = []
     map_arg(([each for i, each in enumerate(node.args) if i not in weights], node.kwargs), found.append)
@@ -199,7 +199,7 @@ def _is_of_integers(node: Node) -> bool:
 
 
 def limits_of(placeholder: Node) -> tuple[int, int]:
-    """The least and the largest integer that an input may have, so that no row of an embedding is beyond it."""
+    """The smallest and largest integers of an input for which every row of an embedding exists."""
     least, most = INTEGERS["i32"]
     for user in placeholder.users:
         if str(user.target) in _MOVES:
@@ -215,7 +215,7 @@ def limits_of(placeholder: Node) -> tuple[int, int]:
 def handle_of(
     conversion: Conversion, node: Node, name: str, tensor: Tensor, weights: Weights | None = None
 ) -> Parameter | Constant:
-    """What a conversion knows of a weight, which a node of its graph stands for."""
+    """The value that stands for a weight, a node of the graph, in a conversion."""
     if not tensor.dtype.is_floating_point:
         return Constant(conversion.graph, tensor)
     handle = Parameter(conversion.graph, name, tensor, weights)
@@ -224,7 +224,7 @@ def handle_of(
 
 
 class Support(Conversion):
-    """A graph that is converted only to learn which nodes can be."""
+    """A conversion of a graph that only finds out which nodes can be converted."""
 
     def __init__(self, graph: Graph, given: dict[Node, Tensor], prepared: set[Node]) -> None:
         super().__init__()
@@ -283,7 +283,7 @@ class Support(Conversion):
         return _obstacle_of_integers(node)
 
     def _difference(self, node: Node) -> str | None:
-        """How the result is not what PyTorch computes."""
+        """The way in which the result differs from PyTorch's."""
         if node in self.missing:
             return self.missing[node].reason
         known, meaning = self.known[node], node.meta.get("val")

@@ -29,7 +29,7 @@ _OTHER: State = ([], 0)
 
 @dataclass(frozen=True)
 class Weight:
-    """A parameter of sessions, by its name, and what it is computed from; by nothing: it is its only source."""
+    """A parameter of sessions, with its name and its computation from sources; without one, it is its only source."""
 
     name: str
     sources: tuple[int, ...]
@@ -69,11 +69,11 @@ class WeightSet:
         return all(own() is not None for own in self._sources)
 
     def note_contents(self, sources: Sequence[Tensor]) -> None:
-        """What the sessions are about to be given."""
+        """Record the contents that the sessions are about to get."""
         self._contents = _tessera.Contents([memory_of(each) for each in sources])
 
     def compare_contents(self) -> None:
-        """Look at a part of what sources that have the state hold: others have another state."""
+        """Compare a part of the contents of sources in the recorded state; if they changed, note that."""
         if self._contents is not None and not self._contents.next_are_unchanged():
             self.state = _OTHER
 
@@ -88,9 +88,9 @@ class WeightSet:
 
 
 def state_of(sources: Sequence[Tensor]) -> State | None:
-    """What says whether tensors have changed; none: one has no version, as it was made in inference mode.
+    """A state that differs if tensors have changed; None if a tensor has no version, as in inference mode.
 
-    Writes by way of `data` have no version: the fingerprint, of some words of each, shows most changes.
+    Writes by way of `data` have no version; the fingerprint, from a few words of each tensor, shows most of them.
     """
     try:
         versions = [(each.data_ptr(), each._version) for each in sources]
@@ -100,9 +100,9 @@ def state_of(sources: Sequence[Tensor]) -> State | None:
 
 
 class WeightSets:
-    """By the identity of tensors, sets of weights of which sessions are made.
+    """Sets of weights from which sessions are made, by the identity of their tensors.
 
-    They are prepared after `patience` calls that did not change them.
+    A set is prepared after `patience` calls that did not change it.
     """
 
     def __init__(self, patience: int) -> None:
@@ -115,7 +115,7 @@ class WeightSets:
         return found if found is not None and found.is_of(sources) else None
 
     def add(self, sources: Sequence[Tensor], state: State) -> WeightSet | None:
-        """A new set, unless there are too many, or the same memory came as other tensors before."""
+        """A new set, unless there are too many sets, or the same memory belonged to other tensors before."""
         dead = [each for each in self._sets.values() if not each.is_alive]
         if any(each.state == state for each in dead):
             self._is_open = False
