@@ -20,7 +20,7 @@ from tessera.graph._values import Truth, Value
 
 
 class Constant:
-    """A buffer of the module, a tensor in its code, or what is computed of these, and for inference of parameters."""
+    """A buffer of the module, a tensor in its code, or a value computed from these, or in inference from parameters."""
 
     def __init__(self, graph: Graph, tensor: Tensor, *, of_parameters: bool = False) -> None:
         self.tensor = tensor.detach()
@@ -60,7 +60,7 @@ class State:
 
 
 class Transposed:
-    """What has its last two dimensions exchanged, which a product takes as it was."""
+    """A value whose last two dimensions are exchanged; products take it untransposed."""
 
     def __init__(self, of: Value | Parameter) -> None:
         self.of = of
@@ -80,7 +80,7 @@ class Transposed:
 
 
 class Split:
-    """A view of more dimensions than values have: the elements of one, row by row, in a longer shape."""
+    """A view with more dimensions than values may have: the elements of a value, row by row, in a longer shape."""
 
     def __init__(self, of: Value, shape: Sequence[int]) -> None:
         self.of = of
@@ -91,7 +91,7 @@ class Split:
         raise ValueError(f"{list(self.shape)} has more than {most} dimensions: it can only be permuted and reshaped")
 
     def permuted(self, order: Sequence[int]) -> Value | Split:
-        """Dimensions that stay together as one, and if they are still too many, some before others, again and again."""
+        """Permute dimensions: neighbours that stay together count as one; if these are too many, in several steps."""
         runs: list[list[int]] = []
         for dim in (dim for dim in order if self.shape[dim] != 1):
             if runs and all(self.shape[between] == 1 for between in range(runs[-1][-1] + 1, dim)) and dim > runs[-1][-1]:
@@ -124,7 +124,7 @@ def in_shape(x: Value | Split, shape: Sequence[int]) -> Value | Split:
 
 
 def value_of(known: Any) -> Any:
-    """A value of the graph, or whatever else an argument is."""
+    """A value of the graph for a known argument; other arguments as they are."""
     if isinstance(known, (Parameter, Constant, State, Transposed, Split)):
         return known.value()
     return [value_of(each) for each in known] if isinstance(known, (tuple, list)) else known
@@ -137,7 +137,7 @@ def sizes_of(meaning: Tensor) -> tuple[int, ...]:
 
 
 def as_known(result: Any, meaning: Any) -> Any:
-    """A value as what PyTorch's tensor is: truth values, integers or numbers, of its shape."""
+    """A value with the meaning of PyTorch's tensor: truth values, integers or numbers, in its shape."""
     if isinstance(result, (tuple, list)) and isinstance(meaning, (tuple, list)):
         return [as_known(each, of) for each, of in zip(result, meaning, strict=False)]
     if not isinstance(result, Value) or not isinstance(meaning, Tensor):
@@ -195,12 +195,12 @@ class Call:
             raise ValueError("it draws at random in evaluation mode too: let it do so in training mode alone")
 
     def replicas_of_norm(self, running_mean: Any) -> int | None:
-        """Over how many replicas a norm takes statistics of batches; None: over all."""
+        """The number of replicas over which a norm takes statistics of batches; None: all replicas."""
         path = running_mean.name.rpartition(".")[0] if isinstance(running_mean, State) else self._module
         return self._joint_norms.get(path, 1)
 
     def named(self, x: Value) -> Value:
-        """What an operation computes that is not its result, under the name of its module."""
+        """Name an intermediate value of an operation after its module."""
         if self._module and x.name.startswith("%") and not self.graph.native.contains(self._module):
             x.name = self._module
         return x
@@ -261,7 +261,7 @@ _OF_INTEGERS: dict[str, Callable[[Value], Value]] = {
 
 
 def _whole(x: Value, of: Value) -> Value:
-    """`of` where x may have a fraction: numbers of 2^23 and above are whole already. Its derivative is 0."""
+    """`of` where x may have a fraction, else x: numbers from 2^23 on are integers already. Its derivative is 0."""
     return ops.apply("where", ops.abs(x) < 2.0**23, of, x, zero_derivative=1)
 
 
@@ -275,7 +275,7 @@ def _floor(x: Value) -> Value:
 
 
 def _round(x: Value) -> Value:
-    """Halves to the even number."""
+    """x rounded to the nearest integer, halves to the even one."""
     low = _floor(x)
     rest = x - low
     is_odd = low - _floor(low * 0.5) * 2
@@ -283,14 +283,14 @@ def _round(x: Value) -> Value:
 
 
 def _log1p(x: Value) -> Value:
-    """By its series where 1 + x would be rounded too much."""
+    """log(1 + x), by its series where 1 + x would lose too many digits."""
     small = ops.clip(x, -0.03, 0.03)
     series = small * (small * (small * (small * -0.25 + 1 / 3) - 0.5) + 1)
     return ops.where(ops.abs(x) < 0.03, series, ops.log(x + 1))
 
 
 def _in_f32(function: Callable[[Value], Value]) -> Callable[[Value], Value]:
-    """Round results of 16 bits once, not in each of the operations of which a function consists."""
+    """Round 16-bit results once, not in each operation of a function."""
     return lambda x: ops.cast(function(ops.cast(x, "f32")), x.dtype)
 
 
@@ -418,7 +418,7 @@ def _exact(function: Callable[[Any, Any], Any], a: Any, b: Any) -> Any:
 
 
 def _of_two(function: Callable[[Any, Any], Value]) -> Handler:
-    """Of two values, or a value and a number; the second one times alpha, where an operator has that."""
+    """An operator on two values, or a value and a number; the second one is multiplied by alpha where there is one."""
 
     def handler(call: Call, a: Any, b: Any, alpha: float = 1) -> Value:
         if call.dtype == torch.bool and function in _OF_TRUTH:
@@ -461,7 +461,7 @@ def _both(call: Call, a: Any, b: Any) -> tuple[Value, Value]:
 
 
 def _floor_quotient(call: Call, a: Any, b: Any) -> tuple[Value, Value, Value]:
-    """a and b as integers, and the largest that is not above a / b."""
+    """a and b as integers, and the largest integer that is at most a / b."""
     if not isinstance(b, Value) and b == 0:
         raise ValueError("integers cannot be divided by 0")
     x, y = _both(call, a, b)
@@ -636,7 +636,7 @@ def _cast(call: Call, x: Value, *_: Any, **__: Any) -> Value:
 
 
 def over_last(x: Value, shape: Sequence[int], *parameters: Value | None) -> list[Value | None]:
-    """x and parameters of some last dimensions, with these as one."""
+    """x and parameters of its last dimensions, with these dimensions as one."""
     if len(shape) == 1:
         return [x, *parameters]
     size = math.prod(shape)
@@ -696,7 +696,7 @@ def _same(call: Call, x: Any, *_: Any, **__: Any) -> Any:
 
 @handles("_assert_tensor_metadata.default", lazy=True)
 def _checked(call: Call, *_: Any, **__: Any) -> None:
-    """A check that export has made already."""
+    """An assertion, which export has checked already."""
 
 
 @handles("item.default", "_local_scalar_dense.default", lazy=True)

@@ -16,7 +16,7 @@ from tessera.graph._values import Value
 
 
 def _matrix(call: Call, weight: Any, transposed: bool, groups: int, rows: int) -> Value:
-    """The weight as products take it, whose values a parameter of the graph has."""
+    """The weight of a convolution as products take it; its values are a parameter of the graph."""
     if isinstance(weight, Parameter) and not weight.is_weight:
         weight = weight.value()
     if isinstance(weight, (Parameter, Constant)):
@@ -35,7 +35,7 @@ def _matrix(call: Call, weight: Any, transposed: bool, groups: int, rows: int) -
 
 
 def _padding(padding: Any, kernel: Sequence[int], dilation: Sequence[int]) -> list[int]:
-    """Before each dimension, and then after each."""
+    """The padding before each dimension, then the padding after each."""
     if not isinstance(padding, str):
         return sizes_of_each(padding, len(kernel), 0) * 2
     if padding == "valid":
@@ -55,7 +55,7 @@ def _convolve(
     groups: int,
     output_padding: Any = None,
 ) -> Value:
-    """With an output padding the transposed convolution."""
+    """A convolution; with an output padding, a transposed convolution."""
     shape = weight.shape
     kernel = shape[2:]
     if len(kernel) not in (1, 2):

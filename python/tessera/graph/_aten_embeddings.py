@@ -54,7 +54,7 @@ def _embedding_bag(
     includes_last: bool = False,
     padding: int | None = None,
 ) -> list[Value | None]:
-    """Sums, means or maxima of the rows of each bag: ids from an offset to the next; 0 of empty ones."""
+    """Sums, means or maxima of the rows of each bag, whose ids go from its offset to the next; 0 for empty bags."""
     ids, factors = value_of(ids), value_of(factors)
     padding = None if padding is None or padding < 0 else padding
     rows = _embedding(call, weight, ids, -1 if padding is None else padding, scale_grad_by_freq)

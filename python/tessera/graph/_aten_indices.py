@@ -16,7 +16,7 @@ from tessera.graph._values import Truth, Value
 
 
 def _from_start(ids: torch.Tensor, size: int, dim: int, *, may_be_negative: bool = True) -> torch.Tensor:
-    """Constant indices of a dimension, counted from its start. Raises ValueError for those beyond it."""
+    """Constant indices of a dimension, counted from its start. Raises ValueError for indices out of range."""
     ids = ids.to(torch.int64)
     beyond = ids[(ids >= size) | (ids < (-size if may_be_negative else 0))]
     if beyond.numel():
@@ -35,7 +35,7 @@ def _index_select(call: Call, x: Any, dim: int, ids: Any) -> Value:
 
 
 def _indices(x: Value, given: Sequence[Any]) -> dict[int, torch.Tensor | Value]:
-    """Indices by the dimension of x that they are of; a constant mask is those of its elements that are true."""
+    """Indices by the dimension of x; a constant mask becomes the indices of its true elements."""
     indices: dict[int, torch.Tensor | Value] = {}
     dim = 0
     for each in given:
@@ -57,7 +57,7 @@ def _indices(x: Value, given: Sequence[Any]) -> dict[int, torch.Tensor | Value]:
 
 
 def _constant_rows(indices: Sequence[torch.Tensor], sizes: Sequence[int], dims: Sequence[int]) -> torch.Tensor:
-    """Constant indices of dimensions as those of the one that they form."""
+    """Constant indices of several dimensions as indices of the one dimension that these form."""
     rows = torch.zeros((), dtype=torch.int64)
     for each, size, dim in zip(indices, sizes, dims, strict=True):
         rows = rows * size + _from_start(each, size, dim)
@@ -67,7 +67,7 @@ def _constant_rows(indices: Sequence[torch.Tensor], sizes: Sequence[int], dims: 
 def _computed_rows(
     call: Call, indices: Sequence[torch.Tensor | Value], sizes: Sequence[int], dims: Sequence[int]
 ) -> Value:
-    """As `_constant_rows`, of computed indices; below 0, which a run refuses, where one is beyond its dimension."""
+    """Like `_constant_rows`, for computed indices; negative, which a run refuses, where one is out of range."""
     if math.prod(sizes) > 2**31 - 1:
         raise ValueError(f"indices of {list(sizes)} elements are not possible, only of fewer than 2³¹")
     rows: Value | None = None
@@ -105,7 +105,7 @@ def _index(call: Call, x: Any, given: Sequence[Any]) -> Value:
 
 
 def _placed(call: Call, x: Value, rows: torch.Tensor | Value, values: Value) -> Value:
-    """x with values as its rows with these indices; of equal ones the last counts, as on PyTorch's CPUs."""
+    """x with its rows of these indices replaced by values; of equal indices the last counts, as on PyTorch's CPUs."""
     if isinstance(rows, Value):
         return ops.scatter(x, ops.reshape(rows, (-1,)), values)
     count = x.shape[0]
@@ -154,7 +154,7 @@ def _index_put(call: Call, x: Any, given: Sequence[Any], values: Any, accumulate
 
 
 def _mask_of(given: Sequence[Any]) -> Value | None:
-    """The mask that is computed, of the first dimensions, if that is what is given."""
+    """The computed mask of the first dimensions, if the indices are one."""
     if len(given) == 1 and not isinstance(given[0], Constant) and isinstance(mask := value_of(given[0]), Truth):
         return mask
     return None
@@ -178,7 +178,7 @@ def _index_fill(call: Call, x: Any, dim: int, ids: Any, value: Any) -> Value:
 
 
 def _elements(call: Call, x: Value, dim: int, ids: Value) -> Value:
-    """For each index along a dimension, the position of its element in x; beyond them where it is none."""
+    """The position in x of the element for each index along a dimension; out of range if the index is."""
     if math.prod(x.shape) > ops.MOST_EXACT:
         raise ValueError(f"indices of {list(x.shape)} are not possible, only of at most 2²⁴ elements")
     places: list[torch.Tensor | Value] = list(torch.meshgrid(*map(torch.arange, ids.shape), indexing="ij"))
@@ -234,5 +234,5 @@ def _index_add(call: Call, x: Value, dim: int, ids: Value, source: Value, *, alp
 
 @handles("scatter_add.default")
 def _scatter_add(call: Call, x: Value, dim: int, ids: Value, source: Value) -> Value:
-    """Sums of x and of the values that indices along a dimension name, which may be fewer in the others."""
+    """x plus the values at positions given by indices along a dimension; in other dimensions values may be smaller."""
     return _scatter(call, x, dim, ids, source, reduce="add")

@@ -23,7 +23,7 @@ def _with_classes_last(x: Value) -> Value:
 
 
 def checked_labels(call: Call, labels: Value, classes: int, ignored: int | None = None) -> Value:
-    """Labels as they are; one that is neither a class nor the one to ignore is an error of the run, as an id is."""
+    """Labels, unchanged; a label that is neither a class nor ignored is an error of the run, like a wrong id."""
     numbers = call.graph.constant(np.arange(classes), dtype=labels.dtype)
     is_ignored = None if ignored is None else ops.equal(labels, ignored)
     ids = labels if is_ignored is None else ops.where(is_ignored, 0, labels)

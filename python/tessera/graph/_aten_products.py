@@ -39,14 +39,14 @@ def _of_layer(x: Value, weight: Any, bias: Value | None, *, transposed: bool = F
 
 
 def _has_transposed_form(weight: Parameter, rows: int) -> bool:
-    """Whether products may have a parameter [in, out] in a form of their own."""
+    """Whether products may use a separate form of a parameter [in, out]."""
     if weight.weights is None:
         return False
     return weight.is_weight or weight.sparse_copy(rows, transposed=True) is not None
 
 
 def _product_with_left(a: Any, b: Any) -> Value | None:
-    """A product whose first factor is weights with forms of their own; None: it has none, or is no parameter."""
+    """A product whose first factor is weights with separate forms; None: it has none, or is not a parameter."""
     left = a.of if isinstance(a, Transposed) else a
     if not isinstance(left, Parameter) or len(left.shape) not in (2, 3):
         return None
@@ -64,9 +64,9 @@ def _product_with_left(a: Any, b: Any) -> Value | None:
 
 
 def _product_by_group(a: Any, b: Any) -> Value | None:
-    """A product with a sparse weight for each group, one after another; None: they stay dense, or are no parameter.
+    """A product with a sparse weight for each group, one after another; None: weights stay dense, or are no parameter.
 
-    That of first factors is (bᵀ · aᵀ)ᵀ.
+    A product with weights as first factors is computed as (bᵀ · aᵀ)ᵀ.
     """
     stack, a_shape = b.of if isinstance(b, Transposed) else b, _shape_of(a)
     if not isinstance(stack, Parameter) or len(stack.shape) != 3:
@@ -111,7 +111,7 @@ def _factor(known: Any, leading: tuple[int, ...]) -> tuple[Value, bool]:
 
 
 def _product(a: Any, b: Any, bias: Value | None = None) -> Value:
-    """a · b as PyTorch's matmul, of a parameter by the product of a layer."""
+    """a · b as PyTorch's matmul; with a parameter, by the product of a layer."""
     a_shape, b_shape = _shape_of(a), _shape_of(b)
     if len(a_shape) == 1 or len(b_shape) == 1:
         rows = ops.reshape(value_of(a), (1, *a_shape)) if len(a_shape) == 1 else a
@@ -195,7 +195,7 @@ def heads_first(x: Value, heads: int) -> Value:
 
 
 def _limits_of(mask: Tensor, queries: int, keys: int) -> dict[str, int] | None:
-    """The limits of attention that a mask of pairs says; none: it says something else."""
+    """The limits of attention that a mask of pairs stands for; None: it is another mask."""
     if mask.shape[-2:] != (queries, keys):
         return None
     pairs = mask.reshape(-1, queries, keys)

@@ -96,7 +96,7 @@ def _cumsum(call: Call, x: Value, dim: int, **_: Any) -> Value:
 
 
 def _variance(call: Call, x: Value, dims: Any, correction: Any, keepdim: bool) -> tuple[Value, Value]:
-    """Of 16-bit values in FP32."""
+    """The variance; of 16-bit values in FP32."""
     x = ops.cast(x, "f32")
     mean = ops.mean(x, dims, keepdim=True)
     count = math.prod(x.shape) / math.prod(mean.shape)
@@ -108,13 +108,13 @@ def _variance(call: Call, x: Value, dims: Any, correction: Any, keepdim: bool) -
 
 
 def _root(x: Value) -> Value:
-    """The square root, with the gradient 0 at 0, as PyTorch's deviations and norms have."""
+    """The square root, with the gradient 0 at 0, as in PyTorch's standard deviations and norms."""
     is_none = ops.equal(x, 0)
     return ops.where(is_none, 0.0, ops.sqrt(ops.where(is_none, 1.0, x)))
 
 
 def _power_of_size(size: Value, order: float) -> Value:
-    """With the gradient 0 at 0 where orders below 1 have an infinite slope, as PyTorch's norms have."""
+    """A power with the gradient 0 at 0 where orders below 1 have an infinite slope, as in PyTorch's norms."""
     if order >= 1:
         return ops.pow(size, order)
     is_none = ops.equal(size, 0)

@@ -1,4 +1,4 @@
-"""PyTorch's operators that change shapes, and take elements whose places are known."""
+"""PyTorch's operators that change shapes, and select elements at fixed positions."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ def _fold(call: Call, x: Value, size: Any, window: Any, dilation: Any, padding: 
 
 @handles("unfold.default")
 def _windows_of(call: Call, x: Value, dim: int, size: int, step: int) -> Value:
-    """Sliding windows of a dimension, whose elements are the last dimension."""
+    """Sliding windows of a dimension; the elements of a window become the last dimension."""
     dim %= len(x.shape)
     begins = range(0, x.shape[dim] - size + 1, step)
     y = taken(x, dim, [begin + at for begin in begins for at in range(size)])
@@ -304,7 +304,7 @@ def _pad(call: Call, x: Value, padding: Sequence[int], mode: str = "constant", v
 
 
 def _places_around(size: int, before: int, after: int, mode: str) -> list[int]:
-    """The elements of a dimension, and those that pad it."""
+    """The positions of the elements of a dimension and of its padding."""
     places = range(-before, size + after)
     if mode == "replicate":
         return [builtins.min(builtins.max(at, 0), size - 1) for at in places]

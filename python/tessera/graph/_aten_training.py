@@ -1,4 +1,4 @@
-"""PyTorch's gradients, and what it keeps for them, as operations of a graph."""
+"""PyTorch's gradients, and the values stored for them, as operations of a graph."""
 
 from __future__ import annotations
 

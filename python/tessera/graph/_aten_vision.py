@@ -1,7 +1,7 @@
 """PyTorch's operators on images as operations of a graph.
 
-PyTorch has the channels before the other dimensions, a graph's operations have them last: permutations stand around
-each operation, and a session removes those that undo each other.
+PyTorch has the channels before the other dimensions, a graph's operations have them last: each operation is between
+permutations, and a session removes permutations that undo each other.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def channels_first(x: Value) -> Value:
 
 
 class Images:
-    """Values as images, which may lack the dimension of samples."""
+    """Values as images; the dimension of samples may be missing."""
 
     def __init__(self, x: Value, dimensions: int) -> None:
         self.is_single = len(x.shape) == dimensions + 1
@@ -124,7 +124,7 @@ def _tensor(known: Any) -> torch.Tensor | None:
 def _given_norm(
     call: Call, x: Value, weight: Any, bias: Any, mean: Any, variance: Any, eps: float
 ) -> Value:
-    """With given statistics: a factor and a number to add, for inference as constants that a product takes over."""
+    """Normalise with given statistics: a factor and an offset; for inference constants, folded into a product."""
     given = (weight, bias, mean, variance)
     of, added, average, spread = tensors = [_tensor(each) for each in given]
     is_computed = any(tensor is None and each is not None for each, tensor in zip(given, tensors, strict=True))
@@ -163,7 +163,7 @@ def _training_norm(
     momentum: float,
     eps: float,
 ) -> list[Value | None]:
-    """With the statistics of the batch, whose part `momentum` goes into the running ones."""
+    """Normalise with the statistics of the batch, which enter the running statistics with the weight `momentum`."""
     last = channels_last(value_of(x))
     of = [value_of(each) for each in (weight, bias)]
     if not training:
@@ -221,7 +221,7 @@ def _instance_norm(
 
 @handles("feature_dropout.default")
 def _feature_dropout(call: Call, x: Value, p: float, train: bool) -> Value:
-    """Whole channels of samples are dropped."""
+    """Dropout of whole channels of samples."""
     if not train or p == 0:
         return x
     call.refuse_draws()
@@ -267,7 +267,7 @@ def _between(call: Call, x: Value, _sizes: Any, align_corners: bool, *factors: A
 
 
 def is_mean_of_images(x: Value, dims: Any) -> bool:
-    """Whether a mean is that of the pixels of images."""
+    """Whether a mean is taken over the pixels of images."""
     count = len(x.shape)
     if dims is None or isinstance(dims, int) or count < 3:
         return False

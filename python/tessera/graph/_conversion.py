@@ -32,7 +32,7 @@ from tessera.graph._values import Form, Value
 
 @dataclass(frozen=True)
 class Missing:
-    """An operation of a module that a graph lacks."""
+    """An operation of a module that graphs do not support."""
 
     #: As PyTorch calls it: "aten.group_norm.default".
     operator: str
@@ -46,7 +46,7 @@ class Missing:
 
 @functools.cache
 def decompositions() -> dict[Any, Callable[..., Any]]:
-    """What operators that a graph lacks consist of, as far as PyTorch says so."""
+    """Decompositions of operators that graphs do not support, as far as PyTorch has them."""
     # Further ones of torch._refs end in PyTorch's own primitives, which are no simpler.
     further = {
         target: function
@@ -58,7 +58,7 @@ def decompositions() -> dict[Any, Callable[..., Any]]:
 
 
 def lacking(graph: torch.fx.Graph) -> set[Any]:
-    """Operators that a graph lacks, but for those of constants, which PyTorch computes."""
+    """Operators that graphs do not support, except operators on constants, which PyTorch computes."""
     varies: set[torch.fx.Node] = set()
     found = set()
     for node in graph.nodes:
@@ -70,11 +70,11 @@ def lacking(graph: torch.fx.Graph) -> set[Any]:
 
 
 class Conversion:
-    """A graph that is made of nodes of FX, one by one.
+    """The conversion of nodes of FX to a graph, one by one.
 
-    Whoever makes it says what placeholders are, in `known`: values of `graph`, parameters, constants, or numbers. With
-    `weights` the graph is for inference: what depends on parameters alone is computed here, and they decide how the
-    weights of products are kept.
+    `known` maps nodes to values of `graph`, parameters, constants or numbers; whoever makes the conversion fills in the
+    placeholders. With `weights` the graph is for inference: values that depend only on parameters are computed now, and
+    `weights` decides in which form the weights of products are kept.
     """
 
     def __init__(self, form: Form = "fused", weights: Weights | None = None) -> None:
@@ -98,7 +98,7 @@ class Conversion:
         self.known[node] = self._applied(node)
 
     def lacks(self, node: torch.fx.Node, reason: str, operation: torch.fx.Node | None = None) -> Any:
-        """Note that the graph lacks an operation, that of the node if no other; returns what stands in for its result."""
+        """Record a missing operation, by default the operation of the node; returns a stand-in for its result."""
         operation = operation or node
         self.missing[node] = Missing(str(operation.target), _place_of(operation), reason)
         return self._stand_in(node.meta.get("val"))
@@ -126,7 +126,7 @@ class Conversion:
             return self.lacks(node, str(error))
 
     def _part(self, node: torch.fx.Node) -> Any:
-        """One of the results of an operation, which may compute fewer than PyTorch's."""
+        """One of the results of an operation, which may have fewer results than PyTorch's."""
         of, index = node.all_input_nodes[0], int(node.args[1])  # type: ignore[arg-type]
         known = self.known[of]
         if known is None:
@@ -135,15 +135,15 @@ class Conversion:
         return self.lacks(node, f"its result {index} is not possible", of) if part is None and node.users else part
 
     def weights_of(self, node: torch.fx.Node) -> Weights | None:
-        """What decides the form of a parameter, if it is nothing but the weight of products, or several of them."""
+        """The `Weights` that decide the form of a parameter, if it is only a weight of products, or a stack of them."""
         return self._weights if self.is_weight(node) or self.is_stack(node) else None
 
     def is_weight(self, node: torch.fx.Node) -> bool:
-        """Whether nothing but products take a parameter, and convolutions in one order of its elements."""
+        """Whether only products, and convolutions with one order of its elements, take a parameter."""
         return all(_is_weight(node, user) for user in node.users) and len(orders_of(node)) <= 1
 
     def is_stack(self, node: torch.fx.Node) -> bool:
-        """Whether nothing but batched products take it, as matrices of their groups in one order."""
+        """Whether only batched products take a parameter, as matrices of their groups in one order."""
         if len(node.meta["val"].shape) != 3:
             return False
         swaps = [user for user in node.users if _swaps_matrices(user)]
@@ -153,7 +153,7 @@ class Conversion:
         return None not in sides and len(sides) <= 1
 
     def note_uses(self, parameter: Parameter, nodes: Sequence[torch.fx.Node]) -> None:
-        """Note what takes a parameter, for which these nodes stand."""
+        """Record the uses of a parameter, for which these nodes stand."""
         orders = {order for node in nodes for order in orders_of(node)}
         parameter.table_rows = rows_beside_embeddings(nodes)
         is_of_products = len(orders) <= 1 and all(map(self.is_weight, nodes))
@@ -161,7 +161,8 @@ class Conversion:
         parameter.is_stack = all(map(self.is_stack, nodes))
 
     def _folded(self, node: torch.fx.Node) -> Any:
-        """What PyTorch computes of constants alone, such as masks and positions, and for inference of parameters."""
+        """Compute values of constants only, such as masks and positions, by PyTorch; in inference also of parameters.
+        """
         factors = {argument: self._as_factor(argument, node) for argument in node.all_input_nodes}
         given = list(factors.values())
         kinds = (Constant,) if self._weights is None else (Constant, Parameter)
@@ -191,7 +192,8 @@ class Conversion:
         return parameter
 
     def _as_factor(self, argument: torch.fx.Node, user: torch.fx.Node) -> Any:
-        """What an argument is; to products a transposed parameter is one too, so that those of two are computed here."""
+        """The value of an argument; to products a transposed parameter is one too, so products of two are computed now.
+        """
         known: Any = self.known.get(argument)
         is_transposed = isinstance(known, Transposed) and isinstance(known.of, Parameter)
         if not is_transposed or str(user.target).rpartition(".")[0] not in _PRODUCTS:
@@ -199,13 +201,13 @@ class Conversion:
         return Parameter(self.graph, known.of.name, known.of.tensor.mT)
 
     def _multiplies(self, node: torch.fx.Node) -> bool:
-        """Whether products take it as a weight; others may take a matrix too."""
+        """Whether products take a node as a weight; other operations may take the matrix too."""
         if self.is_weight(node) or self.is_stack(node):
             return True
         return len(node.meta["val"].shape) == 2 and any(_is_weight(node, user) for user in node.users)
 
     def _rows(self, node: torch.fx.Node) -> Any:
-        """Parts of a parameter of which nothing is taken but such, along outputs or matrices, as weights of products."""
+        """The parts of a parameter of which only parts along outputs or matrices are taken, as weights of products."""
         of = node.args[0] if node.args else None
         parameter = self.known.get(of) if isinstance(of, torch.fx.Node) else None
         if self._weights is None or not isinstance(parameter, Parameter) or parameter.tensor.dim() not in (2, 3):
@@ -230,14 +232,14 @@ class Conversion:
         return self._pieces[name]
 
     def _name_of_weight(self, node: torch.fx.Node) -> str:
-        """That of the layer's weight, if it has none, as under torch.nn.utils.prune."""
+        """The name of a weight; the layer's weight if the node has no name, as under torch.nn.utils.prune."""
         path = module_of(node)[0]
         name = f"{path}.weight".lstrip(".")
         is_free = all(not isinstance(each, Parameter) or each.name != name for each in self.known.values())
         return name if is_free and self._computed.setdefault(name, node) is node else f"{path}.{node.name}".lstrip(".")
 
     def _name(self, result: Any, node: torch.fx.Node) -> None:
-        """Name what an operation computes after its module, for reports."""
+        """Name the result of an operation after its module, for reports."""
         if not isinstance(result, Value) or not result.name.startswith("%"):
             return
         path = module_of(node)[0]
@@ -247,7 +249,7 @@ class Conversion:
                 return
 
     def _stand_in(self, meaning: Any) -> Any:
-        """A value of the shape of one that is missing, so that what follows can be checked."""
+        """A value in the shape of a missing result, so that later operations can be checked."""
         if isinstance(meaning, (tuple, list)):
             return [self._stand_in(part) for part in meaning]
         try:
@@ -269,7 +271,7 @@ _PARTS = {"aten.slice.Tensor": 1, "aten.split.Tensor": 2, "aten.split_with_sizes
 
 
 def _takes_rows(node: torch.fx.Node) -> bool:
-    """Whether it takes neighbouring rows of a matrix, or one of several matrices, as weights of products."""
+    """Whether a node takes consecutive rows of a matrix, or one of several matrices, as weights of products."""
     if str(node.target) == "aten.select.int":
         is_first = _rank_of_first(node) == 3 and node.args[1] in (0, -3)
         return is_first and all(_is_weight(node, user) for user in node.users)
@@ -290,7 +292,7 @@ def _rank_of_first(node: torch.fx.Node) -> int:
 
 
 def _is_weight(node: torch.fx.Node, user: torch.fx.Node) -> bool:
-    """Whether a product takes it as one of its factors, and as nothing else."""
+    """Whether a product takes a node as one of its factors, and in no other way."""
     if str(user.target) in ("aten.t.default", "aten.transpose.int", "aten.permute.default"):
         return all(_is_weight(user, each) for each in user.users)
     operator_name = str(user.target).rpartition(".")[0]
@@ -308,9 +310,9 @@ _TRANSPOSED = {"aten.mm": (1,), "aten.matmul": (1,), "aten.addmm": (2,)}
 
 
 def rows_beside_embeddings(nodes: Sequence[torch.fx.Node]) -> int | None:
-    """The rows of the first product of a matrix of which embeddings take rows; nodes stand for the matrix.
+    """The rows of the first product with a matrix from which embeddings take rows; nodes stand for the matrix.
 
-    None: there are no embeddings or products, or the products, or anything else, take it in another form.
+    None: there are no embeddings or products, or some operation takes the matrix in another form.
     """
     uses = [(node, user) for node in nodes for user in node.users]
     others = [(node, user) for node, user in uses if not _takes_listed_rows(node, user)]
@@ -326,7 +328,7 @@ def _takes_listed_rows(node: torch.fx.Node, user: torch.fx.Node) -> bool:
 
 
 def _rows_of_products(node: torch.fx.Node, user: torch.fx.Node) -> list[int | None]:
-    """Of those that take a matrix as [out, in]; None: something takes it otherwise."""
+    """The rows of products that take a matrix as [out, in]; None: some operation takes it in another way."""
     outputs = int(node.meta["val"].shape[0])
     if not _transposes(user):
         return [_rows_of(node, user, _AS_IT_IS, outputs)]
@@ -334,7 +336,7 @@ def _rows_of_products(node: torch.fx.Node, user: torch.fx.Node) -> list[int | No
 
 
 def _transposes(node: torch.fx.Node) -> bool:
-    """Whether it transposes a matrix."""
+    """Whether a node transposes a matrix."""
     args: Any = node.args
     if str(node.target) == "aten.permute.default":
         return [dim % 2 for dim in args[1]] == [1, 0]
@@ -360,14 +362,14 @@ _BATCHED = {"aten.bmm": (0, 1), "aten.matmul": (0, 1), "aten.baddbmm": (1, 2), "
 
 
 def _side_of(node: torch.fx.Node, user: torch.fx.Node) -> int | None:
-    """Which factor of a batched product it is, 0 or 1; None: something else, or more than that."""
+    """Which factor of a batched product a node is, 0 or 1; None: neither, or both."""
     positions = _BATCHED.get(str(user.target).rpartition(".")[0], ())
     sides = [side for side, position in enumerate(positions) if user.args[position] is node]
     return sides[0] if sides and sum(each is node for each in user.args) == 1 else None
 
 
 def _swaps_matrices(node: torch.fx.Node) -> bool:
-    """Whether it transposes each of several matrices."""
+    """Whether a node transposes each of several matrices."""
     args: Any = node.args
     if str(node.target) == "aten.transpose.int":
         return {dim % 3 for dim in args[1:]} == {1, 2}
@@ -375,7 +377,7 @@ def _swaps_matrices(node: torch.fx.Node) -> bool:
 
 
 def orders_of(node: torch.fx.Node) -> set[int | None]:
-    """In which orders users take a weight's elements: convolutions by their groups, products as it is."""
+    """The orders in which operations take a weight's elements: convolutions by their groups, products unchanged."""
     return {_order_of(user) for user in node.users}
 
 

@@ -1,4 +1,4 @@
-"""Weights of which no sparse form is considered, and why."""
+"""Weights for which no sparse form is considered, and why."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _EMBEDDINGS = {"aten.embedding", "aten.embedding_bag", "aten._embedding_bag"}
 
 
 def note_dense(known: Mapping[torch.fx.Node, Any], weights: Weights) -> None:
-    """Tells what decides the forms of weights of those whose zeros did not."""
+    """Report to `weights` the weights whose zeros did not decide their forms."""
     nodes: dict[str, list[torch.fx.Node]] = {}
     tensors: dict[str, Tensor] = {}
     for node, each in known.items():
@@ -66,7 +66,7 @@ def note_dense(known: Mapping[torch.fx.Node, Any], weights: Weights) -> None:
 
 
 def uses_of(node: torch.fx.Node) -> Iterator[Use]:
-    """Of a value, also in another shape, and of its parts."""
+    """The uses of a value, also in another shape, and of its parts."""
     for user in node.users:
         if _name_of(user) in _VIEWS | _PARTS or user.target is operator.getitem:
             yield from uses_of(user)
@@ -103,7 +103,7 @@ def _is_transposed(user: torch.fx.Node) -> bool:
 
 
 def _why_groups_stay_dense(user: torch.fx.Node, node: torch.fx.Node) -> str | None:
-    """None: the convolution is of one group, or of several with products of their own."""
+    """Why the groups of a convolution stay dense; None: it has one group, or separate products for its groups."""
     groups = _groups(user)
     if groups == 1:
         return None
@@ -112,7 +112,7 @@ def _why_groups_stay_dense(user: torch.fx.Node, node: torch.fx.Node) -> str | No
 
 
 def reason_of(tensor: Tensor, uses: list[Use]) -> str | None:
-    """Why a weight whose zeros do not decide stays dense; None: it is none."""
+    """Why a weight whose zeros do not decide stays dense; None: the tensor is not a weight."""
     factors = [use for use in uses if _is_factor(*use)]
     kernels = [use for use in uses if _is_kernel(*use)]
     if not factors and not kernels:
@@ -137,7 +137,7 @@ def reason_of(tensor: Tensor, uses: list[Use]) -> str | None:
 
 
 def _as_matrix(tensor: Tensor, uses: list[Use]) -> tuple[Tensor, int]:
-    """[outputs, inputs], as far as it is one, and the rows of the first product; 0: it is the weight of none."""
+    """The weight as [outputs, inputs], as far as it is one, and the rows of the first product; 0: no product has it."""
     for user, node in uses:
         if _is_factor(user, node) and tensor.dim() == 2 and node.meta["val"].numel() == tensor.numel():
             rows = math.prod(user.meta["val"].shape[:-1])

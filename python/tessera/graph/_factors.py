@@ -1,4 +1,4 @@
-"""Factors of batched products that are copies of one matrix, or views of what lies in memory as products take it."""
+"""Factors of batched products that are copies of one matrix, or views of memory in a layout that products take."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ _VIEWS = (
 
 
 class _Source(NamedTuple):
-    """What a factor is a view of: its matrices, or these transposed."""
+    """The source of a factor that is a view: its matrices, or their transposes."""
 
     node: Node
     is_transposed: bool
 
 
 def take_factors_as_they_are(graph: Graph) -> None:
-    """Let batched products take what was copied for them, or viewed, as it lies, and be products if there is one."""
+    """Let batched products take copied or viewed factors in place, and become plain products if there is one matrix."""
     for product in graph.find_nodes(op="call_function", target=aten.bmm.default):
         factors = (2 * product.all_input_nodes)[:2]
         stacks = [_source_of(each, 3) or _Source(each, False) for each in factors]
@@ -46,7 +46,7 @@ def take_factors_as_they_are(graph: Graph) -> None:
 
 
 def _become_product(batched: Node, left: _Source, right: _Source) -> None:
-    """A batched product of one matrix."""
+    """Turn a batched product with one matrix into a plain product."""
     factors = tuple(_taken(each, batched) for each in (left, right))
     with batched.graph.inserting_before(batched):
         product = batched.graph.call_function(aten.mm.default, factors)
@@ -67,7 +67,7 @@ def _taken(source: _Source, product: Node) -> Node:
 
 
 def _source_of(factor: Node, rank: int) -> _Source | None:
-    """The first value of so many dimensions of which it is a view; of 2, all its matrices are one."""
+    """The first value with `rank` dimensions of which a factor is a view; with 2, all its matrices are equal."""
     layout = _layout_of(factor)
     if rank == 2 and (len(layout) != 3 or layout[0][1] != 0):
         return None
@@ -86,7 +86,7 @@ def _source_of(factor: Node, rank: int) -> _Source | None:
 
 
 def _viewed(node: Node) -> list[Node]:
-    """A value, and those of which it is a view, one after another."""
+    """A value, then each value of which it is a view, one after another."""
     found = [node]
     while node.target in _VIEWS or (
         node.target is aten.reshape.default and _sizes_of(node) == _sizes_of(node.all_input_nodes[0])
@@ -97,7 +97,7 @@ def _viewed(node: Node) -> list[Node]:
 
 
 def _layout_of(node: Node) -> list[tuple[int, int]]:
-    """The sizes of dimensions, and how far apart elements are, where there are several; empty if it is not known."""
+    """The size and stride of each dimension, stride 0 for size 1; empty if they are not known."""
     meaning = node.meta.get("val")
     if not isinstance(meaning, Tensor) or meaning.layout is not torch.strided:
         return []
@@ -105,5 +105,5 @@ def _layout_of(node: Node) -> list[tuple[int, int]]:
 
 
 def _sizes_of(node: Node) -> tuple[int, ...]:
-    """Empty if they are not known."""
+    """The sizes of dimensions; empty if they are not known."""
     return tuple(size for size, _ in _layout_of(node))

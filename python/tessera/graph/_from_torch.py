@@ -71,9 +71,9 @@ def from_torch(
 
 
 def _joint_norms(module: nn.Module, replicas: int | None) -> dict[str, int | None]:
-    """By path, the norms that take statistics over several replicas, and over how many; None: over all.
+    """The paths of norms that take statistics over several replicas, and over how many; None: over all.
 
-    In evaluation mode none does, also of those that have no running statistics.
+    In evaluation mode no norm does, not even one without running statistics.
     """
     if replicas is not None:
         replicas = whole_number("norm_replicas", replicas, 1)
@@ -91,7 +91,7 @@ def _joint_norms(module: nn.Module, replicas: int | None) -> dict[str, int | Non
 
 
 class _NormApart(nn.SyncBatchNorm):
-    """One that is exported as other norms are: PyTorch's own, where torch.distributed is in use, takes GPUs alone."""
+    """A norm that is exported like other norms: with torch.distributed in use, PyTorch's own takes only GPUs."""
 
     def forward(self, input: Tensor) -> Tensor:
         return super(nn.SyncBatchNorm, self).forward(input)
@@ -110,7 +110,7 @@ def _norms_apart(module: nn.Module) -> Iterator[None]:
 
 
 def require_readable(module: nn.Module) -> None:
-    """Raises ValueError for parameters and buffers whose values are not here, in floating point."""
+    """Raise ValueError for parameters and buffers without values on the CPU in a floating-point type."""
     for path, each in module.named_modules():
         if "quantized" in type(each).__module__:
             raise ValueError(f"{path or 'the module'} ({type(each).__name__}) is quantised: compile it in floating point")
@@ -130,7 +130,7 @@ def require_readable(module: nn.Module) -> None:
 
 @dataclass(frozen=True)
 class Imported:
-    """A graph for inference, and what it has of a module's inputs and outputs, in the order of PyTorch's pytrees."""
+    """A graph for inference, and the module's inputs and outputs that it has, in the order of PyTorch's pytrees."""
 
     graph: Graph
     #: Names of the graph's inputs; None for arguments that are no tensors, which it has as constants.
@@ -145,7 +145,7 @@ class Imported:
 
 
 def import_module(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], weights: Weights) -> Imported:
-    """Make the graph of a module for inference: `weights` decides how those of products are kept."""
+    """Make the graph of a module for inference; `weights` decides in which form the weights of products are kept."""
     program, _ = _exported(module, args, kwargs)
     conversion = _ModuleConversion(module, program, "fused", [], weights)
     sums = conversion.graph.native.fold_constants()
@@ -157,7 +157,7 @@ def import_module(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, An
 
 
 def _name_apart(graph: Graph, sums: Mapping[str, int | None], weights: Weights) -> None:
-    """Parameters that took over other values in graphs for other sizes have other names: sessions share by name."""
+    """Rename parameters into which other values were folded in graphs for other sizes: sessions share by name."""
     native = graph.native
     for id in range(native.size):
         if native.kind(id) != "parameter":
@@ -171,7 +171,7 @@ def _name_apart(graph: Graph, sums: Mapping[str, int | None], weights: Weights) 
 def _exported(
     module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> tuple[torch.export.ExportedProgram, list[Missing]]:
-    """The program, and what of it has no gradient as PyTorch's."""
+    """The exported program, and the parts of it whose gradients differ from PyTorch's."""
     try:
         exported = torch.export.export(module, args, kwargs, strict=False)
         return _decomposed(exported), _without_gradients(exported)
@@ -180,7 +180,7 @@ def _exported(
 
 
 def refused_result(kind: str) -> str:
-    """What to return instead of an object of such a class."""
+    """The message for a module that returns an object of such a class."""
     return (
         f"the module returns a {kind}: let it return tensors in tuples, lists or dicts with names (of a model of "
         "transformers with use_cache=False)"
@@ -188,7 +188,7 @@ def refused_result(kind: str) -> str:
 
 
 def _reason(error: Exception) -> str:
-    """What PyTorch says that goes wrong, and where, without how to debug PyTorch."""
+    """PyTorch's message on what goes wrong, and where, without its advice on debugging."""
     text = str(error)
     if returned := re.match(r"Found <class '(?:.*\.)?(\w+)'> in output", text):
         return refused_result(returned[1])
@@ -201,7 +201,7 @@ def _reason(error: Exception) -> str:
 
 
 def _decomposed(exported: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
-    """With operators that a graph lacks as what they consist of, unless it lacks that too."""
+    """The program with operators that graphs do not support decomposed, where graphs support the parts."""
     _linear_from_einsum(exported.graph)
     lacked = lacking(exported.graph)
 
@@ -229,7 +229,7 @@ _EINSUM = re.compile(r"(?P<rows>(?:\.\.\.)?\w*)(?P<sum>\w),(?P<weight>\w\w)->(?P
 
 
 def _linear_from_einsum(graph: torch.fx.Graph) -> None:
-    """Sums over the last dimension of products with a matrix are those of linear layers."""
+    """Turn sums over the last dimension of products with a matrix into linear layers."""
     for node in graph.find_nodes(op="call_function", target=torch.ops.aten.einsum.default):
         arguments: Any = node.args
         equation, factors = arguments[0].replace(" ", ""), tuple(arguments[1])
@@ -249,7 +249,7 @@ def _linear_from_einsum(graph: torch.fx.Graph) -> None:
 
 
 def _without_gradients(program: torch.export.ExportedProgram) -> list[Missing]:
-    """Blocks of torch.no_grad() that read what depends on trained parameters; their gradients would flow."""
+    """Blocks of torch.no_grad() that read values of trained parameters, whose gradients would flow in a graph."""
     depends: set[torch.fx.Node] = set()
     missing: list[Missing] = []
     trained = {
@@ -269,7 +269,7 @@ def _without_gradients(program: torch.export.ExportedProgram) -> list[Missing]:
 
 
 class _ModuleConversion(Conversion):
-    """One exported program, operation by operation."""
+    """The conversion of one exported program, operation by operation."""
 
     def __init__(
         self,
@@ -335,7 +335,7 @@ class _ModuleConversion(Conversion):
         return buffer in self._program.graph_signature.buffers_to_mutate.values()
 
     def _results(self) -> tuple[list[Any], list[Missing]]:
-        """What the module returns; and what it changes, or returns that is no output."""
+        """Add the module's outputs, and the changed or returned values that are no outputs."""
         (returned,) = self._program.graph.output_node().args
         results: list[Any] = []
         changes: list[Missing] = []
@@ -357,7 +357,7 @@ class _ModuleConversion(Conversion):
         return results, changes
 
     def _follows(self, buffer: str, node: torch.fx.Node) -> bool:
-        """Whether each run leaves what the module leaves in a buffer; counts of batches are left to PyTorch."""
+        """Whether each run leaves the same value in a buffer as the module; counts of batches are left to PyTorch."""
         state = self._states.get(buffer)
         if state is None:
             return buffer.rpartition(".")[2] == "num_batches_tracked"
@@ -386,7 +386,7 @@ class _ModuleConversion(Conversion):
 
 
 def _first_names(module: nn.Module) -> dict[str, str]:
-    """By each name of a parameter, the one that `named_parameters()` has for it."""
+    """The name in `named_parameters()` for each name of a parameter."""
     firsts: dict[int, str] = {}
     named = module.named_parameters(remove_duplicate=False)
     return {name: firsts.setdefault(id(parameter), name) for name, parameter in named}

@@ -245,7 +245,7 @@ class Graph:
         return {name: Value(self, id) for name, id in zip(sorted(body.outputs), ids, strict=True)}
 
     def _passed(self, function: Graph, inputs: Sequence[Value]) -> list[int]:
-        """The numbers of the values that a function is given, with this graph's step where it drops out."""
+        """The ids of the values that a function gets, with this graph's step if the function has dropout."""
         if not isinstance(function, Graph):
             raise TypeError(f"a function must be a Graph, not {function!r}")
         given = [self._own(value).id for value in inputs]
@@ -606,7 +606,7 @@ def _training_numbers(
 
 
 def native_scale(loss_scale: float | Literal["dynamic"], growth: int = 2000) -> tuple[float, int]:
-    """The first scale, and after how many good steps it grows; 0: never."""
+    """The first loss scale, and the number of good steps after which it grows; 0: never."""
     if not isinstance(loss_scale, str):
         return float(loss_scale), 0
     if loss_scale != "dynamic":
@@ -652,7 +652,7 @@ def _initial(
 
 
 def _require_exact(name: str, numbers: NDArray[Any], kind: str) -> None:
-    """Raise ValueError for integers that are none of the type, or that FP32, in which they are given, lacks."""
+    """Raise ValueError for integers that the type, or FP32, in which they are passed, cannot represent."""
     if kind not in INTEGERS:
         return
     require_integers(numbers, kind)

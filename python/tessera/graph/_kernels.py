@@ -22,12 +22,12 @@ def is_kernel(module: nn.Module, name: str) -> bool:
 
 
 def matrix_of_parameter(module: nn.Module, name: str, weight: Tensor) -> Tensor:
-    """As a graph has it: the weight of a convolution is a matrix."""
+    """A parameter as a graph has it: the weight of a convolution becomes a matrix."""
     return matrix_of(weight) if is_kernel(module, name) else weight
 
 
 def parameter_of_matrix(module: nn.Module, name: str, matrix: Tensor) -> Tensor:
-    """The reverse."""
+    """The inverse of `matrix_of_parameter`."""
     layer = module.get_submodule(name.rpartition(".")[0])
     assert isinstance(layer, nn.modules.conv._ConvNd)
     shape, taps = layer.weight.shape, math.prod(layer.kernel_size)

@@ -34,7 +34,7 @@ def read(session: Session, module: nn.Module) -> tuple[dict[str, Any], dict[str,
 
 @torch.no_grad()
 def write(session: Session, module: nn.Module) -> None:
-    """Set a module's parameters, and the buffers that it changes, to those of a session."""
+    """Set a module's parameters, and the buffers that it changes, to a session's values."""
     buffers = dict(module.named_buffers())
     for name in session._native.state:
         if name in buffers:

@@ -1,4 +1,4 @@
-"""Types and parameters of PyTorch's modules as those of graphs."""
+"""Types and parameters of PyTorch's modules as types and parameters of graphs."""
 
 from __future__ import annotations
 
@@ -42,30 +42,30 @@ class Weights(Protocol):
     def form_of(
         self, name: str, weight: Tensor, rows: int, copy: str | None = None, of: Groups | None = None
     ) -> Matrix | None:
-        """The sparse form of [out, in], whose product has `rows` rows; None: dense.
+        """The sparse form of a weight [out, in], whose product has `rows` rows; None: dense.
 
-        A `copy` is the name that the form has if other operations take the weight dense. That of a convolution in groups
-        has all channels.
+        `copy` is the name of the form if other operations take the weight dense. A weight of a convolution in groups
+        has all channels in this form.
         """
 
     def forms_of(self, names: Sequence[str], weights: Sequence[Tensor], rows: int) -> list[Matrix] | None:
         """The sparse forms of weights [out, in], of products of `rows` rows each; None: not all become sparse."""
 
     def note(self, name: str, matrix: Matrix, rows: int, dtype: torch.dtype) -> None:
-        """A weight that is sparse already."""
+        """Record a weight that is sparse already."""
 
     def leave(self, name: str, weight: Tensor, rows: int, reason: str) -> None:
-        """A weight that stays dense; its product, if it is the weight of one, has `rows` rows, else 0."""
+        """Record a weight that stays dense; its product has `rows` rows, 0 if it is the weight of none."""
 
     def name_of(self, name: str, weight: Tensor) -> str:
-        """The name of a computed weight: the given one, unless that is another's, as of other sizes of inputs."""
+        """The name of a computed weight: the given name, unless another weight has it, as for other input sizes."""
 
     def name_of_parameter(self, name: str, contents: int | None, is_free: Callable[[str], bool]) -> str:
-        """The same of a parameter of a whole graph, by what it contains; None: the weight of that name, unchanged."""
+        """The name of a parameter of a whole graph, by its contents; None: the weight of this name, unchanged."""
 
 
 class Parameter:
-    """A parameter of the module, or, for inference, a weight that is computed of parameters and constants alone."""
+    """A parameter of the module, or, for inference, a weight that is computed only from parameters and constants."""
 
     def __init__(self, graph: Graph, name: str, tensor: Tensor, weights: Weights | None = None) -> None:
         self.name = name
@@ -102,7 +102,7 @@ class Parameter:
         return type_of(self.tensor.dtype)
 
     def weight(self, rows: int, *, transposed: bool = False) -> Value:
-        """Its value as [out, in] of products of `rows` rows; `transposed`: it is [in, out]."""
+        """Its value as [out, in], for products of `rows` rows; `transposed`: the parameter is [in, out]."""
         if not self.is_weight and (copy := self.sparse_copy(rows, transposed=transposed)) is not None:
             return copy
         value = self._transposed if transposed else self._value
@@ -122,11 +122,11 @@ class Parameter:
         return value
 
     def table(self) -> Value:
-        """Its value as embeddings take it: that of products which take it as it is, if there are any."""
+        """Its value as embeddings take it: the value of products that take it unchanged, if there are any."""
         return self.value() if self.table_rows is None else self.weight(self.table_rows)
 
     def sparse_copy(self, rows: int, *, transposed: bool = False) -> Value | None:
-        """The form of products alone of what other operations take dense; None: it does not pay."""
+        """A form for products only, where other operations take it dense; None: the form does not pay."""
         if self.weights is None or self.tensor.dim() != 2:
             return None
         tensor, name = self._as_weight(transposed)
@@ -139,7 +139,7 @@ class Parameter:
         return self._copies[copy]
 
     def left_factor(self, rows: int, *, transposed: bool = False) -> Value | None:
-        """Its form as the first factor of a product with `rows` columns; None: it has none of its own."""
+        """Its form as the first factor of a product with `rows` columns; None: there is no separate form."""
         if self.weights is None or self.tensor.dim() != 2:
             return None
         if not self.is_weight:
@@ -147,7 +147,7 @@ class Parameter:
         return self.weight(rows, transposed=transposed)
 
     def groups(self, rows: int, *, transposed: bool) -> list[Value] | None:
-        """The weights of groups of `rows` rows each, if all become sparse; `transposed`: its matrices are [in, out]."""
+        """The weights of groups of `rows` rows each, if all become sparse; `transposed`: the matrices are [in, out]."""
         count = self.tensor.shape[0] if self.tensor.dim() == 3 else 0
         if self.weights is None or not self.is_stack or not 1 <= count <= _MOST_GROUPS:
             return None
@@ -167,7 +167,7 @@ class Parameter:
         return (self.tensor.t(), f"{self.name}.transposed") if transposed else (self.tensor, self.name)
 
     def as_matrix(self, matrix: Tensor, rows: int, of: Groups | None = None, *, may_be_sparse: bool = True) -> Value:
-        """Its value as the matrix [out, in] of a convolution, in the order of whose channels and taps it is kept."""
+        """Its value as the matrix [out, in] of a convolution, kept in the order of its channels and taps."""
         if self._matrix is not None:
             return self._matrix
         is_chosen = may_be_sparse and self.weights is not None

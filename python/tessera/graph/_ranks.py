@@ -21,7 +21,7 @@ _LONGEST_REASON, _LONGEST_CALL = 1.0, 2.0
 
 
 class _Ranks:
-    """Sends messages through gloo, in a group of its own: what else the processes send does not come between."""
+    """Sends messages through gloo, in a separate group, so that no other messages of the processes come between."""
 
     def __init__(self, group: ProcessGroup, longest_wait: float) -> None:
         import torch.distributed as dist
@@ -62,7 +62,7 @@ class _Ranks:
             self._of(rank, work.wait, self._wait)
 
     def abort(self, message: str) -> None:
-        """Say why, unless another rank did before, and end the connections, which the others notice."""
+        """Publish the reason, unless another rank did before, and end the connections, which the other ranks notice."""
         import torch.distributed as dist
 
         group, self._group = self._group, None
@@ -99,7 +99,7 @@ class _Ranks:
 
 
 def _briefly(call: Callable[[], str]) -> str:
-    """What a call returns; nothing if it fails, or takes long, as the store may be that of a process that hangs."""
+    """The result of a call; nothing if it fails or takes long, as the process with the store may hang."""
     results: list[str] = []
 
     def run() -> None:

@@ -280,7 +280,7 @@ class Session:
 
 
 def _as_array(array: Any) -> Any:
-    """What the extension takes as it is: arrays of libraries with DLPack. Truth values become 0 and 1."""
+    """An array that the extension takes: arrays of libraries with DLPack as they are, booleans as 0 and 1."""
     if type(array) is np.ndarray:
         return array.astype(np.float32) if array.dtype == np.bool_ else array
     if str(getattr(array, "dtype", "")).rpartition(".")[2] == "bool":

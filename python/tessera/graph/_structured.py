@@ -13,7 +13,7 @@ from tessera.graph._values import Value
 
 
 def _matrix(parameter: Any, *rows: int) -> Value:
-    """A parameter with the dimensions after these as one."""
+    """A parameter with all dimensions after these as one."""
     if not isinstance(parameter, Parameter):
         raise ValueError("a parameter of the structure is computed; it must be one of the module")
     return parameter.value((*rows, -1))

@@ -99,7 +99,7 @@ class ButterflyLinear(StructuredLinear):
         return _transforms.checked_permutation(given, (self.in_features,))
 
     def reset_parameters(self) -> None:
-        """Initialise again, as the layer was made; given values of `twiddle` stay."""
+        """Initialise the layer again, as when it was made; given values of `twiddle` stay."""
         self._reset_bias()
         if self.init == "randn":
             nn.init.normal_(self.twiddle, std=0.5 if self.complex else math.sqrt(0.5))
@@ -109,7 +109,7 @@ class ButterflyLinear(StructuredLinear):
             self._assign(self._transform())
 
     def _matrices(self) -> torch.Size:
-        """The shape of `twiddle` without that of a matrix."""
+        """The shape of `twiddle` without the two dimensions of a matrix."""
         return self.twiddle.shape[:-3] if self.complex else self.twiddle.shape[:-2]
 
     def _transform(self) -> Tensor:

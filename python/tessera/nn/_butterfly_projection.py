@@ -89,8 +89,8 @@ def _squared_error(matrix: Tensor, factors: list[Tensor]) -> float:
 def _sweep(matrix: Tensor, factors: list[Tensor]) -> None:
     """Solves for each factor in turn; given the others, its elements do not depend on each other.
 
-    An element T[g, s, i, j] adds the outer product of a column of what comes after and a row of what comes before, and
-    no two of these meet in an element of the matrix.
+    An element T[g, s, i, j] adds the outer product of a column of the later factors' product and a row of the earlier
+    factors' product, and no two of these meet in an element of the matrix.
     """
     stacks, size, _ = matrix.shape
     for index, factor in enumerate(factors):

@@ -18,7 +18,7 @@ _INITS = ("uniform", "scaled", "empty")
 
 
 def _initialise(weight: Tensor, inputs: int, outputs: int, init: str) -> None:
-    """Uniform as `torch.nn.Linear` for that number of inputs per output, or normal at the right scale for learning."""
+    """Draw uniformly like `torch.nn.Linear` with that number of inputs per output, or normally at a scale to learn."""
     if init == "uniform":
         bound = 1 / math.sqrt(inputs)
         nn.init.uniform_(weight, -bound, bound)

@@ -357,7 +357,8 @@ class SparseLinear(nn.Module):
             self._adopt(prepared, former)
 
     def _convert(self, saved: SavedWeight, state_dict: dict[str, Any], prefix: str) -> Prepared:
-        """Have a state dict hold tensors that can be copied to those of the layer, and return what they describe."""
+        """Replace entries of a state dict by tensors that can be copied to the layer; return the weight they describe.
+        """
         prepared = self._prepared_for(saved)
         room = self.capacity if self.dynamic else saved.col.numel()
         has_layout = saved.format == prepared.packed_format and saved.capacity == room
@@ -383,7 +384,7 @@ class SparseLinear(nn.Module):
         return saved.prepared(False)
 
     def _adopt(self, prepared: Prepared, former: Prepared | None) -> None:
-        """Have products find the pattern that was loaded."""
+        """Let products find the loaded pattern."""
         if former is not None:
             prepared.go_on_collecting(former)
         for name in ("crow_indices", "col_indices", "packed_format"):
@@ -475,7 +476,7 @@ def made_on_cpu(layer: nn.Module, device: Any) -> Iterator[None]:
 
 
 def check_layer(in_features: int, out_features: int, device: Any) -> None:
-    """Refuses sizes and devices that no layer has."""
+    """Refuse sizes and devices for which there can be no layer."""
     for name, value in (("in_features", in_features), ("out_features", out_features)):
         _integer(name, value)
     if in_features < 1 or out_features < 1:
@@ -490,14 +491,14 @@ def _check_type(dtype: torch.dtype) -> None:
 
 
 def _pruned(linear: nn.Linear, name: str) -> Tensor:
-    """A parameter as the layer uses it: of one that `torch.nn.utils.prune` masks, it is what the next call computes."""
+    """A parameter as the layer uses it: under `torch.nn.utils.prune`, the masked value that the next call computes."""
     original, mask = getattr(linear, f"{name}_orig", None), getattr(linear, f"{name}_mask", None)
     found: Tensor = getattr(linear, name) if original is None or mask is None else original * mask.to(original.dtype)
     return found
 
 
 def _capacity(dynamic: bool | int, blocks: int, most: int) -> tuple[bool, int]:
-    """Whether a layer is dynamic, and its room for blocks of which the matrix has `most`."""
+    """Whether a layer is dynamic, and its capacity in blocks, at most the `most` blocks of the matrix."""
     if isinstance(dynamic, (bool, np.bool_)):
         return bool(dynamic), blocks
     if not isinstance(dynamic, (int, np.integer)):

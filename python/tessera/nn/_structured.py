@@ -85,7 +85,7 @@ class StructuredLinear(nn.Module):
 
 
 def checked_input(x: Tensor, in_features: int) -> Tensor:
-    """An `x` with `in_features` features, whose type may be that of parameters."""
+    """An `x` with `in_features` features, in a type that parameters may have."""
     checked_shape("x", x, in_features)
     if not (x.is_floating_point() or x.is_complex()):
         raise TypeError(f"an operand of {x.dtype}: use a floating-point type")
@@ -126,7 +126,7 @@ def parameter_groups(module: nn.Module, lr: float, **options: Any) -> list[dict[
 
 
 def chosen(kind: str, value: str, known: Iterable[str]) -> str:
-    """Refuses what is not among the known values."""
+    """Refuse a value that is not among the known ones."""
     if value not in known:
         raise ValueError(f"unknown {kind} {value!r}: use one of {', '.join(known)}")
     return value

@@ -75,7 +75,7 @@ def cosine_factors(levels: int) -> list[Tensor]:
 
 
 def cosine_order(size: int) -> Tensor:
-    """Elements of even index, then those of odd index backwards; with bits reversed."""
+    """Elements with even index, then elements with odd index backwards; with bits reversed."""
     order = torch.arange(size)
     return torch.cat((order[::2], order[1::2].flip(0)))[bit_reversal(size)]
 
@@ -90,5 +90,5 @@ def twiddle_of(factors: list[Tensor], stacks: int, *, tied: bool) -> Tensor:
 
 
 def transposed(factors: list[Tensor]) -> list[Tensor]:
-    """Those of the transposed matrix, whose strides decrease; still listed by increasing stride."""
+    """The factors of the transposed matrix, whose strides decrease; still listed by increasing stride."""
     return [matrices.transpose(-1, -2) for matrices in factors]

@@ -183,7 +183,11 @@ def _binned(
 
 
 def _stretched(time: np.ndarray[Any, Any], steps: int, is_whole: bool) -> np.ndarray[Any, Any]:
-    """Steps that end with the last event: with its unit of time, or of fractions, such as seconds, with itself."""
+    """Steps that end with the last event.
+
+    Integer times are counted with the last unit of time included; fractional times, such as seconds, end exactly at the
+    last event.
+    """
     length = time.max() + is_whole
     if not length > 0:
         return np.zeros(len(time), np.int64)

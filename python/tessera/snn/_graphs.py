@@ -63,7 +63,7 @@ def graph_of(
 
 
 def named_parameters(network: Network) -> list[tuple[str, Tensor]]:
-    """In the order in which layers take them, by the names of the module."""
+    """Parameters in the order in which layers take them, by their names in the module."""
     found = []
     for place, (linear, neurons) in enumerate(network.pairs):
         found.append((f"{2 * place}.weight", linear.weight))
@@ -92,10 +92,10 @@ def copy_from(network: Network, session: Session) -> None:
 
 
 def _used(name: str, values: Tensor) -> Tensor:
-    """A parameter as layers use it: of decays what lies from 0 to 1."""
+    """A parameter as layers use it: decays are clipped to [0, 1]."""
     return values.clamp(0, 1) if name.endswith((".alpha", ".beta")) else values
 
 
 def _of_graph(values: Tensor) -> Tensor:
-    """Weights are [inputs, neurons] there, what neurons have one row."""
+    """A parameter as a graph has it: weights are [inputs, neurons], parameters of neurons have one row."""
     return (values.t() if values.dim() == 2 else values.reshape(1, -1)).contiguous()

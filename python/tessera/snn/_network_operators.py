@@ -51,7 +51,7 @@ Kind = tuple[str, Sequence[int], bool, bool, bool]
 
 
 def describe(layers: Sequence[dict[str, Any]]) -> str:
-    """The argument `layers`, from arguments of `_tessera.SpikingLayer`, its neuron as those of `_tessera.Neuron`."""
+    """The argument `layers`, from arguments of `_tessera.SpikingLayer` and, for its neuron, of `_tessera.Neuron`."""
     return json.dumps(layers)
 
 

@@ -31,7 +31,7 @@ def _arguments(of_constructor: dict[str, Any]) -> dict[str, Any]:
 
 
 class _Neurons(nn.Module):
-    """What the layers have in common. Subclasses say which states they have."""
+    """The common base of the layers. Subclasses say which states they have."""
 
     beta: Tensor
     alpha: Tensor | None
@@ -92,7 +92,7 @@ class _Neurons(nn.Module):
 
     @property
     def reset(self) -> str:
-        """The reset in the words of docs/spiking.md."""
+        """The name of the reset in docs/spiking.md."""
         if self.reset_mechanism == "none" or not self.reset_delay:
             return self.reset_mechanism
         if self.reset_mechanism == "zero" and self._keeps_input:
@@ -101,7 +101,7 @@ class _Neurons(nn.Module):
 
     @property
     def after_reset(self) -> bool:
-        """Whether the membrane potentials are those after a reset."""
+        """Whether the membrane potentials are potentials after a reset."""
         return self._spikes and not self.reset_delay and self.reset_mechanism != "none"
 
     def neuron(self) -> tuple[Any, ...]:

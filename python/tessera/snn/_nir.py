@@ -227,7 +227,7 @@ def _layers_of(nir: Any, weights: Any, name: str, node: Any, dt: float | None) -
 
 
 def _linear(nir: Any, weights: Any, scale: np.ndarray[Any, Any]) -> nn.Linear:
-    """A layer with weights whose results are multiplied by a scale that is 1 but for rounding, or not."""
+    """A linear layer whose results are multiplied by a scale, which is left out if it is 1 up to rounding."""
     weight = np.asarray(weights.weight, np.float64)
     if weight.ndim != 2:
         raise ValueError(f"weights of shape {weight.shape}; they must be a matrix")
