@@ -1,4 +1,4 @@
-// What a network costs on a machine, without a session.
+// The cost of a network on a machine, without a session.
 #pragma once
 
 #include <tessera/graph.h>

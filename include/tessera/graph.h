@@ -51,7 +51,7 @@ struct ValueInfo {
   std::string name = {};  ///< unique
   Kind kind = Kind::result;
   TensorType type = {};
-  Initial initial = {};               ///< of parameters and state
+  Initial initial = {};               ///< initial contents of parameters and state
   std::optional<uint32_t> node = {};  ///< position of the node that computes it
   /// For gradients and optimizers' state: the parameter; for sharded values: the value whose layout their
   /// elements follow.

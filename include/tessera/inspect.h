@@ -57,7 +57,7 @@ struct Zeros {
   NoGain reason = NoGain::not_a_product;
   // Predictions; 0 for a tensor without a product.
   double dense_seconds = 0;
-  double sparse_seconds = 0;     ///< with the fastest block size
+  double sparse_seconds = 0;     ///< time with the fastest block size
   uint32_t best_block_size = 0;  ///< the fastest block size
   uint64_t sparse_bytes = 0;     ///< bytes of values and index with the fastest block size
 
@@ -85,7 +85,7 @@ struct InspectedTensor {
   /// "SparseLinear", "sparse-bitmask", "sparse-24-bitmask"; "pattern" if there are no values.
   std::string form;
   std::string dtype;            ///< as the file calls it: "F32", "BF16", …
-  std::vector<uint64_t> shape;  ///< as a dense tensor
+  std::vector<uint64_t> shape;  ///< shape as a dense tensor
   uint64_t elements = 0;
   uint64_t dense_bytes = 0;  ///< size as a dense tensor; 0 if the size of its elements is not known
   /// For F32, F16 and BF16: the zeros of the tensor as a matrix with the first dimension as rows and the
@@ -118,7 +118,7 @@ struct UnsupportedOperator {
 struct InspectedModel {
   std::string path;
   uint32_t n = 0;
-  std::vector<InspectedTensor> tensors;  ///< in the natural order of their names
+  std::vector<InspectedTensor> tensors;  ///< tensors in the natural order of their names
   InspectedTotals totals;
   /// All operators because of which the model cannot be run; if the file leaves sizes open, without operators
   /// that fail only for some sizes or attributes.

@@ -15,7 +15,7 @@ struct Numbers {
   std::optional<Type> partials = {};      ///< type of partial sums of products; see PartialSums
   Type sums = Type::f32;                  ///< type of sums of gradients; see TrainingOptions::sums
   Type state = Type::f32;                 ///< type of the optimizer's state
-  Rounding rounding = Rounding::nearest;  ///< of updated parameters and state, and of partial sums
+  Rounding rounding = Rounding::nearest;  ///< rounding of updated parameters, state and partial sums
   std::optional<LossScale> loss_scale = {};
   Roundings roundings = {};  ///< see TrainingOptions::roundings
 };

@@ -227,8 +227,8 @@ Overlong overlong_named(std::string_view name);
 struct Input {
   Histogram histogram;  ///< histogram of the pieces
   Overlong overlong = Overlong::error;
-  uint64_t sequences = 0;           ///< of the input, including overlong ones
-  uint64_t tokens = 0;              ///< of the input, including overlong ones
+  uint64_t sequences = 0;           ///< sequences of the input, including overlong ones
+  uint64_t tokens = 0;              ///< tokens of the input, including overlong sequences
   uint64_t overlong_sequences = 0;  ///< sequences longer than the maximum
   uint64_t lost_tokens = 0;         ///< dropped or truncated
 };

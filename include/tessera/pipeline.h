@@ -102,8 +102,8 @@ std::vector<TimedPass> timed(const PipelineSchedule& schedule, std::span<const S
 struct PipelineAnalysis {
   double time = 0;                       ///< until the last pass ends
   double used = 0;                       ///< fraction of the stages' time in which they work
-  std::vector<uint32_t> in_flight = {};  ///< by stage: the largest number at any time
-  std::vector<double> busy = {};         ///< by stage
+  std::vector<uint32_t> in_flight = {};  ///< largest number of micro-batches in flight, by stage
+  std::vector<double> busy = {};         ///< time in which each stage works
 };
 
 /// The time, use and memory of a schedule whose passes run as timed() says.

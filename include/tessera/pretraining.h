@@ -83,8 +83,8 @@ class PretrainingData {
 /// A part of a training in which all packs have one length.
 struct PretrainingPhase {
   uint32_t length = 128;
-  uint32_t packs = 32;  ///< of a step
-  uint64_t steps = 0;   ///< number of steps; 0: as many as LearningSettings::epochs epochs have
+  uint32_t packs = 32;  ///< packs per step
+  uint64_t steps = 0;   ///< number of steps; 0: as many as LearningSettings::epochs take
 };
 
 /// How BERT is pre-trained. The batch of LearningSettings is not used: the packs of a step are divided into
@@ -137,7 +137,7 @@ struct PretrainingSettings : LearningSettings, PlacementSettings {
 struct PretrainingEvaluation {
   uint64_t step = 0;       ///< finished steps
   uint64_t sequences = 0;  ///< trained with so far
-  double loss = 0;         ///< of steps
+  double loss = 0;         ///< mean loss of steps
   double held_out_loss = 0;
   double masked_lm_loss = 0;      ///< loss of masked tokens, held out
   double next_sentence_loss = 0;  ///< held out
@@ -147,7 +147,7 @@ struct PretrainingEvaluation {
 struct PretrainingProgress {
   uint64_t step = 0;  ///< finished steps
   uint64_t steps = 0;
-  uint32_t epoch = 1;                                ///< of the phase, from 1
+  uint32_t epoch = 1;                                ///< epoch of the phase, from 1
   double loss = 0;                                   ///< mean loss since the last evaluation
   double step_loss = 0;                              ///< loss of the last step alone
   const PretrainingEvaluation* evaluated = nullptr;  ///< after an evaluation
@@ -168,10 +168,10 @@ struct PretrainingResult {
   // Figures of this process alone:
   uint64_t steps_run = 0;
   double step_seconds = 0;  ///< mean time of a step; on a tiled machine, the time that the model predicts
-  double tokens_per_second = 0;     ///< of steps, without padding
-  double sequences_per_second = 0;  ///< of steps
-  uint64_t cycles = 0;              ///< of all steps on a tiled machine
-  double seconds = 0;               ///< on the host
+  double tokens_per_second = 0;     ///< rate during steps, without padding
+  double sequences_per_second = 0;  ///< rate during steps
+  uint64_t cycles = 0;              ///< cycles of all steps on a tiled machine
+  double seconds = 0;               ///< time on the host
 };
 
 namespace train {

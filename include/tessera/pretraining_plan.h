@@ -15,10 +15,10 @@
 
 namespace tessera {
 
-/// What a division of a step costs.
+/// The cost of a division of a step.
 struct PretrainingCost {
-  double seconds = 0;               ///< of a step
-  uint64_t fullest_tile_bytes = 0;  ///< of a step; in an estimate, of evaluation if that needs more
+  double seconds = 0;               ///< time of a step
+  uint64_t fullest_tile_bytes = 0;  ///< bytes in a step; in an estimate, in evaluation if that needs more
   bool fits = false;
   std::string overflow = {};             ///< in an estimate, what does not fit
   uint64_t streaming_bytes = 0;          ///< bytes in streaming memory of the chip that has most there
@@ -72,7 +72,7 @@ struct PretrainingPlan {
   uint64_t considered = 0;       ///< number of divisions
   uint64_t small_estimates = 0;  ///< number of small networks that were estimated
   uint64_t tile_bytes = 0;       ///< memory of a tile
-  bool stopped = false;          ///< by PretrainingPlanOptions::progress
+  bool stopped = false;          ///< whether PretrainingPlanOptions::progress ended the search
   bool out_of_time = false;      ///< whether estimates were left out for PretrainingPlanOptions::time_limit
 };
 

@@ -63,7 +63,7 @@ struct RecordingSplit {
 struct RandmanSettings {
   uint32_t units = 20;
   uint32_t classes = 10;
-  uint32_t dimensions = 1;  ///< of the manifolds
+  uint32_t dimensions = 1;  ///< dimensions of the manifolds
   double alpha = 2;         ///< smoothness
   uint32_t samples = 1000;  ///< samples of each class
 };

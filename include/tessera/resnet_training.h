@@ -34,7 +34,7 @@ struct ResnetTrainingSettings : LearningSettings, PlacementSettings {
   uint32_t size = 0;
   /// Consecutive replicas whose micro-batches are normalised as one, 0: all; see graph::ResnetOptions.
   uint32_t norm_replicas = 1;
-  uint64_t steps = 0;  ///< number of steps; 0: as many as the epochs have
+  uint64_t steps = 0;  ///< number of steps; 0: as many as the epochs take
 };
 
 }  // namespace tessera

@@ -1,4 +1,4 @@
-// What a run of a graph takes: time, cycles and memory.
+// The cost of a run of a graph: time, cycles and memory.
 #pragma once
 
 #include <tessera/pass_record.h>
@@ -23,7 +23,7 @@ struct OperationCost {
   std::string operation;
   std::string value;  ///< the operation's first output
   double seconds = 0;
-  double conversion_seconds = 0;         ///< of `seconds`, for converting between layouts
+  double conversion_seconds = 0;         ///< part of `seconds` for conversions between layouts
   std::map<std::string, double> cycles;  ///< by phase
   OperationKind kind = OperationKind::other;
 };

@@ -32,14 +32,14 @@ struct SpikingActivity {
 };
 
 struct EpochResult {
-  uint32_t epoch = 0;                   ///< from 1
+  uint32_t epoch = 0;                   ///< number of the epoch, from 1
   double loss = 0;                      ///< mean over the training images of the epoch
   std::optional<double> accuracy = {};  ///< on the training images; none with micro-batches
   double validation_loss = 0;
   double validation_accuracy = 0;
   double seconds = 0;                          ///< time on the host; 0 if an earlier process trained the
                                                ///< epoch
-  std::vector<SpikingActivity> activity = {};  ///< of the hidden layers of a spiking network
+  std::vector<SpikingActivity> activity = {};  ///< activity of the hidden layers of a spiking network
 };
 
 struct TrainingProgress {
@@ -87,7 +87,7 @@ struct TrainingResult {
   uint64_t cycles = 0;             ///< cycles of all training steps on a tiled machine
   uint64_t step_cycles = 0;        ///< cycles of the last training step
   uint64_t evaluation_cycles = 0;  ///< cycles of evaluating one batch
-  double seconds = 0;              ///< on the host
+  double seconds = 0;              ///< time on the host
 };
 
 /// A network with its data, on a machine. Samples are divided at random into training and validation samples,

@@ -47,8 +47,8 @@ struct BatchNorm {
 };
 /// Batch normalisation with the statistics of each replica's own batch, or of the batches of each group of
 /// `replicas` consecutive replicas together (0: of all replicas; Ying et al. 2018, arXiv 1811.06992).
-/// Results, gradients, mean and variance are those of the joint batch; in a graph without replicas, of its
-/// batch. State is the same in all replicas, so it takes mean_over_replicas() of the statistics.
+/// Results, gradients, mean and variance are computed over the joint batch; in a graph without replicas, over
+/// its batch. State is the same in all replicas, so it takes mean_over_replicas() of the statistics.
 BatchNorm batch_norm_of_batch(Value x, std::optional<Value> weight = {}, std::optional<Value> bias = {},
                               double epsilon = 1e-5, uint32_t replicas = 1);
 /// Normalises by mean and variance of each sample over equal groups of channels (Wu & He 2018); with one

@@ -76,8 +76,8 @@ class Weight {
   /// Prepacks an m × k dense matrix, in which every element is stored.
   static Weight dense(MatrixView<const float> values, uint32_t m, uint32_t k, Type type = Type::f32);
 
-  /// Prepacks a matrix whose pattern may change, with room for `capacity_blocks` blocks (for block size 1:
-  /// non-zeros). Also throws UsageError if the pattern has more blocks.
+  /// Prepacks a matrix whose pattern may change, with a capacity of `capacity_blocks` blocks (for block size
+  /// 1: non-zeros). Also throws UsageError if the pattern has more blocks.
   static Weight dynamic(const SparseMatrix& matrix, uint64_t capacity_blocks, Type type = Type::f32);
 
   /// A weight whose values the caller keeps, in an array of packed_size() elements of `type` that products
