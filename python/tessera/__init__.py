@@ -79,7 +79,7 @@ __all__ = [
     "zeros_of",
 ]
 
-#: By function, the module that needs PyTorch.
+#: The modules that need PyTorch, by function.
 _WITH_PYTORCH = {
     "backend": "_backend",
     "backend_reports": "_backend",

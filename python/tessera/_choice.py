@@ -59,7 +59,7 @@ class Choice:
         self.measure = measure
         self.layers: list[LayerReport] = []
         self._forms: dict[str, _Pattern | None] = {}
-        #: By name, what is in computed weights, and in the parameters of all graphs.
+        #: The contents of computed weights, and of the parameters of all graphs, by name.
         self._computed: dict[str, Any] = {}
         self._parameters: dict[str, Any] = {}
 

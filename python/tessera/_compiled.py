@@ -31,13 +31,13 @@ _INTEGERS = ("int64", "int32", "uint32")
 _TEXT = "tessera_model"  # of a file: what it has beside graphs
 _VERSION = 1
 
-#: What arrays may be, and what they are in NumPy.
+#: Types that arrays may have, and their types in NumPy.
 _DTYPES = {
     "bfloat16": np.dtype("float32"),
     **{name: np.dtype(name) for name in "float32 float16 bool uint8 int8 int16 int32 int64".split()},
 }
 
-#: What inputs may be, as PyTorch calls it.
+#: Types that inputs may have, under PyTorch's names.
 TAKEN = frozenset({"float32", "float16", "bfloat16", "bool", "int64", "int32", "uint32"})
 
 Shapes = tuple[tuple[int, ...], ...]
@@ -139,12 +139,12 @@ class Interface:
     outputs: list[str]  # of the results, as graphs call them
     dtypes: list[str]  # of the results, as PyTorch calls them
     structure: Any  # of the results
-    #: By array and dimension.
+    #: Sizes by array and dimension.
     input_sizes: dict[tuple[int, int], Size] = field(default_factory=dict)
     output_sizes: dict[tuple[int, int], Size] = field(default_factory=dict)
-    #: By name, the sizes to which arrays are padded with zeros; without any every size is its own.
+    #: The sizes to which arrays are padded with zeros, by name; without buckets, each size is prepared separately.
     buckets: dict[str, list[int]] = field(default_factory=dict)
-    #: Number of names, the first ones, whose arguments may come without them; None: all.
+    #: How many of the first names belong to positional arguments; None: all.
     positional: int | None = None
 
     @property
@@ -267,7 +267,7 @@ class Prepared:
 
     session: Session
     graph: Graph
-    #: The number of its last call, of all calls.
+    #: The number of its last call, counted over all sessions.
     call: int
 
 
@@ -297,7 +297,7 @@ class CompiledModel:
         follow: Callable[..., None] | None = None,
     ) -> None:
         self.interface = interface
-        #: By layer: whether it is sparse, and why not.
+        #: For each layer, whether it is sparse, and why not.
         self.report = report
         self._threads = threads
         combined = math.prod(map(len, interface.buckets.values()))
@@ -311,7 +311,7 @@ class CompiledModel:
         self._last_sizes: dict[str, int] = {}
         self._sessions: dict[tuple[tuple[str, int], ...], Prepared] = {}
         self._numbers = itertools.count(1)
-        #: Calls with tensors alone, from the first on.
+        #: Short calls with tensors only.
         self._tensor_calls: TensorCalls | None = None
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:

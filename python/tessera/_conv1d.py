@@ -6,7 +6,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-#: Parameters, what `torch.nn.utils.prune` makes of them, and its masks.
+#: Names of parameters, also as `torch.nn.utils.prune` renames them, and of its masks.
 _TENSORS = [f"{name}{end}" for name in ("weight", "bias") for end in ("", "_orig", "_mask")]
 
 

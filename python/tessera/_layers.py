@@ -9,7 +9,7 @@ from typing import Any
 
 from tessera import _tessera
 
-#: A layer gains if it takes at most this fraction of the dense one's time: times err by about a tenth.
+#: A layer gains if it takes at most this fraction of the dense layer's time: predictions err by about a tenth.
 GAIN: float = _tessera.GAIN
 
 

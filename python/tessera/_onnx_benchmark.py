@@ -25,7 +25,7 @@ Run = Callable[[Feed], Any]
 Shapes = Mapping[str, Sequence[int] | int]
 
 _ENGINES = ("tessera", "onnxruntime", "openvino")
-#: Of the time of an engine with several streams, how many times it takes its turn.
+#: The number of turns into which the time of an engine with several streams is divided.
 _TURNS = 10
 
 
@@ -230,25 +230,25 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """The command of `python -m tessera.onnx`."""
     parser = argparse.ArgumentParser(
         prog="python -m tessera.onnx",
-        description="Time a model of an ONNX file here, in ONNX Runtime and in OpenVINO.",
+        description="Time a model from an ONNX file in Tessera, ONNX Runtime and OpenVINO.",
         epilog="example: python -m tessera.onnx benchmark model.onnx --batch 8 --shape tokens=128 --streams 2",
     )
     parser.add_argument("command", choices=["benchmark"])
     parser.add_argument("model")
     parser.add_argument("--shape", action="append", default=[], metavar="NAME=1,128")
-    parser.add_argument("--batch", type=_count, default=0, help="samples of a run, where the model leaves them open")
-    parser.add_argument("--streams", type=_count, default=1, help="runs at the same time, which share the threads")
+    parser.add_argument("--batch", type=_count, default=0, help="samples per run, where the model leaves them open")
+    parser.add_argument("--streams", type=_count, default=1, help="simultaneous runs, which share the threads")
     parser.add_argument("--threads", type=int, default=0)
-    parser.add_argument("--seconds", type=float, default=10.0, help="of all engines together")
-    parser.add_argument("--warm-up", type=float, default=1.0, help="seconds before that")
-    parser.add_argument("--engines", default=",".join(_ENGINES), help="default: %(default)s")
+    parser.add_argument("--seconds", type=float, default=10.0, help="seconds of measurement of all engines together")
+    parser.add_argument("--warm-up", type=float, default=1.0, help="seconds of runs before the measurement")
+    parser.add_argument("--engines", default=",".join(_ENGINES), help="engines to time (default: %(default)s)")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     given = parser.parse_args(arguments)
     shapes: dict[str, list[int]] = {}
     for each in given.shape:
         name, _, sizes = each.rpartition("=")
         if not name or not all(size.isdigit() for size in sizes.split(",")):
-            parser.error(f"--shape takes NAME=1,128; {each!r} is not that")
+            parser.error(f"--shape: invalid value {each!r} (expected NAME=SIZES, such as ids=1,128)")
         shapes[name] = [int(size) for size in sizes.split(",")]
     threads, engines = given.threads or get_num_threads(), given.engines.split(",")
     options = {"batch": given.batch, "streams": given.streams, "seconds": given.seconds, "warm_up": given.warm_up}
@@ -269,7 +269,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         ]
         print(json.dumps({"schema": 1, "command": "benchmark", **about, "results": rows}, indent=2))
         return
-    titles = ("samples/s", "least ms", "median ms", "90 % ms", "99 % ms", "difference")
+    titles = ("samples/s", "minimum ms", "median ms", "90 % ms", "99 % ms", "difference")
     print(f"{'engine':12} {'runs':>6}" + "".join(f"{title:>11}" for title in titles))
     for name, each in results.items():
         times = [1e3 * each[f"{which}_seconds"] for which in ("least", "median", "p90", "p99")]

@@ -16,7 +16,7 @@ from tessera import _tessera
 # Products planned for one pattern, at most: each number of columns, type and epilogue has its own.
 _MOST_PRODUCTS = 256
 
-#: Those of values that the kernels read.
+#: Types of values that the kernels read.
 STORED_TYPES = {torch.float32: "f32", torch.float16: "f16", torch.bfloat16: "bf16"}
 _NOTHING = 0  # the address of an absent array
 

@@ -30,7 +30,7 @@ from tessera.graph._training import Numbers, ScheduleKind
 if TYPE_CHECKING:
     from torch.distributed import ProcessGroup
 
-#: How the patterns of sparse convolutions change: not, growing at random, or where the gradient is largest.
+#: How patterns of sparse convolutions change: not at all, with random growth, or growth where gradients are largest.
 DropGrow: TypeAlias = Literal["none", "set", "rigl"]
 #: Images [count, channels, height, width] and their labels.
 Arrays: TypeAlias = tuple[NDArray[np.uint8], NDArray[np.integer[Any]]]

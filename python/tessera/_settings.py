@@ -15,12 +15,12 @@ from tessera import _tessera
 
 _T = TypeVar("_T")
 
-#: In so many calls all settings have their turn; in each of them at least so many values and dictionaries.
+#: All settings have their turn within this number of calls; each call compares at least that many values and dicts.
 _CALLS, _LEAST_VALUES, _LEAST_DICTIONARIES = 32, 32, 16
 
 _PLAIN = (bool, int, float, complex, str, type(None), torch.dtype)
 
-#: What all modules have. Their mode is no setting: they are compiled in evaluation mode.
+#: Attributes of all modules. The mode is not a setting: modules are compiled in evaluation mode.
 _OF_ALL = frozenset(vars(nn.Module()))
 
 
@@ -47,12 +47,12 @@ class Settings:
                 if name not in aside and _is_plain(value)
             ]
             hooks += own_hooks
-        #: Of the values: dictionaries, names in these, and what they have there.
+        #: Values: dictionaries, names in these, and the values under these names.
         self._values = [
             ([of for of, _, _ in some], [name for _, name, _ in some], [value for _, _, value in some])
             for some in _parted(values, _LEAST_VALUES)
         ]
-        #: Dictionaries of hooks, and all that are in these, one after another.
+        #: Dictionaries of hooks, and all hooks in these, one after another.
         self._hooks = [
             # In the order in which they were registered: one that was prepended is the first of `each.values()`.
             (some, [hook for each in some for hook in dict.values(each)])

@@ -42,9 +42,9 @@ class _Map:
     """A structured map: an operator's arguments are x, the parameters, and further arguments."""
 
     name: str
-    #: Its arguments after x, as a schema declares them.
+    #: The operator's arguments after x, as a schema declares them.
     arguments: str
-    #: How many of them are parameters, at the beginning.
+    #: The number of parameters, which are the first arguments.
     parameters: int
     #: Describes the structure for x and these arguments.
     structure: Callable[..., tuple[Any, ...]]
@@ -52,15 +52,15 @@ class _Map:
     result: Callable[..., tuple[int, ...]]
     #: The product in PyTorch's operations, for x and these arguments.
     formula: Callable[..., Tensor]
-    #: What else than the parameters' shapes a product depends on, given the other arguments.
+    #: The values on which a product depends besides the parameters' shapes, given the other arguments.
     others: Callable[..., tuple[Any, ...]] = lambda *others: others
-    #: How many of the arguments are tensors, at the beginning.
+    #: The number of tensors, which are the first arguments.
     tensors: int = 1
     #: Whether parameters may have other shapes of as many elements.
     takes_any_shape: bool = False
-    #: Products, by what they depend on.
+    #: Products, by the values on which they depend.
     calls: dict[tuple[Any, ...], products.Call] = field(default_factory=dict)
-    #: The same for layers: by whether there is a bias, and by `others`.
+    #: Products of layers: by whether there is a bias, and by `others`.
     layer_calls: dict[tuple[Any, ...], Any] = field(default_factory=dict)
 
     def check_sizes(self, arguments: Sequence[Any]) -> None:
@@ -379,5 +379,5 @@ for _kind in _MAPS:
     atexit.register(_kind.calls.clear)
     atexit.register(_kind.layer_calls.clear)
 
-#: Each takes a bias, or None, and what its operator takes.
+#: Each takes a bias, or None, and its operator's arguments.
 butterfly, kronecker, circulant, toeplitz, fastfood = (_layer(kind) for kind in _MAPS)

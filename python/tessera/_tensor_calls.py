@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from tessera._compiled import Interface, Prepared
     from tessera.graph._session import Session
 
-#: Tensors of results, by the type of their values; and the type of values, by that of the tensors that are given.
+#: Types of result tensors, by the type of values; and the type of values, by the type of given tensors.
 _TYPES = {
     "f32": torch.float32,
     "f16": torch.float16,
@@ -100,7 +100,7 @@ class _TensorCall:
         self._native, graph = prepared.session._native, prepared.session._graph
         #: For each of the session's inputs the number of the argument.
         self._order = [interface.inputs.index(name) for name in self._native.inputs]
-        #: Truth values are numbers here.
+        #: Booleans are passed as numbers.
         self._truths = [i for i, dtype in enumerate(interface.input_dtypes) if dtype == "bool"]
         self._wide = [(i, *INTEGERS["i32"]) for i, at in enumerate(self._order) if interface.input_dtypes[at] == "int64"]
         ids = graph.outputs()

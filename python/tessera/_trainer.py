@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from torch.distributed import ProcessGroup
 
 _Settings: TypeAlias = "_tessera.PretrainingSettings | _tessera.ResnetTrainingSettings"
-#: Optimizers by the names that the tool has for them.
+#: Optimizers by the tool's names.
 TrainerOptimizer: TypeAlias = Literal["sgd", "momentum", "nesterov", "adam", "adamw", "lamb", "lars"]
 
 

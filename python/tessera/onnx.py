@@ -111,9 +111,9 @@ class InferenceSession:
         self._lock = Lock()
         self._sessions: OrderedDict[tuple[tuple[int, ...], ...], _Prepared] = OrderedDict()
         self._first: Session | None = None
-        #: What was read as something else, such as quantised weights.
+        #: Conversions made while the model was read, such as the conversion of quantised weights.
         self.notes: list[str] = []
-        #: By layer: whether it is sparse, and why not. Empty until a session is prepared.
+        #: For each layer, whether it is sparse, and why not. Empty until a session is prepared.
         self.report = SparsityReport(False, [])
         given = {name: [size] if isinstance(size, int) else list(size) for name, size in (shapes or {}).items()}
         has_shapes = all(each.has_shape and all(isinstance(size, int) for size in each.shape) for each in self._inputs)

@@ -32,7 +32,7 @@ __all__ = [
     "tokenize",
 ]
 
-#: What a document of a text file is.
+#: How a text file is divided into documents.
 Documents: TypeAlias = Literal["lines", "paragraphs", "sections", "articles"]
 
 _SPECIAL = {"pad": "[PAD]", "cls": "[CLS]", "sep": "[SEP]", "mask": "[MASK]"}

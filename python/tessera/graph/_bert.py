@@ -15,7 +15,7 @@ from tessera.graph._values import Value
 
 PackedAverage: TypeAlias = Literal["token", "sequence", "pack"]
 
-#: What other configurations may have, and its only value here.
+#: Fields that other configurations may have, and the only supported value of each.
 _ONLY = {
     "hidden_act": "gelu",
     "position_embedding_type": "absolute",
@@ -32,13 +32,15 @@ class Bert:
     graph: Graph
     #: Last hidden states [packs, tokens, hidden].
     hidden: Value
-    #: Of the first token of each sequence: [packs · sequences, hidden], and its logits [packs · sequences, 2].
+    #: The pooled state of the first token of each sequence: [packs · sequences, hidden], and its logits
+    #: [packs · sequences, 2].
     pooled: Value
     next_sentence_logits: Value
     next_sentence_loss: Value
     #: The sum of both losses.
     loss: Value
-    #: [packs · predictions, vocabulary], unless the head is computed in slices, and the loss.
+    #: The logits of masked tokens [packs · predictions, vocabulary], unless the head is computed in slices, and
+    #: their loss.
     masked_lm_logits: Value | None = None
     masked_lm_loss: Value | None = None
 

@@ -34,7 +34,7 @@ from tessera.graph._values import Form, Value
 class Missing:
     """An operation of a module that graphs do not support."""
 
-    #: As PyTorch calls it: "aten.group_norm.default".
+    #: PyTorch's name of the operation: "aten.group_norm.default".
     operator: str
     #: The path and the class of the module that applies it: "encoder.norm (GroupNorm)".
     module: str
@@ -79,18 +79,18 @@ class Conversion:
 
     def __init__(self, form: Form = "fused", weights: Weights | None = None) -> None:
         self.graph = Graph()
-        #: What nodes are; None or a stand-in where the graph lacks an operation.
+        #: The values of nodes; None or a stand-in for an operation that graphs do not support.
         self.known: dict[torch.fx.Node, Any] = {}
-        #: The nodes whose operations the graph lacks.
+        #: The nodes whose operations graphs do not support.
         self.missing: dict[torch.fx.Node, Missing] = {}
         self._form: Form = form
         self._weights = weights
-        #: Names of parameters of which something was computed here.
+        #: Names of parameters from which other values were computed.
         self.folded: set[str] = set()
         self._computed: dict[str, torch.fx.Node] = {}
-        #: By path, norms that take statistics over several replicas, and over how many; None: over all.
+        #: Norms that take statistics over several replicas, by path, and over how many; None: over all.
         self.joint_norms: dict[str, int | None] = {}
-        #: By name, rows of parameters that are weights of their own.
+        #: Rows of parameters that are separate weights, by name.
         self._pieces: dict[str, Parameter] = {}
 
     def apply(self, node: torch.fx.Node) -> None:
@@ -259,14 +259,14 @@ class Conversion:
             return None
 
 
-#: By operator, the arguments that may be the weight of a product.
+#: The arguments that may be the weight of a product, by operator.
 _PRODUCTS = {"aten.linear": (0, 1), "aten.addmm": (1, 2), "aten.mm": (0, 1), "aten.matmul": (0, 1)}
 _CONVOLUTIONS = {
     f"aten.{name}" for name in ("conv1d", "conv2d", "conv_transpose1d", "conv_transpose2d", "convolution")
 }
 
 
-#: By operator, the argument that is the dimension along which it takes parts.
+#: The argument that is the dimension along which an operator takes parts, by operator.
 _PARTS = {"aten.slice.Tensor": 1, "aten.split.Tensor": 2, "aten.split_with_sizes.default": 2, "aten.chunk.default": 2}
 
 
@@ -304,7 +304,7 @@ def _is_weight(node: torch.fx.Node, user: torch.fx.Node) -> bool:
 
 
 _EMBEDDINGS = ("aten.embedding", "aten.embedding_bag", "aten._embedding_bag")
-#: By operator, the arguments as which a product takes a weight [out, in]: as it is, and transposed before.
+#: The arguments that may be a weight [out, in] of a product, by operator: untransposed, and transposed before.
 _AS_IT_IS = {"aten.linear": (0, 1), "aten.mm": (0,), "aten.matmul": (0,), "aten.addmm": (1,)}
 _TRANSPOSED = {"aten.mm": (1,), "aten.matmul": (1,), "aten.addmm": (2,)}
 
@@ -357,7 +357,7 @@ def _rows_of(
     return math.prod(sizes) // outputs if all(isinstance(size, int) for size in sizes) else None
 
 
-#: By operator, the arguments that may be the matrices of a batched product: the first factor, and the second.
+#: The arguments that may be the matrices of a batched product, by operator: the first factor, and the second.
 _BATCHED = {"aten.bmm": (0, 1), "aten.matmul": (0, 1), "aten.baddbmm": (1, 2), "aten.linear": (0,)}
 
 

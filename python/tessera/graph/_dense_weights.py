@@ -13,14 +13,14 @@ from torch import Tensor
 from tessera.graph._aten import Constant
 from tessera.graph._parameters import Parameter, Weights
 
-#: What hands on a weight in another shape.
+#: Operators that return a weight in another shape.
 _VIEWS = {
     f"aten.{name}"
     for name in "t transpose permute view reshape unsqueeze squeeze expand _unsafe_view clone _to_copy".split()
 }
-#: What hands on a part of it.
+#: Operators that return a part of a weight.
 _PARTS = {f"aten.{name}" for name in "slice split split_with_sizes chunk select narrow unbind".split()}
-#: By operator, the arguments that are factors of a product.
+#: The arguments that are factors of a product, by operator.
 _FACTORS = {
     "aten.linear": (0, 1),
     "aten.mm": (0, 1),
@@ -29,7 +29,7 @@ _FACTORS = {
     "aten.addmm": (1, 2),
     "aten.baddbmm": (1, 2),
 }
-#: By operator, the argument that is the number of groups.
+#: The argument that is the number of groups, by operator.
 _CONVOLUTIONS = {
     "aten.conv1d": 6,
     "aten.conv2d": 6,
@@ -37,7 +37,7 @@ _CONVOLUTIONS = {
     "aten.conv_transpose2d": 6,
     "aten.convolution": 8,
 }
-#: An operation that takes a value, and as what.
+#: An operation, and the node that it takes: a value, also in another shape or a part of it.
 Use: TypeAlias = tuple[torch.fx.Node, torch.fx.Node]
 _EMBEDDINGS = {"aten.embedding", "aten.embedding_bag", "aten._embedding_bag"}
 

@@ -30,47 +30,49 @@ class Estimate:
         self.seconds: float = cost.seconds
         #: Cycles by phase: "compute", "exchange", "sync", …
         self.cycles: dict[str, float] = cost.cycles
-        #: If they were asked for, transfers from and to the hosts of a modelled machine: (bytes of inputs, bytes of outputs,
-        #: seconds). `seconds` has them, and `cycles` as the phase "host"; all other figures leave them out.
+        #: Transfers from and to the hosts of a modelled machine, if they were asked for: (bytes of inputs, bytes of
+        #: outputs, seconds). `seconds` includes them, and so does `cycles`, as the phase "host"; other figures do not.
         self.host_io: tuple[int, int, float] | None = cost.host_io
-        #: Of the cycles of the slowest tile in each compute set, the mean over all tiles: 1 if all are equally busy.
+        #: Cycles of the average tile as a fraction of the slowest tile's, over all compute sets: 1 if tiles are equally
+        #: busy.
         self.balance: float = cost.balance
-        #: Operations in the order in which they run: operation, value, seconds, of these conversion_seconds for operands
-        #: and results in other layouts, cycles by phase.
+        #: Operations in the order in which they run: operation, value, seconds, conversion_seconds (the part of seconds
+        #: for conversions between layouts), cycles by phase.
         self.operations: list[OperationCost] = cost.operations
-        #: Operations in functions, over all calls; `operations` counts them with the call that comes first.
+        #: Operations in functions, over all calls; `operations` counts these costs with the first call.
         self.in_functions: list[OperationCost] = cost.in_functions
         #: Seconds by kind of operation, the longest first: "products", "attention", …, and "conversions of layouts".
         self.seconds_by_kind: dict[str, float] = cost.seconds_by_kind
-        #: Values that the program brings into another layout, their bytes, and seconds.
+        #: Values that the program converts to another layout, their bytes, and seconds.
         self.conversions: list[tuple[str, int, float]] = cost.conversions
         #: Bytes of data on all tiles, by purpose: "parameter", "gradient", "optimizer", "activation", "stash", …
         self.bytes: dict[str, int] = cost.bytes
         self.total_bytes: int = cost.total_bytes
         self.fullest_tile_bytes: int = cost.fullest_tile_bytes
         self.tile_bytes: int = cost.tile_bytes
-        #: In use of the streaming memory beside the chips, which `total_bytes` lacks.
+        #: Bytes in use of the streaming memory of all chips, which `total_bytes` does not include.
         self.streaming_bytes: int = cost.streaming_bytes
-        #: That a rank sends to others (`session(…, process_group=…)`): counted if it was measured, otherwise predicted.
+        #: Bytes that a rank sends to others (`session(…, process_group=…)`): counted in a measured run, else predicted.
         self.sent_bytes: int = cost.sent_bytes
         #: What does not fit, and what to change; empty if everything fits.
         self.overflow: str = cost.overflow
-        #: On a machine of several chips: (chip, cycles by phase, bytes), and (from, to, bytes, seconds) of each link in use.
+        #: On a machine of several chips: (chip, cycles by phase, bytes) of each, and (from, to, bytes, seconds) of each
+        #: link in use.
         self.chips: list[tuple[int, dict[str, float], int]] = cost.chips
         self.links: list[tuple[int, int, int, float]] = cost.links
         #: If micro-batches go through stages on several chips: (chip, spans), in which a span is (kind, stage, micro-batch,
         #: begin, end) in cycles, without gaps from 0 to the end of the run. Kinds are "forward", "recomputed", "backward",
         #: "exchange" between stages, "collective", "other" and "waiting".
         self.lanes: list[tuple[int, list[tuple[str, int, int, float, float]]]] = cost.lanes
-        #: With lanes: (begin, end) in cycles of sums over replicas that go over links while the lanes show other things.
+        #: With lanes: (begin, end), in cycles, of sums over replicas that go over links while lanes show other work.
         self.under_way: list[tuple[float, float]] = cost.under_way
-        #: Ways to place the graph on the chips that were considered: (placement, seconds, overflow, chosen).
+        #: The placements on chips that were considered: (placement, seconds, overflow, chosen).
         self.placements: list[tuple[str, float, str, bool]] = cost.placements
-        #: How the program was made: (pass, what it did, seconds) of transforms, lowering and compiler.
+        #: The passes that made the program, from transforms to the compiler: (pass, result, seconds).
         self.passes: list[tuple[str, str, float]] = cost.passes
         #: The columns of `memory`; "other" is code, vertex state, stacks and padding.
         self.purposes: list[str] = cost.purposes
-        #: Of a model that was compiled, or read from a file: whether each weight is sparse, and why not.
+        #: For a model that was compiled, or read from a file: whether each weight is sparse, and why not.
         self.layers: list[LayerReport] = []
 
     @property

@@ -10,7 +10,7 @@ from torch.fx import Graph, Node
 
 aten = torch.ops.aten
 
-#: What has the elements of its input where they lie.
+#: Operators whose result has the elements of its input in place.
 _VIEWS = (
     *(aten.expand.default, aten.view.default, aten._unsafe_view.default, aten.unsqueeze.default, aten.squeeze.dim),
     *(aten.permute.default, aten.transpose.int, aten.t.default),

@@ -133,13 +133,13 @@ class Imported:
     """A graph for inference, and the module's inputs and outputs that it has, in the order of PyTorch's pytrees."""
 
     graph: Graph
-    #: Names of the graph's inputs; None for arguments that are no tensors, which it has as constants.
+    #: Names of the graph's inputs; None for arguments that are no tensors, which become constants.
     inputs: list[str | None]
-    #: Names of the graph's outputs and their types; for others what they are.
+    #: Names of the graph's outputs and their types; other results as they are.
     outputs: list[tuple[str, torch.dtype] | Any]
-    #: How the outputs were put together.
+    #: The structure of the outputs.
     output_spec: Any
-    #: Names of parameters of which something was computed here, and tensors in the module's code.
+    #: Names of parameters from which other values were computed, and tensors in the module's code.
     folded: set[str]
     constants: list[Tensor]
 
@@ -287,7 +287,7 @@ class _ModuleConversion(Conversion):
         self._program = program
         self._names = _first_names(module)
         self._parameters: dict[str, Parameter] = {}
-        #: By parameter, the nodes that stand for it.
+        #: The nodes that stand for each parameter.
         self._places: dict[str, list[torch.fx.Node]] = {}
         #: Buffers that the module changes.
         self._states: dict[str, State] = {}

@@ -47,11 +47,11 @@ if TYPE_CHECKING:
 
 #: The number of a run, or of each of its micro-batches, on which masks of dropout depend.
 _DRAW = "dropout_step"
-#: Numbers of a step, as the library takes them: types of sums and state, how stores round, seed, scale.
+#: Numbers of a step, as the library takes them: types of sums and state, roundings, seed, loss scale.
 _TrainingNumbers: TypeAlias = tuple[str | None, str, str, Roundings, int, tuple[float, int] | None]
 #: Of a loss, where it may change.
 _FIRST_SCALE = 65536.0
-#: The label of rows that do not count, as PyTorch's.
+#: The label of rows that do not count, as in PyTorch.
 _IGNORED = -100
 
 

@@ -14,8 +14,8 @@ from tessera.graph._values import Value
 
 _TYPES = {torch.float32: "f32", torch.float16: "f16", torch.bfloat16: "bf16"}
 INTEGER_TYPES = {torch.int64: "i32", torch.int32: "i32", torch.uint32: "u32"}
-#: The most groups of a batched product that become products of their own, each an operation to compile: more than models
-#: have experts. Whether that pays, predictions say.
+#: The most groups of a batched product that become separate products, each an operation to compile: more than models
+#: have experts. Predictions decide whether that pays.
 _MOST_GROUPS = 1024
 
 
@@ -73,24 +73,24 @@ class Parameter:
         self._trains = tensor.requires_grad
         self._graph = graph
         self._value: Value | None = None
-        #: None: it stays as the module has it.
+        #: None: it keeps the module's form.
         self.weights = weights
         self._transposed: Value | None = None
         self._matrix: Value | None = None
-        #: By name, the forms of products alone; None: they take it as other operations do.
+        #: The forms for products only, by name; None: products take the form of other operations.
         self._copies: dict[str, Value | None] = {}
         #: The weights of groups, whether matrices are transposed or not; None: they stay together.
         self._groups: dict[bool, list[Value] | None] = {}
-        #: Whether nothing but products and convolutions take it, which may have it in another order, and embeddings
-        #: beside products that have it in this one.
+        #: Whether only products and convolutions take it, which may use another order of its elements, and embeddings
+        #: besides products that use this order.
         self.is_weight = True
-        #: The rows of the first such product beside embeddings; None: there are none of both.
+        #: The rows of the first such product besides embeddings; None: there are no products or no embeddings.
         self.table_rows: int | None = None
-        #: Whether nothing but batched products take it, as the weights of their groups.
+        #: Whether only batched products take it, as the weights of their groups.
         self.is_stack = True
-        #: Whether its zeros decided its form, or that of a copy.
+        #: Whether its zeros decided its form, or the form of a copy.
         self.is_decided = False
-        #: Whether products take parts of it alone, which are parameters of their own.
+        #: Whether products take only parts of it, which are separate parameters.
         self.is_divided = False
 
     @property

@@ -40,7 +40,7 @@ class _Ranks:
         self._failure = f"tessera/{self._group.group_name}/failure"
         # Two threads may exchange messages at once, each with other ranks.
         self._beginning = threading.Lock()
-        #: The rank that is lost first, and why.
+        #: The rank that was lost first, and why.
         self._lost: tuple[int, str] | None = None
 
     def exchange(self, sent: _Messages, received: _Messages) -> None:

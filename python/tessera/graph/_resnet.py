@@ -25,7 +25,7 @@ class Resnet:
     """The values of a network; parameters of its graph, including running statistics, have torchvision's names."""
 
     graph: Graph
-    #: [samples, height, width, channels], channels last.
+    #: The input images [samples, height, width, channels].
     images: Value
     #: Means over the pixels of the last stage [samples, channels], and the graph's output [samples, classes].
     features: Value

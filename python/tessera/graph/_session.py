@@ -44,12 +44,12 @@ class Session:
         if not self._native.fits:
             raise ValueError(f"{machine!r}: {self._native.cost().overflow}")
         self.machine = machine
-        #: Learning rate of the following runs, and how it changes with the number of the run.
+        #: Learning rate of the following runs, and its schedule over the number of the run.
         self.lr = 0.0
         self.schedule: Schedule | None = None
         #: Number of the next run, from 1; schedules, bias corrections and dropout depend on it.
         self.step = 1
-        #: Seconds of the last run; on a tiled machine the model's.
+        #: Seconds of the last run; on a tiled machine, as the model predicts.
         self.seconds: float | None = None
         self._kept = kept
         # Sessions that share parameters must not run at the same time.

@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 Optimizer: TypeAlias = Literal["sgd", "adam", "adamw", "lamb", "lars"]
 #: Types, rounding and loss scale of a training, by name.
 Numbers: TypeAlias = Literal["fp32", "bf16", "mlperf-v1", "mlperf-v2", "mlperf-slides"]
-#: Of all that is stored in 16 bits, or of what is named.
+#: The rounding of everything stored in 16 bits, or of each kind by name.
 StoreRounding: TypeAlias = Rounding | Mapping[Literal["parameters", "state", "partials"], Rounding]
-#: Whether all stores round stochastically, and parameters, state and partial sums by themselves; None: as otherwise.
+#: Whether all stores round stochastically; and parameters, state and partial sums separately, None: like all stores.
 Roundings: TypeAlias = tuple[bool | None, bool | None, bool | None, bool | None]
 ScheduleKind: TypeAlias = Literal["constant", "linear", "polynomial", "cosine", "step"]
 

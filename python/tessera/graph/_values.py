@@ -22,7 +22,7 @@ Rounding: TypeAlias = Literal["nearest", "stochastic"]
 Dims: TypeAlias = int | Sequence[int] | None
 Attribute: TypeAlias = int | float | str | list[int]
 
-#: Types of integers, with the least and the largest.
+#: Types of integers, with the smallest and the largest integer of each.
 INTEGERS = {"u32": (0, 2**32 - 1), "i32": (-(2**31), 2**31 - 1)}
 MOST_DIMENSIONS = 5
 MOST_EXACT = 2**24  # up to which FP32 has all integers

@@ -19,7 +19,7 @@ from tessera._prepared import Prepared, known, prepared_for, remember, stored
 from tessera._saved import SavedWeight, sizes_of
 
 
-#: FP32 holds all integers up to here.
+#: FP32 represents all integers up to this one.
 _EXACT = 1 << 24
 
 
