@@ -147,8 +147,8 @@ class DenseBuilder {
     bool is_local_copy = false;
 
     /// A tile's box of the local variable, which has a row for each copy.
-    Box box(const GridPosition& place, bool has_copies) const {
-      const auto [copy, i, j] = where(place);
+    Box box(const GridPosition& at, bool has_copies) const {
+      const auto [copy, i, j] = where(at);
       return parts.part(has_copies ? copy : 0, i, j);
     }
   };
