@@ -1,6 +1,7 @@
 #include "sparse/moves.h"
 
 #include <cstring>
+#include <memory>
 
 #include "sparse/parts.h"
 
