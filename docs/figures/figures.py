@@ -139,7 +139,8 @@ def table_text(table: Table, before: str = "") -> str:
     if origin := _origin(table):
         lines += [origin, ""]
     command = "\n".join(f"    {line}" for line in table.command.splitlines())
-    if command and command not in before.rpartition("\n## ")[2]:
+    section = before.rpartition("\n## ")[2]
+    if command and f"\n{command}\n" not in f"\n{section}":
         lines += ["<!-- long -->", ""] if table.long else []
         lines += [command, ""]
     return "\n".join([*lines, _END])

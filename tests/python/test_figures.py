@@ -62,6 +62,7 @@ def test_a_command_is_shown_once_in_a_section(folder):
     twice = "<!-- table some -->\n<!-- end -->\n" * 2
     assert figures.rendered(twice, folder).count("bench_spmm") == 1
     assert figures.rendered(f"{page}\n## Another section\n\n{twice}", folder).count("bench_spmm") == 2
+    assert figures.rendered(page.replace("64\n", "64 --block 4\n", 1), folder).count("bench_spmm") == 2
 
 
 def test_what_is_not_recorded_is_said(folder):
