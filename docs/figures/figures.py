@@ -236,8 +236,11 @@ def figure_of(value: float, form: str = "") -> str:
         return "–"
     if form:
         return format(value, form)
-    digits = 2 if value < 10 else 3
-    return f"{value:,.{max(0, digits - 1 - math.floor(math.log10(value)))}f}" if value > 0 else "0"
+    if value == 0:
+        return "0"
+    digits = 2 if abs(value) < 10 else 3
+    exponent = int(f"{value:.{digits - 1}e}".partition("e")[2])
+    return f"{value:,.{max(0, digits - 1 - exponent)}f}"
 
 
 def cell_of(records: list[Record], where: Record, texts: list[str], name: str) -> Cell:
