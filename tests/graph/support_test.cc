@@ -95,9 +95,10 @@ std::string row_of(const Operation& operation) {
 TEST(Support, IsAsDocumented) {
   std::string table =
       "# Operations\n\n"
-      "What each operation of a graph can do by itself, and in which types; [networks](networks.md) explains "
-      "the columns. On modelled machines\n`spiking_gradients` runs in graphs with its forward pass, whose "
-      "results it reads where they lie ([spiking networks](spiking.md#on-tiles)).\n\n"
+      "This table shows for each operation of a graph whether it has a gradient, and in which types it runs by "
+      "itself; [networks](networks.md)\nexplains the columns. On modelled machines, `spiking_gradients` runs only "
+      "in graphs with its forward pass, because it reads the results\nof that pass in place "
+      "([spiking networks](spiking.md#on-tiles)).\n\n"
       "| operation | gradient | host | modelled machines | ids, counts, steps |\n"
       "| --- | --- | --- | --- | --- |\n";
   for (const Operation* operation : all_operations()) table += row_of(*operation);
