@@ -95,9 +95,9 @@ std::string row_of(const Operation& operation) {
 TEST(Support, IsAsDocumented) {
   std::string table =
       "# Operations\n\n"
-      "This table shows for each operation of a graph whether it has a gradient, and in which types it runs by "
-      "itself; [networks](networks.md)\nexplains the columns. On modelled machines, `spiking_gradients` runs only "
-      "in graphs with its forward pass, because it reads the results\nof that pass in place "
+      "This table shows for each operation of a graph whether it has a gradient, and in which types it runs "
+      "by itself; [networks](networks.md)\nexplains the columns. On modelled machines, `spiking_gradients` "
+      "runs only in graphs with its forward pass, because it reads the results\nof that pass in place "
       "([spiking networks](spiking.md#on-tiles)).\n\n"
       "| operation | gradient | host | modelled machines | ids, counts, steps |\n"
       "| --- | --- | --- | --- | --- |\n";
