@@ -77,9 +77,9 @@ Value atanh(Value x) { return log_after_one(x * 2.0 / (-x + 1.0)) * 0.5; }
 /// Up to the tangent of 22.5 degrees by Cephes' polynomial, which is exact to FP32; others are reduced to
 /// that.
 Value arctangent(Value x) {
-  constexpr double kMiddle = std::numbers::sqrt2 - 1, kLarge = std::numbers::sqrt2 + 1;
+  constexpr double kMiddle = std::numbers::sqrt2 - 1, kSteep = std::numbers::sqrt2 + 1;
   const Value wide = cast(x, Type::f32), size = abs(wide);
-  const Value is_middle = greater_than(size, kMiddle), is_large = greater_than(size, kLarge);
+  const Value is_middle = greater_than(size, kMiddle), is_large = greater_than(size, kSteep);
   const Value middle = (size + -1.0) / (size + 1.0);
   const Value rest = where(is_large, -reciprocal(size), where(is_middle, middle, size)), s = square(rest);
   const Value series =
