@@ -6,6 +6,8 @@
 
 #include <algorithm>
 #include <functional>
+#include <set>
+#include <string>
 #include <utility>
 
 #include "base/memory.h"
@@ -32,9 +34,14 @@ class OfCaller {
 
   /// `count`: called before an attribute of so many bytes is copied.
   OfCaller(const wire::FunctionProto& function, const wire::NodeProto& caller, Count count)
-      : function_(function), caller_(caller), count_(std::move(count)) {}
+      : function_(function), caller_(caller), count_(std::move(count)) {
+    for (int i = 0; i < function.input_size(); ++i)
+      if (i >= caller.input_size() || caller.input(i).empty()) left_out_.insert(function.input(i));
+  }
 
   void fill(wire::NodeProto& node) const {
+    for (std::string& name : *node.mutable_input())
+      if (left_out_.contains(name)) name.clear();
     google::protobuf::RepeatedPtrField<wire::AttributeProto> filled;
     for (wire::AttributeProto& attribute : *node.mutable_attribute()) {
       if (attribute.has_g())
@@ -63,6 +70,7 @@ class OfCaller {
   const wire::FunctionProto& function_;
   const wire::NodeProto& caller_;
   const Count count_;
+  std::set<std::string> left_out_;  ///< inputs of the function that the caller does not give
 };
 
 }  // namespace
@@ -455,10 +463,6 @@ Results Importer::function(const wire::FunctionProto& function, const wire::Node
     wire::NodeProto& filled = *nodes.Add();
     filled = each;
     of_caller.fill(filled);
-    // An input that the caller leaves out.
-    for (std::string& name : *filled.mutable_input())
-      if (inside.find(name) == nullptr && std::ranges::find(function.input(), name) != function.input().end())
-        name.clear();
   }
   run(nodes, inside);
   Results results;

@@ -75,6 +75,33 @@ TEST(OnnxFunctions, BranchesWithinFunctionsHaveAttributesOfTheCaller) {
   EXPECT_EQ(to_string(import(file).outputs[0]), "float32[2, 3, 1]");
 }
 
+TEST(OnnxFunctions, BranchesWithinFunctionsLackInputsThatTheCallerLeavesOut) {
+  OnnxFile file;
+  file.input("x", {3}).output("y").floats("most", {}, {2}).node("Limited", {"x", "", "most"}, {"y"});
+  file.model().mutable_graph()->mutable_node(0)->set_domain("own");
+  wire::FunctionProto& function = *file.model().add_functions();
+  function.set_name("Limited");
+  function.set_domain("own");
+  for (const char* input : {"a", "low", "high"}) function.add_input(input);
+  function.add_output("b");
+  wire::NodeProto &yes = *function.add_node(), &branch = *function.add_node();
+  yes.set_op_type("Constant");
+  yes.add_output("yes");
+  yes.add_attribute()->set_name("value_int");
+  yes.mutable_attribute(0)->set_i(1);
+  branch.set_op_type("If");
+  branch.add_input("yes");
+  branch.add_output("b");
+  wire::AttributeProto& then = *branch.add_attribute();
+  then.set_name("then_branch");
+  wire::NodeProto& node = *then.mutable_g()->add_node();
+  node.set_op_type("Clip");
+  for (const char* input : {"a", "low", "high"}) node.add_input(input);
+  node.add_output("r");
+  then.mutable_g()->add_output()->set_name("r");
+  EXPECT_EQ(run(file, {{"x", {-9, 1, 5}}}).at("y"), (Numbers{-9, 1, 2}));
+}
+
 TEST(OnnxFunctions, FunctionsOfOneNameAreToldApart) {
   OnnxFile file;
   file.input("x", {2}).output("y").node("F", {"x"}, {"h"}).node("F", {"h"}, {"y"});
