@@ -3,6 +3,7 @@
 #include <tessera/convolution.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -31,8 +32,9 @@ int64_t integer_of(const wire::NodeProto& node, std::string_view attribute, int6
 /// The product that takes a weight.
 struct UsedIn {
   Use use;
-  std::string computed;  ///< the name of its weight in a graph, if that is computed of the initializer
-  int64_t groups = 1;    ///< of a convolution
+  std::string computed;        ///< the name of its weight in a graph, if that is computed of the initializer
+  int64_t groups = 1;          ///< of a convolution
+  bool is_transposed = false;  ///< whether nodes before it transpose the initializer
 };
 using Products = std::map<std::string, UsedIn>;
 
@@ -50,7 +52,9 @@ Products products_of(const wire::GraphProto& graph) {
     const bool is_product = type == "MatMul" || type == "Gemm" || is_convolution;
     if (!is_product || node.input_size() < 2) continue;
     const auto add = [&](std::string name, bool transposed) {
+      bool by_nodes = false;
       for (auto found = made.find(name); found != made.end(); found = made.find(name)) {
+        by_nodes = by_nodes || found->second.second;
         transposed = transposed != found->second.second;
         name = found->second.first;
         made.erase(found);  // so that names in a circle end
@@ -58,7 +62,7 @@ Products products_of(const wire::GraphProto& graph) {
       if (is_convolution && transposed) return;  // in another order of dimensions
       const Use use = is_convolution ? Use::as_taps : transposed ? Use::as_inputs : Use::as_outputs;
       const int64_t groups = is_convolution ? integer_of(node, "group", 1) : 1;
-      products.emplace(name, UsedIn{use, node.output(0) + ".weight", groups});
+      products.emplace(name, UsedIn{use, node.output(0) + ".weight", groups, by_nodes});
     };
     add(node.input(1), type == "MatMul" || (type == "Gemm" && integer_of(node, "transB", 0) == 0));
     if (!is_convolution) add(node.input(0), type == "Gemm" && integer_of(node, "transA", 0) != 0);
@@ -116,11 +120,18 @@ class QuantisedInitializers {
   std::map<std::string, const wire::NodeProto*> takers_, constants_;
 };
 
+/// Whether products take a constant as one matrix, before which there are only dimensions of 1. Nodes that
+/// transpose may change their places.
+bool is_one_matrix(const Dims& dims, const UsedIn& product) {
+  if (dims.size() <= 2 || product.is_transposed) return dims.size() == 2;
+  return std::all_of(dims.begin(), dims.end() - 2, [](int64_t size) { return size == 1; });
+}
+
 /// Whether a product with a constant may be sparse. Depthwise convolutions, whose groups have a channel each,
 /// stay dense.
 bool may_be_sparse(const Constant& constant, const UsedIn& product) {
   const Dims& dims = constant.dims;
-  if (product.use != Use::as_taps) return dims.size() == 2;
+  if (product.use != Use::as_taps) return is_one_matrix(dims, product);
   const bool is_kernel = dims.size() == 3 || dims.size() == 4;
   return is_kernel &&
          (product.groups == 1 || (product.groups > 1 && dims[1] > 1 && dims[0] % product.groups == 0));
@@ -128,9 +139,10 @@ bool may_be_sparse(const Constant& constant, const UsedIn& product) {
 
 /// The zeros of a constant as a matrix [outputs, others]; for convolutions [outputs, taps · channels].
 Zeros zeros_of(const Constant& constant, const UsedIn* product, bound::ZerosAnalysis& analysis) {
-  const auto rows = static_cast<uint32_t>(constant.dims[0]),
-             cols = static_cast<uint32_t>(constant.size() / rows);
   const Use use = product != nullptr ? product->use : Use::as_outputs;
+  const size_t of_rows = product != nullptr && use != Use::as_taps ? constant.dims.size() - 2 : 0;
+  const auto rows = static_cast<uint32_t>(constant.dims[of_rows]),
+             cols = static_cast<uint32_t>(constant.size() / rows);
   std::vector<float> taps;
   if (use == Use::as_taps)
     taps = graph::convolution_weight(constant.floats(), {constant.dims.begin(), constant.dims.end()});

@@ -311,18 +311,19 @@ TEST_F(OnnxTest, InspectsWithTheRowsOfTheModel) {
 }
 
 TEST_F(OnnxTest, InspectsFirstFactorsOfProducts) {
-  const auto inspected = [&](const std::string& type, bool transposed) {
+  const auto inspected = [&](const std::string& type, bool transposed,
+                             const std::vector<int64_t>& shape = {3, 2}) {
     OnnxFile network;
     network.input("x", {2, 4}).output("y");
-    network.floats("w", transposed ? std::vector<int64_t>{2, 3} : std::vector<int64_t>{3, 2},
-                   {1, 0, 2, 0, 3, 4});
+    network.floats("w", transposed ? std::vector<int64_t>{2, 3} : shape, {1, 0, 2, 0, 3, 4});
     if (transposed)
       network.node(type, {"w", "x"}, {"y"}, {{"transA", int64_t{1}}});
     else
       network.node(type, {"w", "x"}, {"y"});
     return json_of(run(fmt::format("inspect '{}' --json", model(network))))["results"][0];
   };
-  for (const json& result : {inspected("MatMul", false), inspected("Gemm", false), inspected("Gemm", true)}) {
+  for (const json& result : {inspected("MatMul", false), inspected("MatMul", false, {1, 1, 3, 2}),
+                             inspected("Gemm", false), inspected("Gemm", true)}) {
     EXPECT_NE(result["reason"], "not a product");
     EXPECT_EQ(result["rows"], 4);
     EXPECT_EQ(result["m"], 3);
