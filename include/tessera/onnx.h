@@ -45,7 +45,8 @@ struct ImportOptions {
   /// Whether weights of products become sparse where zeros_of() predicts that it pays.
   bool sparse = true;
   uint32_t threads = 0;  ///< threads of the host, for the predictions of zeros_of(); 0: one per physical core
-  /// Maximum number of elements, in total, of constants that are computed while the model is read.
+  /// Maximum number of elements, in total, of constants that are computed while the model is read, and of
+  /// padding and tables of indices that its nodes need; repeats count too.
   uint64_t most_computed = uint64_t{1} << 27;
 };
 
