@@ -153,12 +153,15 @@ int64_t shifted_up(int64_t a, int64_t b) {
 int64_t shifted_down(int64_t a, int64_t b) {
   return b < 0 || b > 63 ? 0 : static_cast<int64_t>(static_cast<uint64_t>(a) >> b);
 }
+int64_t shifted_down_with_sign(int64_t a, int64_t b) { return a >> (b < 0 || b > 63 ? 63 : b); }
 
-/// Of integers without a sign.
+/// Integers of 64 bits without a sign are the only ones that are stored with a sign that they do not have.
 Results shift_constants(Call& call) {
   const std::string direction = call.text("direction", "");
   if (direction != "LEFT" && direction != "RIGHT") refuse("its direction is '{}'", direction);
-  return direction == "LEFT" ? of_integers<shifted_up>(call) : of_integers<shifted_down>(call);
+  if (direction == "LEFT") return of_integers<shifted_up>(call);
+  return call[0].type == DataType::u64 ? of_integers<shifted_down>(call)
+                                       : of_integers<shifted_down_with_sign>(call);
 }
 
 /// Integers to powers with a floating point stay integers.

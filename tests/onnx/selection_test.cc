@@ -74,17 +74,24 @@ TEST(OnnxSelection, PartsMayHaveNoElements) {
 }
 
 TEST(OnnxSelection, BitsAreThoseOfTheType) {
-  constexpr int32_t kUint8 = 2;
+  constexpr int32_t kUint8 = 2, kInt8 = 3;
   OnnxFile file;
-  file.input("n", {3}, kUint8).output("i").output("s").output("b");
+  file.input("n", {3}, kUint8).output("i").output("s").output("b").output("r").output("l");
   file.initializer("c", {2}, kUint8).set_raw_data("\x81\x03", 2);
   file.node("BitwiseNot", {"n"}, {"i"}).node("BitShift", {"c", "d"}, {"s"}, {{"direction", "LEFT"}});
   file.initializer("d", {}, kUint8).set_raw_data("\x01", 1);
   file.node("BitwiseXor", {"c", "d"}, {"b"});
+  file.initializer("m", {4}, kInt8).set_raw_data("\xF8\xF8\xF8\x08", 4);
+  file.initializer("by", {4}, kInt8).set_raw_data("\x01\x40\xFF\x01", 4);
+  file.node("BitShift", {"m", "by"}, {"r"}, {{"direction", "RIGHT"}});
+  file.integers("long", {2}, {-8, 8}).integers("one", {}, {1});
+  file.node("BitShift", {"long", "one"}, {"l"}, {{"direction", "RIGHT"}});
   const auto results = run(file, {{"n", {0, 1, 255}}});
   EXPECT_EQ(results.at("i"), (Numbers{255, 254, 0}));
   EXPECT_EQ(results.at("s"), (Numbers{2, 6}));
   EXPECT_EQ(results.at("b"), (Numbers{0x80, 2}));
+  EXPECT_EQ(results.at("r"), (Numbers{-4, -1, -1, 4}));
+  EXPECT_EQ(results.at("l"), (Numbers{-4, 4}));
 }
 
 }  // namespace
