@@ -323,6 +323,8 @@ Results gated_swish(Call& call) { return of(call, swish_of(call) * call.value(1)
 Results bitwise_not(Call& call) {
   const Value x = call.value(0);
   if (!is_integer(x)) refuse("it takes integers, and is given {}", name_of(call[0].type));
+  if (call[0].type == DataType::u64)
+    refuse("the bits that it sets are beyond 32, as integers of a graph have: compute with a smaller type");
   return of(call, negative(x) - number_like(x, 1));
 }
 

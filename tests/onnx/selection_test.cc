@@ -74,7 +74,7 @@ TEST(OnnxSelection, PartsMayHaveNoElements) {
 }
 
 TEST(OnnxSelection, BitsAreThoseOfTheType) {
-  constexpr int32_t kUint8 = 2, kInt8 = 3;
+  constexpr int32_t kUint8 = 2, kInt8 = 3, kUint64 = 13;
   OnnxFile file;
   file.input("n", {3}, kUint8).output("i").output("s").output("b").output("r").output("l");
   file.initializer("c", {2}, kUint8).set_raw_data("\x81\x03", 2);
@@ -92,6 +92,9 @@ TEST(OnnxSelection, BitsAreThoseOfTheType) {
   EXPECT_EQ(results.at("b"), (Numbers{0x80, 2}));
   EXPECT_EQ(results.at("r"), (Numbers{-4, -1, -1, 4}));
   EXPECT_EQ(results.at("l"), (Numbers{-4, 4}));
+  OnnxFile wide;
+  wide.input("n", {1}, kUint64).output("y").node("BitwiseNot", {"n"}, {"y"});
+  EXPECT_ERROR("the bits that it sets are beyond 32", run(wide, {}));
 }
 
 }  // namespace
