@@ -396,6 +396,29 @@ Results reduce(Call& call) {
   return {y.finish()};
 }
 
+/// Along a dimension, of all elements up to each, or before it; `of_none`: of no element.
+template <int64_t (*function)(int64_t, int64_t), int64_t of_none>
+Results cumulate_constants(Call& call) {
+  const Constant& x = call.constant(0);
+  if (x.has_floats()) return {};
+  const size_t axis = Call::dimension(call.integer_of(1), x.dims.size());
+  const bool reversed = call.integer("reverse", 0) != 0, exclusive = call.integer("exclusive", 0) != 0;
+  Array y(call, x.type, x.dims);
+  const auto count = static_cast<uint64_t>(x.dims[axis]);
+  const uint64_t step = y.size() == 0 ? 0 : static_cast<uint64_t>(steps_of(x.dims)[axis]);
+  for (uint64_t first = 0; first < y.size(); first += count * step)
+    for (uint64_t i = 0; i < step; ++i) {
+      int64_t before = of_none;
+      for (uint64_t n = 0; n < count; ++n) {
+        const uint64_t at = first + i + (reversed ? count - 1 - n : n) * step;
+        const int64_t with = function(before, x.integers()[at]);
+        y.set(at, exclusive ? before : with);
+        before = with;
+      }
+    }
+  return {y.finish()};
+}
+
 // Sources.
 
 Results constant(Call& call) {
@@ -504,6 +527,8 @@ constexpr Operator kConstantsOperators[] = {{"Abs", of_integer<size>},
                                             {"Concat", concatenate},
                                             {"Constant", constant},
                                             {"ConstantOfShape", constant_of_shape},
+                                            {"CumProd", cumulate_constants<multiply_constants, 1>},
+                                            {"CumSum", cumulate_constants<add_constants, 0>},
                                             {"Div", of_integers<divide_constants>},
                                             {"Equal", compare_constants<std::equal_to<>>},
                                             {"Expand", expand},
