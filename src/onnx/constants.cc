@@ -557,6 +557,7 @@ constexpr Operator kConstantsOperators[] = {{"Abs", of_integer<size>},
                                             {"Sign", of_integer<sign_constants>},
                                             {"Slice", slice},
                                             {"Sub", of_integers<subtract_constants>},
+                                            {"Sum", of_integers<add_constants>},
                                             {"Transpose", transpose_constants},
                                             {"Where", choose_constants},
                                             {"Xor", of_integers<one>}};

@@ -29,20 +29,22 @@ TEST(OnnxConstants, RangesAndStepsMayBeLarge) {
   EXPECT_EQ(results.at("s"), (Numbers{5}));
 }
 
-TEST(OnnxConstants, CumulatedNumbersHave64Bits) {
+TEST(OnnxConstants, SumsHave64Bits) {
   constexpr int64_t kLarge = int64_t{1} << 31;
   OnnxFile file;
-  file.output("p").output("s").output("t").integers("axis", {}, {0}).integers("by", {}, {100000});
+  file.output("p").output("s").output("t").output("u").integers("axis", {}, {0}).integers("by", {}, {100000});
   file.integers("x", {2, 2}, {100000, 3, 100000, 4}).node("CumProd", {"x", "axis"}, {"products"});
   file.node("Div", {"products", "by"}, {"p"});
   file.integers("z", {3}, {1, kLarge, kLarge}).integers("large", {}, {kLarge});
   file.node("CumSum", {"z", "axis"}, {"sums"}, {{"reverse", int64_t{1}}, {"exclusive", int64_t{1}}});
   file.node("Div", {"sums", "large"}, {"s"}).integers("last", {}, {-1});
   file.node("CumSum", {"x", "last"}, {"t"});
+  file.node("Sum", {"large", "z", "large"}, {"all"}).node("Div", {"all", "large"}, {"u"});
   const WideArrays results = run(file, {});
   EXPECT_EQ(results.at("p"), (Numbers{1, 0, 100000, 0}));
   EXPECT_EQ(results.at("s"), (Numbers{2, 1, 0}));
   EXPECT_EQ(results.at("t"), (Numbers{100000, 100003, 100000, 100004}));
+  EXPECT_EQ(results.at("u"), (Numbers{2, 3, 3}));
 }
 
 TEST(OnnxConstants, ConstantsHaveNumbersOfTheirTypes) {
