@@ -601,10 +601,7 @@ def circulant(x: Value, c: Value, outputs: int = 0) -> Value:
 
 
 def toeplitz(x: Value, c: Value) -> Value:
-    """A Toeplitz matrix: c is [outputs + inputs - 1].
-
-    It goes from the last element of the first row to the last element of the first column.
-    """
+    """A Toeplitz matrix: c [outputs + inputs - 1] goes from the end of the first row to the end of the first column."""
     graph_of("toeplitz", x, c)
     return apply("toeplitz", x, c, outputs=c.shape[0] - x.shape[-1] + 1)
 
@@ -718,10 +715,7 @@ def index_select(x: Value, dim: int, ids: Value) -> Value:
 
 
 def scatter_add(values: Value, dim: int, ids: Value, size: int) -> Value:
-    """The adjoint of `index_select`.
-
-    Element i of the dimension, which has `size` elements, is the sum of the values with index i.
-    """
+    """The adjoint of `index_select`: element i of the `size` elements is the sum of the values with index i."""
     graph = graph_of("scatter_add", values, ids)
     return Value(graph, graph.native.scatter_add(values.id, dim, ids.id, size))
 
@@ -733,10 +727,7 @@ def scatter(x: Value, ids: Value, values: Value) -> Value:
 
 
 def gather(x: Value, dim: int, ids: Value) -> Value:
-    """y[…, i, …] = x[…, ids[…, i, …], …].
-
-    `ids` are indices along one dimension, and have x's shape in all other dimensions.
-    """
+    """y[…, i, …] = x[…, ids[…, i, …], …] along one dimension; in all other ones `ids` have x's shape."""
     graph = graph_of("gather", x, ids)
     return Value(graph, graph.native.gather(x.id, dim, ids.id))
 
@@ -801,8 +792,7 @@ def mean_squared_error(x: Value, target: Value) -> Value:
 def dropout(x: Value, p: float = 0.5, *, step: Value | None = None, seed: int = 0) -> Value:
     """Zero elements with probability `p`, and divide the other elements by 1 - p.
 
-    The mask is a function of the seed, the number of the step, the operation and the element, on every machine. Without
-    `step`, the graph's input of this name is used, which sessions count.
+    The mask depends on the seed, the step, the operation and the element alone. Sessions count the graph's input `step`.
     """
     graph = graph_of("dropout", x)
     counter = graph.step() if step is None else step
