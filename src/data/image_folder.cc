@@ -10,6 +10,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -120,8 +121,11 @@ uint64_t checksum_of(const ImageFolder& folder) {
   for (const ImageFiles* files : {&folder.train, &folder.test})
     for (size_t i = 0; i < files->count(); ++i) {
       const fs::path path = files->paths[i];
-      const std::string text = fmt::format("{} {} {} ", path.filename().string(), fs::file_size(path),
-                                           folder.classes[files->labels[i]]);
+      std::error_code error;
+      const uint64_t bytes = fs::file_size(path, error);
+      if (error) throw Error(fmt::format("{}: {}", files->paths[i], error.message()));
+      const std::string text =
+          fmt::format("{} {} {} ", path.filename().string(), bytes, folder.classes[files->labels[i]]);
       const uint64_t own = base::checksum(std::as_bytes(std::span(text)));
       sum.add(std::as_bytes(std::span(&own, 1)));
     }

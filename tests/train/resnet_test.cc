@@ -443,9 +443,10 @@ TEST(ResnetTrainer, RanksStopAtAFileThatOneOfThemLacksAndMayGoOn) {
   ASSERT_EQ(division.training.size(), 2 * s.batch);  // so each is trained with
   const std::string missing = images.train.paths.at(division.training.front()),
                     elsewhere = missing + ".elsewhere";
-  std::filesystem::rename(missing, elsewhere);
   on_two_ranks([&](const std::shared_ptr<Communicator>& ranks) {
     Trainer trainer(s, images, Machine::host(1), 1, ranks);
+    if (ranks->rank() == 0)
+      std::filesystem::rename(missing, elsewhere);  // the other waits for this one in train()
     EXPECT_TRUE(says(error_of([&] { trainer.train(); }), missing));
     if (ranks->rank() == 0) std::filesystem::rename(elsewhere, missing);
     EXPECT_EQ(trainer.train().test_loss, expected.test_loss);
@@ -463,6 +464,7 @@ TEST(ResnetTrainer, DoesNotGoOnWithoutAnEpochThatCouldNotBeEvaluated) {
   Trainer trainer(s, images, Machine::host(1), 1);
   std::filesystem::rename(held_out, held_out + ".elsewhere");
   EXPECT_TRUE(says(error_of([&] { trainer.train(); }), held_out));
+  EXPECT_TRUE(says(error_of([&] { Trainer(s, images, Machine::host(1), 1); }), held_out + ": No such file"));
   std::filesystem::rename(held_out + ".elsewhere", held_out);
   EXPECT_EQ(trainer.step(), trainer.steps_per_epoch());
   EXPECT_TRUE(says(error_of([&] { trainer.train(); }), "cannot go on from there: resume a checkpoint"));
