@@ -27,7 +27,7 @@ TEST(OptimizerPlan, DoesNotSpreadAtThePriceOfMuchCode) {
   const machine::Machine machine = machine::find("gc200");
   program::Program program;
   const Builder builder(program, machine);
-  const uint32_t rows = 1471, cols = 10;
+  const uint32_t rows = 5881, cols = 10;
   const auto of_weight = [&](const char* name) {
     std::vector<program::MappedBox> mapping;
     for (uint32_t i = 0; i < 3; ++i) mapping.push_back({{0, rows, 4 * i, i < 2 ? 4U : 2U}, 700 + i});
