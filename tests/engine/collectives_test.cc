@@ -368,8 +368,8 @@ TEST(Replicas, CountWhatCollectivesTake) {
                                tree = memory(CollectiveAlgorithm::tree);
   EXPECT_EQ(ring.total.at("temporaries"), 100u);  // a chunk
   EXPECT_EQ(tree.total.at("temporaries"), 400u);
-  EXPECT_EQ(ring.total.at("exchange code"), 2 * 2 * 36u);  // of rounds that add, and that pass on
-  EXPECT_EQ(tree.total.at("exchange code"), 4 * 2 * 36u);
+  EXPECT_EQ(ring.total.at("exchange code"), 2 * (36u + 2 * 4u));  // of rounds that add, and that pass on
+  EXPECT_EQ(tree.total.at("exchange code"), 4 * (36u + 2 * 4u));
 }
 
 TEST(Replicas, AreKeptInFiles) {
