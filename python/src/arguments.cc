@@ -18,7 +18,7 @@ constexpr std::string_view kBegin =
 // The few ways in which nanobind calls functions, each behind a function of ours.
 constexpr size_t kMost = 16;
 std::array<vectorcallfunc, kMost> originals;
-size_t count = 0;
+size_t known_originals = 0;
 
 std::string without(std::string text, std::string_view part) {
   for (size_t at = text.find(part); at != std::string::npos; at = text.find(part))
@@ -88,12 +88,12 @@ constexpr auto kCalls = calls_of(std::make_index_sequence<kMost>());
 void explain_function(nb::handle function) {
   const Py_ssize_t offset = Py_TYPE(function.ptr())->tp_vectorcall_offset;
   auto& called = *reinterpret_cast<vectorcallfunc*>(reinterpret_cast<char*>(function.ptr()) + offset);
-  for (size_t i = 0; i < count; ++i)
+  for (size_t i = 0; i < known_originals; ++i)
     if (called == kCalls[i]) return;
   size_t i = 0;
-  while (i < count && originals[i] != called) ++i;
+  while (i < known_originals && originals[i] != called) ++i;
   if (i == kMost) throw std::logic_error("nanobind calls functions in more ways than expected");
-  if (i == count) originals[count++] = called;
+  if (i == known_originals) originals[known_originals++] = called;
   called = kCalls[i];
 }
 

@@ -61,18 +61,19 @@ ProductKind product_named(const std::string& name) {
 }
 
 /// A product that was run or estimated.
-struct Result {
+struct ProductResult {
   SpmmRequest request;
   std::vector<SpmmResult> results;  ///< one
 
   const SpmmResult& operator*() const { return results.front(); }
 };
 
-Result run_product(const SparseMatrix& matrix, uint32_t n, const ChosenMachine& machine,
-                   const std::string& dtype, const std::string& mode, const std::string& planner,
-                   const std::string& product, bool execute, const std::string& verify, uint64_t seed) {
+ProductResult run_product(const SparseMatrix& matrix, uint32_t n, const ChosenMachine& machine,
+                          const std::string& dtype, const std::string& mode, const std::string& planner,
+                          const std::string& product, bool execute, const std::string& verify,
+                          uint64_t seed) {
   const machine::Machine& model = machine.machine.model();
-  Result result;
+  ProductResult result;
   SpmmRequest& request = result.request;
   request.weights = "weights in memory";
   request.seed = seed;
@@ -167,24 +168,24 @@ void bind_machine(nb::module_& m) {
         return fmt::format("<machine {}: {} tiles>", spmm::machine_title(of), c.machine.tiles());
       });
 
-  nb::class_<Result>(m, "ProductResult", "A product that was run or estimated on a machine.")
-      .def_prop_ro("fits", [](const Result& r) { return (*r).fits; })
-      .def_prop_ro("seconds", [](const Result& r) { return (*r).seconds; })
-      .def_prop_ro("predicted_seconds", [](const Result& r) { return (*r).predicted_seconds; })
-      .def_prop_ro("cycles", [](const Result& r) { return (*r).cycles; })
-      .def_prop_ro("phases", [](const Result& r) { return phases_of(*r); })
+  nb::class_<ProductResult>(m, "ProductResult", "A product that was run or estimated on a machine.")
+      .def_prop_ro("fits", [](const ProductResult& r) { return (*r).fits; })
+      .def_prop_ro("seconds", [](const ProductResult& r) { return (*r).seconds; })
+      .def_prop_ro("predicted_seconds", [](const ProductResult& r) { return (*r).predicted_seconds; })
+      .def_prop_ro("cycles", [](const ProductResult& r) { return (*r).cycles; })
+      .def_prop_ro("phases", [](const ProductResult& r) { return phases_of(*r); })
       .def_prop_ro(
-          "memory", [](const Result& r) { return memory_of(*r); }, kOwned)
-      .def_prop_ro("purposes", [](const Result&) { return memory_columns(); })
-      .def_prop_ro("verified", [](const Result& r) { return (*r).verified; })
-      .def_prop_ro("error", [](const Result& r) { return (*r).max_rel_error; })
-      .def_prop_ro("tolerance", [](const Result& r) { return (*r).tolerance; })
-      .def_prop_ro("plan", [](const Result& r) { return (*r).printed; })
-      .def_prop_ro("overflow", [](const Result& r) { return (*r).fits ? "" : spmm::overflow(*r); })
-      .def("details", [](const Result& r) { return spmm::details(*r); })
-      .def("to_json", [](const Result& r) { return spmm::json(r.results); })
+          "memory", [](const ProductResult& r) { return memory_of(*r); }, kOwned)
+      .def_prop_ro("purposes", [](const ProductResult&) { return memory_columns(); })
+      .def_prop_ro("verified", [](const ProductResult& r) { return (*r).verified; })
+      .def_prop_ro("error", [](const ProductResult& r) { return (*r).max_rel_error; })
+      .def_prop_ro("tolerance", [](const ProductResult& r) { return (*r).tolerance; })
+      .def_prop_ro("plan", [](const ProductResult& r) { return (*r).printed; })
+      .def_prop_ro("overflow", [](const ProductResult& r) { return (*r).fits ? "" : spmm::overflow(*r); })
+      .def("details", [](const ProductResult& r) { return spmm::details(*r); })
+      .def("to_json", [](const ProductResult& r) { return spmm::json(r.results); })
       .def(
-          "page", [](const Result& r) { return spmm::page_of(r.request, r.results); },
+          "page", [](const ProductResult& r) { return spmm::page_of(r.request, r.results); },
           nb::call_guard<nb::gil_scoped_release>());
   m.def("run_product", &run_product, "matrix"_a, "n"_a, "machine"_a, "dtype"_a, "mode"_a, "planner"_a,
         "product"_a, "execute"_a, "verify"_a, "seed"_a, nb::call_guard<nb::gil_scoped_release>());

@@ -23,7 +23,7 @@ namespace {
 namespace nb = nanobind;
 using namespace nb::literals;
 
-nb::object view_of(const std::byte* data, size_t bytes) {
+nb::object bytes_at(const std::byte* data, size_t bytes) {
   // What is sent is only read; a view that says so would be refused as a tensor.
   char* characters = const_cast<char*>(reinterpret_cast<const char*>(data));
   return nb::steal(PyMemoryView_FromMemory(characters, static_cast<Py_ssize_t>(bytes), PyBUF_WRITE));
@@ -77,9 +77,9 @@ class PythonCommunicator final : public Communicator {
     try {
       nb::list to, from;
       for (const Outgoing& message : sent)
-        to.append(nb::make_tuple(message.to, view_of(message.bytes.data(), message.bytes.size())));
+        to.append(nb::make_tuple(message.to, bytes_at(message.bytes.data(), message.bytes.size())));
       for (const Incoming& message : received)
-        from.append(nb::make_tuple(message.from, view_of(message.bytes.data(), message.bytes.size())));
+        from.append(nb::make_tuple(message.from, bytes_at(message.bytes.data(), message.bytes.size())));
       exchange_(to, from);
     } catch (const nb::python_error& error) {
       throw RankError(nb::str(error.value()).c_str());

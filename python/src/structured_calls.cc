@@ -15,7 +15,7 @@ namespace tessera::python {
 namespace {
 
 using namespace nb::literals;
-using Shape = std::vector<int64_t>;
+using Dimensions = std::vector<int64_t>;
 
 constexpr size_t kMostParameters = 4;  // with a bias
 
@@ -34,12 +34,12 @@ class StructuredCalls {
   /// bias if there is one.
   void add(nb::object product, nb::tuple x, nb::tuple y, nb::list parameters) {
     Entry entry{.threads = default_threads(),
-                .x = nb::cast<Shape>(x),
-                .y = nb::cast<Shape>(y),
+                .x = nb::cast<Dimensions>(x),
+                .y = nb::cast<Dimensions>(y),
                 .product = nb::cast<const StructuredProduct*>(product),
                 .y_shape = y,
                 .kept = product};
-    for (nb::handle shape : parameters) entry.parameters.push_back(nb::cast<Shape>(shape));
+    for (nb::handle shape : parameters) entry.parameters.push_back(nb::cast<Dimensions>(shape));
     if (has_bias_) entry.bias_shape = nb::cast<nb::tuple>(parameters[parameters.size() - 1]);
     if (entries_.size() >= kMostEntries) entries_.clear();
     entries_.insert(entries_.begin(), std::make_shared<const Entry>(std::move(entry)));
@@ -109,8 +109,8 @@ class StructuredCalls {
 
   struct Entry {
     uint32_t threads;
-    Shape x, y;
-    std::vector<Shape> parameters = {};
+    Dimensions x, y;
+    std::vector<Dimensions> parameters = {};
     const StructuredProduct* product;
     nb::tuple y_shape, bias_shape = {};
     nb::object kept;

@@ -27,7 +27,7 @@ nb::object rows_of(std::vector<uint32_t> values, uint32_t packs) {
   return nb::cast(rows_from(std::move(numbers), values.size() / packs));
 }
 
-nb::dict batch_of(PretrainingData& data, uint32_t epoch, uint64_t first, uint32_t packs) {
+nb::dict batch_of_packs(PretrainingData& data, uint32_t epoch, uint64_t first, uint32_t packs) {
   PretrainingBatch batch;
   {
     const nb::gil_scoped_release released;
@@ -166,7 +166,7 @@ void bind_text(nb::module_& m) {
                                                    {"predictions", shape.predictions}};
           },
           "packs"_a, "The sizes that bert_for_pretraining() takes for batches of this number of packs.")
-      .def("batch", &batch_of, "epoch"_a, "first"_a, "packs"_a,
+      .def("batch", &batch_of_packs, "epoch"_a, "first"_a, "packs"_a,
            nb::sig("def batch(self, epoch: int, first: int, packs: int) -> dict[str, object]"),
            "The arrays of bert_for_pretraining() for packs `first`, first + 1, … of an epoch; packs beyond "
            "the "

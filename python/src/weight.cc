@@ -76,7 +76,7 @@ uint64_t stored_values(const Weight& w) {
   return w.pattern().blocks() * w.block_size() * w.block_size();
 }
 
-SparseMatrix matrix_of(const Weight& w) {
+SparseMatrix stored_matrix(const Weight& w) {
   if (w.is_dense()) throw UsageError("a dense weight has no sparse matrix; use values()");
   SparseMatrix matrix{w.pattern(), {}};
   matrix.values.resize(stored_values(w));
@@ -227,7 +227,7 @@ void bind_weight(nb::module_& m) {
                              array_from(std::move(pattern.col_indices)));
           },
           kOwned)
-      .def("matrix", &matrix_of, Released())
+      .def("matrix", &stored_matrix, Released())
       .def("values",
            [](const Weight& w) {
              return filled(stored_values(w), [&](std::span<float> values) { w.get_values(values); });
