@@ -20,6 +20,10 @@ else()
   set(unity_sources 40)
 endif()
 set(TESSERA_UNITY_SOURCES ${unity_sources} CACHE STRING "With TESSERA_UNITY, how many sources are compiled as one")
+if(TESSERA_UNITY AND NOT memory LESS needed)
+  # Otherwise g++ looks for garbage from 128 MiB on, and finds little in what headers declare.
+  add_compile_options($<$<CXX_COMPILER_ID:GNU>:--param=ggc-min-heapsize=1048576>)
+endif()
 
 # tessera_unity(TARGET [BY_FOLDER]): its sources share no names, or BY_FOLDER those of each folder. One that is compiled for
 # each instruction set includes itself again, and stays by itself.
