@@ -99,7 +99,9 @@ TEST(Ranks, HaveTheBitsOfOneProcess) {
         const Executable executable = compiled(of.program);
         const Values expected = after(of, executable, 1);
         for (uint32_t ranks = 2; ranks <= replicas; ++ranks)
-          if (replicas % ranks == 0) EXPECT_EQ(after(of, executable, ranks), expected) << ranks << " ranks";
+          if (replicas % ranks == 0) {
+            EXPECT_EQ(after(of, executable, ranks), expected) << ranks << " ranks";
+          }
       }
 }
 

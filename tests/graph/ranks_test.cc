@@ -509,7 +509,9 @@ TEST(RanksOfSessions, CostWhatOneProcessDoes) {
     EXPECT_EQ(cost.chips.size(), expected.chips.size());
     EXPECT_EQ(cost.links.size(), expected.links.size());
     for (const ArrayType& array : session.arrays())
-      if (array.name == "x") EXPECT_EQ(array.type.shape, (Shape{Classifier::kBatch, Classifier::kInputs}));
+      if (array.name == "x") {
+        EXPECT_EQ(array.type.shape, (Shape{Classifier::kBatch, Classifier::kInputs}));
+      }
   });
   EXPECT_THAT(errors, Each(IsEmpty()));
 }

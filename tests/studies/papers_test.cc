@@ -78,7 +78,9 @@ TEST_P(Papers, AcceptThatResultsAreMissing) {
     for (const Section& section : GetParam()->sections) {
       if (section.comparisons == nullptr) continue;
       for (const Comparison& c : section.comparisons(study))
-        if (c.says.empty() || c.published) EXPECT_GT(c.published.value(), 0) << c.what;
+        if (c.says.empty() || c.published) {
+          EXPECT_GT(c.published.value(), 0) << c.what;
+        }
     }
   }
 }
