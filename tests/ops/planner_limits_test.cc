@@ -5,7 +5,6 @@
 #include <algorithm>
 
 #include "ops/run_on_tiles.h"
-#include "ops/sparse/static/vendor_partition.h"
 #include "support/toy_machine.h"
 
 namespace tessera::ops {
@@ -99,37 +98,6 @@ TEST(PlannerLimits, VendorStaticPlansKeepTemporariesToSixTenths) {
   const auto edge = static_cast<uint64_t>(bytes / 0.6);
   EXPECT_EQ(plans(edge + 1), 1U);
   EXPECT_EQ(plans(edge - 1), 0U);
-}
-
-// Of full matrices on 64 tiles of a Bow: what PopLibs' estimate, computed by hand with its formulas, is least
-// for.
-TEST(PlannerLimits, VendorStaticPlansAreThoseOfPopLibsEstimate) {
-  machine::Machine bow = machine::find("bow");
-  bow.tiles = 64;
-  const auto choice = [&](uint32_t size, uint32_t block_size, uint32_t n, Type type) {
-    const Pattern pattern = random_matrix(size, size, block_size, 1.0).pattern;
-    return vendor_partition({pattern, n, {type, type}}, bow);
-  };
-  EXPECT_EQ(choice(256, 16, 64, Type::f16), (StaticPartition{2, 4, 8}));
-  EXPECT_EQ(choice(256, 4, 64, Type::f16), (StaticPartition{1, 4, 16}));
-  EXPECT_EQ(choice(64, 1, 16, Type::f16), (StaticPartition{2, 5, 6}));
-  EXPECT_EQ(choice(256, 8, 96, Type::f32), (StaticPartition{1, 4, 16}));
-  EXPECT_EQ(choice(256, 1, 32, Type::f32), (StaticPartition{1, 4, 16}));
-}
-
-// 512 × 512 non-zeros: 131,072 for each of two tiles, five sixths of which are before the last worker's.
-TEST(PlannerLimits, VendorStaticPlansMayHaveListsTooLongForTheirOffsets) {
-  const Pattern pattern = random_matrix(512, 512, 1, 1.0).pattern;
-  machine::Machine bow = machine::find("bow");
-  const auto has_plan = [&](uint32_t tiles) {
-    bow.tiles = tiles;
-    return vendor_partition({pattern, 8, {Type::f16, Type::f16}}, bow).has_value();
-  };
-  EXPECT_FALSE(has_plan(2));
-  EXPECT_TRUE(has_plan(4));
-  const ProductProblem problem{.n = 8, .type = Type::f16, .partials = Type::f16, .planner = Planner::vendor};
-  bow.tiles = 2;
-  EXPECT_FALSE(plan_tile_product(pattern, problem, bow).chosen.rejected.empty());
 }
 
 /// A dynamic plan's are a fifth of the memory.
