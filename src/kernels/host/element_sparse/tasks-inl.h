@@ -11,6 +11,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 
 #include "kernels/common/accumulate-inl.h"
 #include "kernels/common/activation-inl.h"
@@ -95,17 +96,21 @@ struct RowSum {
   // An implicit one would be compiled without the instruction set's options.
   HWY_INLINE RowSum() {}
   HWY_INLINE void clear(D d) {
+#pragma GCC unroll 16
     for (size_t v = 0; v < kVectors; ++v) sum[v] = hn::Zero(d);
   }
   HWY_INLINE void load(D d, const float* y) {
+#pragma GCC unroll 16
     for (size_t v = 0; v < kVectors; ++v) sum[v] = hn::Load(d, y + v * hn::Lanes(d));
   }
   HWY_INLINE void store(D d, float* y) const {
+#pragma GCC unroll 16
     for (size_t v = 0; v < kVectors; ++v) hn::Store(sum[v], d, y + v * hn::Lanes(d));
   }
   HWY_INLINE void add(D d, float value, const float* x) {
     const auto w = hn::Set(d, value);
     keep_in_register(x);
+#pragma GCC unroll 16
     for (size_t v = 0; v < kVectors; ++v) {
       sum[v] = hn::MulAdd(w, hn::LoadU(d, x + v * hn::Lanes(d)), sum[v]);
     }
@@ -117,6 +122,7 @@ HWY_INLINE void add_shared(D d, float value_a, float value_b, const float* x, Ro
                            RowSum<D, kVectors>& b) {
   const auto w_a = hn::Set(d, value_a);
   const auto w_b = hn::Set(d, value_b);
+#pragma GCC unroll 16
   for (size_t v = 0; v < kVectors; ++v) {
     auto row = hn::Load(d, x + v * hn::Lanes(d));
     keep_in_register(row);
@@ -175,26 +181,36 @@ struct RowsOfY {
   }
   HWY_INLINE void begin(D d, size_t row, RowSum<D, kVectors>& sum) const {
     const auto first = hn::Set(d, bias != nullptr && row < rows ? bias[row] : 0.0F);
+#pragma GCC unroll 16
     for (size_t v = 0; v < kVectors; ++v) sum.sum[v] = first;
     if (!adds) return;
     const float* line = at(row);
+#pragma GCC unroll 16
     for (size_t v = 0; v < kVectors; ++v) sum.sum[v] = hn::Add(first, hn::LoadU(d, line + v * hn::Lanes(d)));
   }
   HWY_INLINE void end(D d, size_t row, const RowSum<D, kVectors>& sum) const {
-    float* line = at(row);
+    if (activation == Activation::none) return put(d, at(row), sum);
+    RowSum<D, kVectors> bounded;
+    const auto most =
+        hn::Set(d, activation == Activation::relu6 ? 6.0F : std::numeric_limits<float>::infinity());
+#pragma GCC unroll 16
     for (size_t v = 0; v < kVectors; ++v) {
-      auto value = sum.sum[v];
-      if (activation != Activation::none) value = activate(d, Activation::relu, value);
-      if (activation == Activation::relu6) value = hn::IfThenElse(hn::Gt(value, six(d)), six(d), value);
-      if (v + 1 == kVectors && missing != 0)
-        hn::BlendedStore(value, hn::FirstN(d, hn::Lanes(d) - missing), d, line + v * hn::Lanes(d));
-      else
-        hn::StoreU(value, d, line + v * hn::Lanes(d));
+      const auto value = activate(d, Activation::relu, sum.sum[v]);
+      bounded.sum[v] = hn::IfThenElse(hn::Gt(value, most), most, value);
     }
+    put(d, at(row), bounded);
   }
 
  private:
-  static HWY_INLINE hn::Vec<D> six(D d) { return hn::Set(d, 6.0F); }
+  HWY_INLINE void put(D d, float* line, const RowSum<D, kVectors>& sum) const {
+#pragma GCC unroll 16
+    for (size_t v = 0; v + 1 < kVectors; ++v) hn::StoreU(sum.sum[v], d, line + v * hn::Lanes(d));
+    float* last = line + (kVectors - 1) * hn::Lanes(d);
+    if (missing == 0)
+      hn::StoreU(sum.sum[kVectors - 1], d, last);
+    else
+      hn::BlendedStore(sum.sum[kVectors - 1], hn::FirstN(d, hn::Lanes(d) - missing), d, last);
+  }
 };
 
 // kTasks tasks at a time, kVectors vectors of columns: enough independent sums to hide the latency of the
