@@ -321,6 +321,11 @@ class Lowering {
   void place_carried(ValueId inside, const ops::Operand& given, Lowering& body);
   program::CopyGroup place_part(ValueId inside, const ops::Operand& given, const ops::Builder& builder,
                                 Lowering& body);
+  bool lies_flat(ValueId given, const TensorType& of_pass, const LoopForm& form) const;
+  program::CopyGroup place_flat(ValueId inside, const ops::Operand& given, const ops::Builder& builder,
+                                Lowering& body, std::vector<program::StepId>& steps);
+  ops::Operand placed_on(const ops::Operand& given, const std::string& name, const ops::Builder& builder,
+                         const std::vector<program::MappedBox>& mapping);
   void gather_list(ValueId inside, const ops::Builder& builder, program::CopySet& copies);
   void end_passes(const LoopForm& form, Lowering& body, SequentialPasses& passes);
   void run_passes(const LoopForm& form, Lowering& body, size_t first_giving, size_t end_of_giving);

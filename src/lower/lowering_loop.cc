@@ -6,10 +6,13 @@
 
 #include "base/integer_types.h"
 #include "graph/substream.h"
+#include "kernels/map/gather/codelet.h"
 #include "lower/lowering.h"
 #include "lower/pipeline.h"
 #include "ops/map/elementwise.h"
 #include "ops/map/fill.h"
+#include "ops/owners.h"
+#include "ops/split.h"
 
 namespace tessera::graph {
 namespace {
@@ -20,6 +23,37 @@ using program::Role;
 /// Values of fewer dimensions have a row for each pass.
 ValueLayout layout_of_passes(const TensorType& of_pass, uint32_t passes) {
   return of_pass.shape.size() < 2 ? ValueLayout{.passes = passes} : kRows;
+}
+
+/// Whether a value has so few columns, as images have, that whole ones would fill a few tiles.
+bool has_few_columns(const TensorType& of_pass, const ops::Builder& builder) {
+  constexpr uint32_t kTilesForColumn = 8;
+  if (builder.is_host() || of_pass.shape.size() < 2) return false;
+  const uint32_t tiles = builder.machine().tiles;
+  return uint64_t{kTilesForColumn} * of_pass.cols() <= tiles && of_pass.rows() >= tiles;
+}
+
+/// Whole rows of a matrix on each tile.
+std::vector<program::MappedBox> rows_on_tiles(const ops::Builder& builder, const TensorType& type) {
+  std::vector<program::MappedBox> mapping;
+  const std::vector<uint32_t> first = ops::split_evenly(type.rows(), builder.machine().tiles);
+  for (uint32_t tile = 0; tile + 1 < first.size(); ++tile)
+    mapping.push_back({{first[tile], first[tile + 1] - first[tile], 0, type.cols()}, tile});
+  return mapping;
+}
+
+/// The same elements as a row.
+std::vector<program::MappedBox> in_a_row(std::vector<program::MappedBox> rows) {
+  for (auto& [box, tile] : rows) box = {0, 1, box.row * box.cols, box.rows * box.cols};
+  return rows;
+}
+
+/// The matrices of all passes with a row for each.
+std::vector<program::MappedBox> passes_on_tiles(const ops::Builder& builder, const TensorType& of_pass,
+                                                uint32_t passes) {
+  std::vector<program::MappedBox> mapping = in_a_row(rows_on_tiles(builder, of_pass));
+  for (auto& [box, tile] : mapping) box.rows = passes;
+  return mapping;
 }
 
 /// The input that an output becomes in the next pass.
@@ -71,7 +105,10 @@ LayoutChoice Lowering::layout_of_loop(const Node& node) {
   for (size_t i = 0; i < form.inputs.size(); ++i) {
     const ValueId inside = form.body_inputs[i];
     const TensorType& type = body.graph_.type(inside);
-    if (form.inputs[i] == LoopInput::indexed) {
+    if (form.inputs[i] == LoopInput::indexed && lies_flat(node.inputs[i], type, form)) {
+      choice.inputs.push_back({.passes = form.count});
+      choice.mappings.push_back(passes_on_tiles(body.builder_of(inside), type, form.count));
+    } else if (form.inputs[i] == LoopInput::indexed) {
       choice.inputs.push_back(layout_of_passes(type, form.count));
       choice.mappings.push_back(
           columns_on_tiles(body.builder_of(inside), type.rows() * form.count, type.cols()));
@@ -89,6 +126,13 @@ LayoutChoice Lowering::layout_of_loop(const Node& node) {
       choice.outputs.push_back(layout.weight ? ValueLayout{.weight = form_of(node.outputs[i])} : layout);
   }
   return choice;
+}
+
+/// Whether a pass' matrix is taken as a row: its elements then lie on all tiles.
+bool Lowering::lies_flat(ValueId given, const TensorType& of_pass, const LoopForm& form) const {
+  const bool is_only_ours =
+      graph_.info(given).kind == Kind::input && users_of(given).size() == 1 && !is_body_ && !is_function_;
+  return is_only_ours && !form.is_pipelined() && has_few_columns(of_pass, builders_.front());
 }
 
 /// The layout in which a result of the body is taken from it.
@@ -145,6 +189,7 @@ void Lowering::begin_passes(const Node& node, const LoopForm& form, Lowering& bo
   }
   if (number) begin_draws(*number, body);
   program::CopySet parts{"pass", {}}, lists{"lists of a pass", {}};
+  std::vector<program::StepId> unfolded;
   for (size_t i = 0; i < form.inputs.size(); ++i) {
     const ValueId inside = form.body_inputs[i];
     const program::PartScope part = as_part(body.part_of(inside));
@@ -152,10 +197,13 @@ void Lowering::begin_passes(const Node& node, const LoopForm& form, Lowering& bo
     body.lowered_.operands[inside] = given;
     if (form.inputs[i] == LoopInput::carried) place_carried(inside, given, body);
     if (form.inputs[i] != LoopInput::indexed) continue;
-    parts.groups.push_back(place_part(inside, given, body.builder_of(inside), body));
+    const bool is_flat = body.graph_.type(inside).shape.size() > 1 && choice().inputs[i].passes > 0;
+    parts.groups.push_back(is_flat ? place_flat(inside, given, body.builder_of(inside), body, unfolded)
+                                   : place_part(inside, given, body.builder_of(inside), body));
     body.gather_list(inside, body.builder_of(inside), lists);
   }
   builder.copy(std::move(parts), body.steps_);
+  for (const program::StepId step : unfolded) body.run(step);
   builder.copy(std::move(lists), body.steps_);
   body.place_values();  // constants
 }
@@ -196,15 +244,44 @@ program::CopyGroup Lowering::place_part(ValueId inside, const Operand& given, co
   const Operand part =
       builder.add(info.name + ".micro", Role::temporary, type.type, layout, body.purpose_of(inside));
   body.lowered_.operands[inside] = part;
-  Operand whole = given;
-  const std::vector<program::MappedBox> mapping = columns_on_tiles(builder, given.rows(), given.cols());
-  if (!lies_on(builder, given, mapping)) {
-    whole = builder.temporary(info.name + ".passes", type.type, given.rows(), given.cols(), mapping);
-    builder.send(given, whole, steps_);
-  }
+  const Operand whole =
+      placed_on(given, info.name + ".passes", builder, columns_on_tiles(builder, given.rows(), given.cols()));
   program::CopyGroup group = copy_of(first_rows(whole, type.rows()), part);
   group.source_offset = program::RuntimeRow{body.pass_->variable, type.rows()};
   return group;
+}
+
+/// The copy of a pass that is taken as a row, and a step that gives it the rows and columns of its matrix.
+program::CopyGroup Lowering::place_flat(ValueId inside, const Operand& given, const ops::Builder& builder,
+                                        Lowering& body, std::vector<program::StepId>& steps) {
+  const ValueInfo& info = body.graph_.info(inside);
+  const TensorType& type = info.type;
+  const Operand whole = placed_on(given, info.name + ".passes", builder,
+                                  passes_on_tiles(builder, type, static_cast<uint32_t>(given.rows())));
+  const std::vector<program::MappedBox> rows = rows_on_tiles(builder, type), flat = in_a_row(rows);
+  const Operand row =
+      builder.temporary(info.name + ".pass", type.type, 1, static_cast<uint32_t>(type.elements()), flat);
+  ops::OperandLayout layout = matrix_layout(type, false);
+  layout.mapping = rows;
+  const Operand part =
+      builder.add(info.name + ".micro", Role::temporary, type.type, layout, body.purpose_of(inside));
+  body.lowered_.operands[inside] = part;
+  steps.push_back(builder.execute(
+      {"rows of a pass", program::Phase::rearrange,
+       ops::groups_of_owners(rows, kernels::join_rows_codelet,
+                             {{row, ops::boxes_of(flat)}, {part, ops::boxes_of(rows)}}, {})}));
+  program::CopyGroup group = copy_of(first_rows(whole, 1), row);
+  group.source_offset = program::RuntimeRow{body.pass_->variable, 1};
+  return group;
+}
+
+/// The operand itself if it lies there, or a copy that does.
+Operand Lowering::placed_on(const Operand& given, const std::string& name, const ops::Builder& builder,
+                            const std::vector<program::MappedBox>& mapping) {
+  if (lies_on(builder, given, mapping)) return given;
+  const Operand placed = builder.temporary(name, builder.type_of(given), given.rows(), given.cols(), mapping);
+  builder.send(given, placed, steps_);
+  return placed;
 }
 
 /// Moves integers of a pass, of which many tiles have a few each, to few tiles, where such values lie outside

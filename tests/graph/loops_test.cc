@@ -109,6 +109,36 @@ TEST(Loops, TakeLongListsOfIds) {
   for (const auto& tile : cost.tiles) EXPECT_LT(tile.at("other"), kIds * kBytesOfTransfer);
 }
 
+/// Images, whose channels are columns, lie on all tiles.
+TEST(Loops, SpreadMatricesOfFewColumns) {
+  const auto looped = [](uint32_t passes, const Shape& of_pass, Type type) {
+    auto body = std::make_shared<Graph>();
+    const Value x = cast(body->input("x", of_pass, type), Type::f32);
+    body->output("sums", sum(x * x, {-1}));
+    body->output("total", sum(x));
+    Graph g;
+    Shape all = of_pass;
+    all[0] *= passes;
+    const std::vector<Value> results =
+        g.loop(body, {g.input("x", all, type)},
+               {.count = passes, .indexed = {"x"}, .stacked = {"sums"}, .summed = {"total"}});
+    for (size_t i = 0; i < results.size(); ++i) g.output(fmt::format("y{}", i), results[i]);
+    return g;
+  };
+  for (const Type type : {Type::u8, Type::f32})
+    for (const Shape& of_pass : {Shape{13, 1}, Shape{2, 3, 5, 1}})
+      expect_like_float64(looped(3, of_pass, type));
+
+  constexpr uint32_t kPasses = 3, kSize = 512;
+  const RunCost cost =
+      estimate(looped(kPasses, {1, kSize, kSize, 3}, Type::u8), Machine::find("gc200").with("tiles", 512));
+  for (const auto& tile : cost.tiles) {
+    uint64_t bytes = 0;
+    for (const auto& [purpose, own] : tile) bytes += own;
+    EXPECT_LT(bytes, kPasses * kSize * kSize / 8);  // of one channel
+  }
+}
+
 /// Where passes have what is summed, here whole columns, they exchange nothing to add it.
 TEST(Loops, SumWhereValuesLie) {
   const auto syncs = [](uint32_t passes) {
