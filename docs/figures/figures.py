@@ -26,7 +26,8 @@ import json
 import math
 import re
 import sys
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import MISSING, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -66,12 +67,8 @@ class Table:
     measured: Record | None = None
 
     def __post_init__(self) -> None:
-        if any(len(row) != len(self.columns) for row in self.rows):
-            raise DataError(f"{self.name}: a row has not as many cells as there are columns")
-        if not re.fullmatch(rf"|{NOT_RECORDED}|\d{{4}}-\d\d-\d\d", self.date):
-            raise DataError(f"{self.name}: the date is '{self.date}', not YYYY-MM-DD or '{NOT_RECORDED}'")
-        if len(self.align) not in (1, len(self.columns)) or set(self.align) - set(_RULES):
-            raise DataError(f"{self.name}: align has one letter, or one for each column, of {', '.join(_RULES)}")
+        for error in _errors(vars(self)):
+            raise DataError(f"{self.name}.json: {error}")
 
     @staticmethod
     def read(name: str, folder: Path = HERE) -> Table:
@@ -79,14 +76,20 @@ class Table:
         if not path.is_file():
             raise DataError(f"there is no {path.name} in {folder.name}/")
         try:
-            return Table(name, **json.loads(path.read_text(encoding="utf-8")))
-        except (TypeError, json.JSONDecodeError) as error:
+            data = json.loads(path.read_text(encoding="utf-8"))
+        except (ValueError, RecursionError) as error:
             raise DataError(f"{path.name}: {error}") from error
+        if not isinstance(data, dict):
+            raise DataError(f"{path.name}: it is no object of {', '.join(_NEEDED)}")
+        if missing := [key for key in _NEEDED if key not in data]:
+            raise DataError(f"{path.name}: {', '.join(missing)} missing")
+        if unknown := [key for key in data if key not in (*_NEEDED, *_OPTIONAL)]:
+            raise DataError(f"{path.name}: unknown {', '.join(unknown)} (choose from {', '.join((*_NEEDED, *_OPTIONAL))})")
+        return Table(name, **data)
 
     def write(self, folder: Path = HERE) -> None:
         """A row of the table is a line of the file."""
-        defaults = {"labels": 1, "align": "-", "long": False, "measured": None}
-        items = {key: value for key, value in vars(self).items() if key != "name" and value != defaults.get(key)}
+        items = {key: value for key, value in vars(self).items() if key != "name" and value != _OPTIONAL.get(key)}
         lines = [f'  "{key}": {_listed(value)}' for key, value in items.items()]
         (folder / f"{self.name}.json").write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
 
@@ -97,12 +100,73 @@ class Table:
         rows = [each for each in self.rows if self.name_of(each) == row]
         columns = [i for i, each in enumerate(self.columns) if _plain(each) == column]
         if len(rows) != 1 or len(columns) != 1:
-            raise DataError(f"{self.name}: there are {len(rows)} rows '{row}' and {len(columns)} columns '{column}'")
+            raise DataError(f"{self.name}.json: there are {len(rows)} rows '{row}' and {len(columns)} columns '{column}'")
         return rows[0][columns[0]]
 
     def texts(self, row: str, column: str) -> list[str]:
         cell = self.cell(row, column)
         return [cell] if isinstance(cell, str) else cell
+
+
+_NEEDED = [each.name for each in fields(Table) if each.default is MISSING and each.name != "name"]
+_OPTIONAL = {each.name: each.default for each in fields(Table) if each.default is not MISSING}
+
+
+def _errors(data: Record) -> Iterator[str]:
+    """What is wrong in a data file. Checks rely on those before them, so the first one counts."""
+    for key in ("machine", "versions", "date", "command", "align"):
+        if not isinstance(data[key], str):
+            yield f"{key} is {_excerpt(data[key])}, not a text"
+    if not re.fullmatch(rf"|{NOT_RECORDED}|\d{{4}}-\d\d-\d\d", data["date"]):
+        yield f"the date is '{data['date']}', not YYYY-MM-DD or '{NOT_RECORDED}'"
+    columns, labels, align = data["columns"], data["labels"], data["align"]
+    if not _is_list_of(str, columns) or not columns:
+        yield f"columns is {_excerpt(columns)}, not a list of texts"
+    if type(labels) is not int or not 1 <= labels <= len(columns):
+        yield f"labels is {_excerpt(labels)}, not a number of columns from 1 to {len(columns)}"
+    if len(align) not in (1, len(columns)) or set(align) - set(_RULES):
+        yield f"align has one letter, or one for each column, of {', '.join(_RULES)}"
+    if not isinstance(data["long"], bool):
+        yield f"long is {_excerpt(data['long'])}, not true or false"
+    yield from _errors_of_rows(data["rows"], columns)
+    if data["measured"] is not None:
+        yield from _errors_of_measured(data["measured"], len(data["rows"]), len(columns) - labels)
+
+
+def _errors_of_rows(rows: Any, columns: list[str]) -> Iterator[str]:
+    if not isinstance(rows, list):
+        yield f"rows is {_excerpt(rows)}, not a list of lists of cells"
+    for number, row in enumerate(rows, 1):
+        if not isinstance(row, list):
+            yield f"row {number} is {_excerpt(row)}, not a list of cells"
+        if len(row) != len(columns):
+            yield f"row {number} ({_excerpt(row)}) has not as many cells as there are columns: {len(row)}, not {len(columns)}"
+        for column, cell in zip(columns, row, strict=True):
+            if not isinstance(cell, str) and not (_is_list_of(str, cell) and len(cell) > 1):
+                where = f"row {number} ({_excerpt(row[0])}), column '{column}'"
+                yield f"{where}: {_excerpt(cell)} is no text, nor a list of several texts"
+
+
+def _errors_of_measured(measured: Any, rows: int, columns: int) -> Iterator[str]:
+    if not isinstance(measured, dict):
+        yield f"measured is {_excerpt(measured)}, not an object"
+    for key, count in (("rows", rows), ("columns", columns)):
+        if not _is_list_of(dict, measured.get(key)) or len(measured[key]) != count:
+            yield f"'{key}' of measured is not a list of {count} objects, one for each of the table's {key} of figures"
+    for number, of_row in enumerate(measured["rows"], 1):
+        for of_column in measured["columns"]:
+            shows = (measured | of_row | of_column).get("shows")
+            if not _is_list_of(str, shows):
+                yield f"measured, row {number}: 'shows' is {_excerpt(shows)}, not a list of texts"
+
+
+def _is_list_of(kind: type, value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(each, kind) for each in value)
+
+
+def _excerpt(value: Any) -> str:
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= 60 else f"{text[:59]}…"
 
 
 def _listed(value: Any) -> str:
@@ -157,7 +221,10 @@ def figure_text(reference: str, folder: Path = HERE) -> str:
     if len(place) == 2:
         return _plain(_shown(table.cell(*place)))
     if place[2] == "%":
-        return f"{100 * float(texts[0]):.0f} %"
+        try:
+            return f"{100 * float(texts[0]):.0f} %"
+        except ValueError as error:
+            raise DataError(f"'{reference}': the cell is '{texts[0]}', not a fraction") from error
     if not place[2].isdigit() or not 1 <= int(place[2]) <= len(texts):
         raise DataError(f"'{reference}': the cell has {len(texts)} texts")
     return _plain(texts[int(place[2]) - 1])
@@ -246,13 +313,16 @@ def figure_of(value: float, form: str = "") -> str:
 def cell_of(records: list[Record], where: Record, texts: list[str], name: str) -> Cell:
     found = [each for each in records if all(_same(each.get(key), value) for key, value in where.items())]
     if len(found) != 1:
-        raise DataError(f"{name}: the result has {len(found)} rows with {where}")
+        raise DataError(f"{name}.json: the result has {len(found)} rows with {where}")
 
     def value_of(field: re.Match[str]) -> str:
         value = found[0].get(field[1])
-        factor = float(field[3] or 1)
-        scaled = math.nan if value is None else value / factor if field[2] == "/" else value * factor
-        return figure_of(scaled, field[4] or "")
+        try:
+            factor = float(field[3] or 1)
+            scaled = math.nan if value is None else value / factor if field[2] == "/" else value * factor
+            return figure_of(scaled, field[4] or "")
+        except (TypeError, ValueError, ZeroDivisionError) as error:
+            raise DataError(f"{name}.json: '{field[0]}' cannot show {_excerpt(value)}: {error}") from error
 
     shown = [_FIELD.sub(value_of, text) for text in texts]
     return shown[0] if len(shown) == 1 else shown
@@ -261,7 +331,7 @@ def cell_of(records: list[Record], where: Record, texts: list[str], name: str) -
 def updated(table: Table, result: Record, date: str, machine: str = "", versions: str = "") -> Table:
     """The table with the cells of a benchmark's result; machine and versions are the result's if it has them."""
     if table.measured is None:
-        raise DataError(f"{table.name}: the file does not say how cells are made of a result: 'measured' is missing")
+        raise DataError(f"{table.name}.json: it does not say how cells are made of a result: 'measured' is missing")
     records = records_of(result)
     rows: list[list[Cell]] = []
     for row, of_row in zip(table.rows, table.measured["rows"], strict=True):
@@ -322,7 +392,7 @@ def main() -> int:
         return write_pages(options.check)
     except (DataError, OSError, json.JSONDecodeError) as error:
         print(f"figures.py: {error}", file=sys.stderr)
-        return 2
+        return 1
 
 
 if __name__ == "__main__":

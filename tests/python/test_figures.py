@@ -1,7 +1,9 @@
 """What docs/figures/figures.py writes in pages, and makes of a benchmark's result."""
 
+import functools
 import importlib.util
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -99,6 +101,7 @@ def test_a_figure_is_that_of_the_table(folder, reference, shown):
         ("a <!-- figure some; n = 64 --><!-- end -->", "is not TABLE; ROW; COLUMN"),
         ("a <!-- figure some; n = 8; d = 1/2 --><!-- end -->", "there are 0 rows 'n = 8' and 1 columns"),
         ("a <!-- figure some; n = 512; d = 1/2; 3 --><!-- end -->", "the cell has 2 texts"),
+        ("a <!-- figure some; n = 512; d = 1/2; % --><!-- end -->", "the cell is '38.9 ms', not a fraction"),
     ],
 )
 def test_wrong_marks_are_named(folder, page, message):
@@ -109,16 +112,60 @@ def test_wrong_marks_are_named(folder, page, message):
 @pytest.mark.parametrize(
     "changes,message",
     [
-        ({"rows": [["n = 512"]]}, "not as many cells"),
+        ({"rows": [["n = 512"]]}, r'row 1 (["n = 512"]) has not as many cells as there are columns: 1, not 2'),
+        ({"rows": [["a", "1"], ["b", None]]}, "row 2 (\"b\"), column 'd = 1/2': null is no text"),
+        ({"rows": [["a", 1.5]]}, "row 1 (\"a\"), column 'd = 1/2': 1.5 is no text"),
+        ({"rows": [["a", ["1", None]]]}, 'column \'d = 1/2\': ["1", null] is no text, nor a list of several texts'),
+        ({"rows": [["a", ["1"]]]}, 'column \'d = 1/2\': ["1"] is no text'),
+        ({"rows": ["a"]}, 'row 1 is "a", not a list of cells'),
+        ({"rows": None}, "rows is null"),
+        ({"columns": ["", 2]}, 'columns is ["", 2], not a list of texts'),
+        ({"columns": []}, "columns is [], not a list of texts"),
+        ({"machine": None}, "machine is null, not a text"),
+        ({"date": 2026}, "date is 2026, not a text"),
         ({"date": "yesterday"}, "the date is 'yesterday'"),
         ({"align": "lc"}, "align has one letter"),
-        ({"machines": "two"}, "machines"),
+        ({"labels": 3}, "labels is 3, not a number of columns from 1 to 2"),
+        ({"labels": True}, "labels is true"),
+        ({"long": "no"}, 'long is "no", not true or false'),
+        ({"machines": "two"}, "unknown machines"),
+        ({"measured": []}, "measured is [], not an object"),
+        ({"measured": MEASURED | {"rows": [{}]}}, "'rows' of measured is not a list of 2 objects"),
+        ({"measured": MEASURED | {"columns": [None]}}, "'columns' of measured is not a list of 1 objects"),
+        ({"measured": MEASURED | {"shows": None}}, "measured, row 1: 'shows' is null, not a list of texts"),
     ],
 )
 def test_wrong_data_are_named(folder, changes, message):
     write(folder, **changes)
+    with pytest.raises(figures.DataError, match=re.escape(message)) as error:
+        figures.Table.read("some", folder)
+    assert str(error.value).startswith("some.json: ")
+
+
+@pytest.mark.parametrize(
+    "text,message",
+    [
+        ("[]", "it is no object of machine, versions, date, command, columns, rows"),
+        ('{"columns": ["a"], "machine": "", "date": "", "command": ""}', "versions, rows missing"),
+        ('{"columns": ["a"', "some.json: "),
+        (b"\xff", "some.json: 'utf-8' codec"),
+    ],
+)
+def test_files_that_are_no_table_are_named(folder, text, message):
+    (folder / "some.json").write_bytes(text if isinstance(text, bytes) else text.encode())
     with pytest.raises(figures.DataError, match=message):
         figures.Table.read("some", folder)
+
+
+def test_wrong_files_are_one_message(folder, monkeypatch, capsys):
+    write(folder, rows=[["n = 512", None], ["n = 64", "0.119"]])
+    (folder / "README.md").write_text("<!-- table some -->\n<!-- end -->\n", encoding="utf-8")
+    monkeypatch.setattr(figures, "ROOT", folder)
+    monkeypatch.setattr(figures, "rendered", functools.partial(figures.rendered, folder=folder))
+    monkeypatch.setattr(sys, "argv", ["figures.py", "--check"])
+    assert figures.main() == 1
+    message = "README.md: some.json: row 1 (\"n = 512\"), column 'd = 1/2': null is no text, nor a list of several texts"
+    assert capsys.readouterr().err == f"figures.py: {message}\n"
 
 
 def test_files_keep_what_they_have(folder):
@@ -216,6 +263,10 @@ def test_results_that_lack_a_row_are_refused(folder):
         figures.updated(table, {"torch": "2.15"}, "2026-12-01")
     with pytest.raises(figures.DataError, match="'measured' is missing"):
         figures.updated(figures.replace(table, measured=None), RESULT, "2026-12-01")
+    for text, why in (("{type}", '"f32"'), ("{tessera_ms:q}", "2.0"), ("{tessera_ms/0}", "2.0")):
+        odd = figures.replace(table, measured=MEASURED | {"shows": [text]})
+        with pytest.raises(figures.DataError, match=f"some.json: '{re.escape(text)}' cannot show {why}"):
+            figures.updated(odd, RESULT, "2026-12-01")
 
 
 @pytest.mark.parametrize(
@@ -238,16 +289,10 @@ def test_wrong_options_are_refused():
     done = subprocess.run(
         [sys.executable, str(SCRIPT), "--from", "no-such.json", "inference"], capture_output=True, text=True, check=False
     )
-    assert (done.returncode, done.stderr.count("no-such.json")) == (2, 1)
+    assert (done.returncode, done.stderr.count("no-such.json")) == (1, 1)
 
 
 def test_every_data_file_is_shown():
     text = "".join(page.read_text(encoding="utf-8") for page in figures.pages())
     unused = [path.stem for path in sorted(figures.HERE.glob("*.json")) if f"<!-- table {path.stem} -->" not in text]
     assert unused == []
-    for path in figures.HERE.glob("*.json"):
-        measured = figures.Table.read(path.stem).measured
-        if measured:
-            table = figures.Table.read(path.stem)
-            assert len(measured["rows"]) == len(table.rows), path.name
-            assert len(measured["columns"]) == len(table.columns) - table.labels, path.name
