@@ -90,8 +90,9 @@ struct PretrainingPlan {
 /// no more measures are combined than the memory requires. The most promising divisions are then estimated as
 /// whole networks, until extrapolation says that no other division can be faster than one that fits.
 ///
-/// Throws UsageError for the host, for several phases, and for settings that BertTrainer refuses on any
-/// machine; Error if there is no way to divide a step at all.
+/// Throws UsageError for the host, for several phases, for a margin or time limit that is negative or NaN,
+/// and for settings that BertTrainer refuses on any machine; Error if there is no way to divide a step at
+/// all.
 PretrainingPlan plan_pretraining(const PretrainingSettings& settings, const TextSplit& text,
                                  const Machine& machine, const PretrainingPlanOptions& options = {});
 

@@ -333,6 +333,14 @@ TEST(BertPlan, RefusesWhatCannotBePlanned) {
   EXPECT_ERROR("there is no way to divide 2 layers",
                plan_pretraining(tiny(2), text_to_plan(),
                                 two_chips().with("tile_bytes", 100).with("streaming_bytes", 0)));
+  const auto plan_with = [](const PretrainingPlanOptions& options) {
+    plan_pretraining(tiny(2), text_to_plan(), two_chips(), options);
+  };
+  constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+  EXPECT_USAGE_ERROR("a time limit is 0 (none) or more seconds, not -1", plan_with({.time_limit = -1}));
+  EXPECT_USAGE_ERROR("more seconds, not nan", plan_with({.time_limit = kNan}));
+  EXPECT_USAGE_ERROR("a margin is a fraction of 0 or more, not -0.5", plan_with({.margin = -0.5}));
+  EXPECT_USAGE_ERROR("or more, not nan", plan_with({.margin = kNan}));
 }
 
 }  // namespace

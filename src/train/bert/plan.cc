@@ -531,6 +531,10 @@ class PretrainingPlanner {
 
 PretrainingPlan plan_pretraining(const PretrainingSettings& settings, const TextSplit& text,
                                  const Machine& machine, const PretrainingPlanOptions& options) {
+  if (!(options.time_limit >= 0))  // nor NaN
+    throw UsageError(fmt::format("a time limit is 0 (none) or more seconds, not {}", options.time_limit));
+  if (!(options.margin >= 0))
+    throw UsageError(fmt::format("a margin is a fraction of 0 or more, not {}", options.margin));
   if (machine.is_host())
     throw UsageError("a plan is of a modelled machine, and this is the host: name one, such as pod16");
   if (settings.phases.size() != 1)
