@@ -255,6 +255,12 @@ double Call::number_of(size_t i) const {
   return input.number(0);
 }
 
+void Call::require_truth(size_t i) const {
+  const DataType type = (*this)[i].type;
+  if (type != DataType::boolean)
+    refuse("its input {} is {}; it has to be truth values: cast it to bool", i, name_of(type));
+}
+
 const wire::AttributeProto* Call::attribute(std::string_view name) const {
   for (const wire::AttributeProto& each : node.attribute()) {
     if (each.name() != name) continue;

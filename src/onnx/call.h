@@ -50,6 +50,8 @@ class Call {
   const std::vector<int64_t>& integers(size_t i) const;
   int64_t integer_of(size_t i) const;
   double number_of(size_t i) const;
+  /// Throws UsageError if an input is missing, or is not of truth values.
+  void require_truth(size_t i) const;
 
   // Attributes.
   const wire::AttributeProto* attribute(std::string_view name) const;

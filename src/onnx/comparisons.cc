@@ -13,10 +13,6 @@ Results truths(Value holds) { return {known(truth(holds), DataType::boolean)}; }
 
 bool is_truth(const Known& known) { return known.type == DataType::boolean; }
 
-void require_truth(const Known& known) {
-  if (!is_truth(known)) refuse("it takes truth values, and is given {}", name_of(known.type));
-}
-
 /// Both are truth values, or numbers, of which graphs take one type.
 void require_one_kind(const Known& a, const Known& b) {
   if (is_truth(a) != is_truth(b)) refuse("it is given {} and {}", name_of(a.type), name_of(b.type));
@@ -24,7 +20,7 @@ void require_one_kind(const Known& a, const Known& b) {
 
 template <Value (*function)(Value, Value)>
 Results combine_truths(Call& call) {
-  for (const size_t input : {0, 1}) require_truth(call[input]);
+  for (const size_t input : {0, 1}) call.require_truth(input);
   return truths(function(call.value(0), call.value(1)));
 }
 
@@ -38,7 +34,7 @@ Results compare_values(Call& call) {
 Value both_values(Value a, Value b) { return a * b; }
 
 Results negate_values(Call& call) {
-  require_truth(call[0]);
+  call.require_truth(0);
   const Value x = call.value(0);
   return truths(-x + 1.0);
 }
@@ -103,7 +99,7 @@ void note_guarded(Call& call, Value y) {
 }
 
 Results choose_values(Call& call) {
-  require_truth(call[0]);
+  call.require_truth(0);
   require_one_kind(call[1], call[2]);
   const DataType type = call[1].type;
   const Value a = call.value(1), b = call.value(2);

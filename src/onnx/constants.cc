@@ -114,6 +114,12 @@ Results of_integers(Call& call) {
   return {so_far};
 }
 
+template <int64_t (*function)(int64_t, int64_t)>
+Results of_truths(Call& call) {
+  for (size_t i = 0; i < call.size(); ++i) call.require_truth(i);
+  return of_integers<function>(call);
+}
+
 /// Wraps around, which signed numbers in C++ must not.
 template <class Function>
 int64_t wrapping(Function function, int64_t a, int64_t b) {
@@ -208,15 +214,21 @@ Results of_integer(Call& call) {
   return {y.finish()};
 }
 
+int64_t is_not(int64_t x) { return x == 0 ? 1 : 0; }
+Results negate_truths(Call& call) {
+  call.require_truth(0);
+  return of_integer<is_not>(call);
+}
+
 int64_t negate_constants(int64_t x) { return subtract_constants(0, x); }
 int64_t size(int64_t x) { return x < 0 ? negate_constants(x) : x; }
-int64_t is_not(int64_t x) { return x == 0 ? 1 : 0; }
 int64_t inverted(int64_t x) { return ~x; }
 int64_t sign_constants(int64_t x) { return x > 0 ? 1 : x < 0 ? -1 : 0; }
 
 Results choose_constants(Call& call) {
+  call.require_truth(0);
   const Constant &c = call.constant(0), &a = call.constant(1), &b = call.constant(2);
-  if (c.has_floats() || a.type != b.type) refuse("its inputs have other types than it takes");
+  if (a.type != b.type) refuse("it is given {} and {}", name_of(a.type), name_of(b.type));
   const Dims dims = common_dims(c.dims, common_dims(a.dims, b.dims));
   Array y(call, a.type, dims);
   Walk ct(dims, broadcast_steps(c.dims, dims)), at(dims, broadcast_steps(a.dims, dims)),
@@ -517,7 +529,7 @@ Results non_zero(Call& call) {
 
 constexpr Operator kConstantsOperators[] = {{"Abs", of_integer<size>},
                                             {"Add", of_integers<add_constants>},
-                                            {"And", of_integers<both_constants>},
+                                            {"And", of_truths<both_constants>},
                                             {"BitShift", shift_constants},
                                             {"BitwiseAnd", of_integers<both_bits>},
                                             {"BitwiseNot", of_integer<inverted>},
@@ -545,8 +557,8 @@ constexpr Operator kConstantsOperators[] = {{"Abs", of_integer<size>},
                                             {"Mul", of_integers<multiply_constants>},
                                             {"Neg", of_integer<negate_constants>},
                                             {"NonZero", non_zero},
-                                            {"Not", of_integer<is_not>},
-                                            {"Or", of_integers<either>},
+                                            {"Not", negate_truths},
+                                            {"Or", of_truths<either>},
                                             {"Pow", power_of_constants},
                                             {"Range", range},
                                             {"ReduceMax", reduce<most>},
@@ -560,7 +572,7 @@ constexpr Operator kConstantsOperators[] = {{"Abs", of_integer<size>},
                                             {"Sum", of_integers<add_constants>},
                                             {"Transpose", transpose_constants},
                                             {"Where", choose_constants},
-                                            {"Xor", of_integers<one>}};
+                                            {"Xor", of_truths<one>}};
 
 }  // namespace
 

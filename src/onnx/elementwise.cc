@@ -332,7 +332,10 @@ Results identity(Call& call) { return {call[0]}; }
 
 /// For inference.
 Results dropout(Call& call) {
-  if (call.has(2) && call.number_of(2) != 0) refuse("it is in training mode: export the model for inference");
+  if (call.has(2)) {
+    call.require_truth(2);
+    if (call.integer_of(2) != 0) refuse("it is in training mode: export the model for inference");
+  }
   Results results = {call[0]};
   if (call.node.output_size() > 1) {
     call.context.spend(elements_of(call[0].dims));

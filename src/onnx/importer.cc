@@ -422,6 +422,7 @@ Results Importer::of_constants(const wire::NodeProto& node, const std::vector<st
 Results Importer::branch(const wire::NodeProto& node, const std::vector<std::optional<Known>>& inputs,
                          const Scope& scope) {
   Call call(context_, node, inputs, scope.opset, file_.folder);
+  call.require_truth(0);
   const char* name = call.integer_of(0) != 0 ? "then_branch" : "else_branch";
   const wire::AttributeProto* attribute = call.attribute(name);
   if (attribute == nullptr || !attribute->has_g()) refuse("its attribute '{}' is missing", name);

@@ -343,6 +343,7 @@ Results crop_or_pad(Call& call) {
 
 /// Where a list of truth values holds, along a dimension or of all elements.
 Results compress(Call& call) {
+  call.require_truth(1);
   const std::vector<int64_t>& kept = call.integers(1);
   Value x = call.value(0);
   size_t dim = 0;

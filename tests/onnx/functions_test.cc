@@ -57,8 +57,9 @@ TEST(OnnxFunctions, BranchesWithinFunctionsHaveAttributesOfTheCaller) {
   wire::NodeProto &yes = *function.add_node(), &branch = *function.add_node();
   yes.set_op_type("Constant");
   yes.add_output("yes");
-  yes.add_attribute()->set_name("value_int");
-  yes.mutable_attribute(0)->set_i(1);
+  yes.add_attribute()->set_name("value");
+  yes.mutable_attribute(0)->mutable_t()->set_data_type(test::kBool);
+  yes.mutable_attribute(0)->mutable_t()->add_int32_data(1);
   branch.set_op_type("If");
   branch.add_input("yes");
   branch.add_output("b");
@@ -87,8 +88,9 @@ TEST(OnnxFunctions, BranchesWithinFunctionsLackInputsThatTheCallerLeavesOut) {
   wire::NodeProto &yes = *function.add_node(), &branch = *function.add_node();
   yes.set_op_type("Constant");
   yes.add_output("yes");
-  yes.add_attribute()->set_name("value_int");
-  yes.mutable_attribute(0)->set_i(1);
+  yes.add_attribute()->set_name("value");
+  yes.mutable_attribute(0)->mutable_t()->set_data_type(test::kBool);
+  yes.mutable_attribute(0)->mutable_t()->add_int32_data(1);
   branch.set_op_type("If");
   branch.add_input("yes");
   branch.add_output("b");

@@ -223,7 +223,6 @@ TEST(OnnxLimits, OperandsAreOfOneType) {
       .node("Add", {"x", "half"}, {"y"});
   expect_says(error_of(scalar), "have different types");
   expect_says(error("Add", test::kBool), "Add (\"y\"): its input 1 has truth values: cast them to numbers");
-  expect_says(error("And", test::kBool), "it takes truth values, and is given float32");
   expect_says(error("Less", test::kBool), "it is given float32 and bool");
   expect_says(error("MatMul", test::kInt64), "MatMul (\"y\"): products of integers are not possible");
   expect_says(error("MatMul", kHalf),
@@ -232,6 +231,37 @@ TEST(OnnxLimits, OperandsAreOfOneType) {
   weight.input("x", {1, 1}).output("y").node("MatMul", {"x", "w"}, {"y"});
   weight.initializer("w", {1, 1}, kHalf).set_raw_data("\x01\x3C");
   expect_says(error_of(weight), "MatMul (\"y\"): linear");
+}
+
+TEST(OnnxLimits, ConditionsAreTruthValues) {
+  struct Case {
+    const char* operation;
+    std::vector<std::string> inputs;
+    size_t wrong;
+  };
+  const std::vector<Case> cases = {{"And", {"c", "truth"}, 0},
+                                   {"And", {"truth", "c"}, 1},
+                                   {"And", {"x", "c"}, 1},
+                                   {"Or", {"truth", "c"}, 1},
+                                   {"Xor", {"c", "c"}, 0},
+                                   {"Not", {"c"}, 0},
+                                   {"Where", {"c", "c", "c"}, 0},
+                                   {"Where", {"c", "x", "x"}, 0},
+                                   {"Compress", {"x", "c"}, 1},
+                                   {"Dropout", {"x", "", "c"}, 2},
+                                   {"If", {"c"}, 0}};
+  for (const Case& each : cases)
+    for (const bool is_float : {true, false}) {
+      OnnxFile file;
+      file.input("x", {1}, test::kBool).output("y").node(each.operation, each.inputs, {"y"});
+      file.initializer("truth", {1}, test::kBool).add_int32_data(1);
+      if (is_float)
+        file.floats("c", {1}, {1});
+      else
+        file.integers("c", {1}, {1});
+      expect_says(error_of(file), fmt::format("{} (\"y\"): its input {} is {}; it has to be truth values",
+                                              each.operation, each.wrong, is_float ? "float32" : "int64"));
+    }
 }
 
 TEST(OnnxLimits, OtherTypesAreNamed) {

@@ -15,21 +15,24 @@ using test::Numbers;
 using test::OnnxFile;
 using test::run;
 
-/// An operator with an input x [2, 3] of 1, 2, …, 6, and constant integers "c".
+/// An operator with an input x [2, 3] of 1, 2, …, 6, and constants: integers "c", and "holds", where they are
+/// not 0.
 Numbers result(const char* operation, const std::vector<std::string>& inputs,
                const std::vector<OnnxFile::Attribute>& attributes = {}, const std::vector<int64_t>& c = {}) {
   OnnxFile file;
   file.input("x", {2, 3}).output("y").integers("c", {static_cast<int64_t>(c.size())}, c);
+  file.node("Cast", {"c"}, {"holds"}, {{"to", int64_t{test::kBool}}});
   file.node(operation, inputs, {"y"}, attributes);
   return run(file, {{"x", {1, 2, 3, 4, 5, 6}}}).at("y");
 }
 
 TEST(OnnxSelection, ElementsAreTakenByTruthValues) {
   const OnnxFile::Attribute columns("axis", int64_t{1});
-  EXPECT_EQ(result("Compress", {"x", "c"}, {columns}, {0, 1, 1}), (Numbers{2, 3, 5, 6}));
-  EXPECT_EQ(result("Compress", {"x", "c"}, {}, {0, 1, 0, 0, 1}), (Numbers{2, 5}));
-  EXPECT_ERROR("nothing is left", result("Compress", {"x", "c"}, {columns}, {0, 0, 0}));
-  EXPECT_ERROR("the index 3 is beyond the size 3", result("Compress", {"x", "c"}, {columns}, {0, 0, 0, 1}));
+  EXPECT_EQ(result("Compress", {"x", "holds"}, {columns}, {0, 1, 1}), (Numbers{2, 3, 5, 6}));
+  EXPECT_EQ(result("Compress", {"x", "holds"}, {}, {0, 1, 0, 0, 1}), (Numbers{2, 5}));
+  EXPECT_ERROR("nothing is left", result("Compress", {"x", "holds"}, {columns}, {0, 0, 0}));
+  EXPECT_ERROR("the index 3 is beyond the size 3",
+               result("Compress", {"x", "holds"}, {columns}, {0, 0, 0, 1}));
 }
 
 TEST(OnnxSelection, MiddlesAreCroppedOrPadded) {
