@@ -377,7 +377,10 @@ Results scatter_nd(Call& call) {
 
 // Reductions of integers.
 
-template <int64_t (*function)(int64_t, int64_t)>
+int64_t unchanged(int64_t x) { return x; }
+int64_t squared(int64_t x) { return multiply_constants(x, x); }
+
+template <int64_t (*function)(int64_t, int64_t), int64_t (*of_each)(int64_t) = unchanged>
 Results reduce(Call& call) {
   const Constant& x = call.constant(0);
   if (x.has_floats()) return {};
@@ -400,12 +403,19 @@ Results reduce(Call& call) {
   Walk to(x.dims, broadcast_steps(kept, x.dims));
   for (uint64_t i = 0; i < x.size(); ++i, to.next()) {
     std::optional<int64_t>& sum = sums[to.place()];
-    sum = sum ? function(*sum, x.integers()[i]) : x.integers()[i];
+    const int64_t next = of_each(x.integers()[i]);
+    sum = sum ? function(*sum, next) : next;
   }
   Array y(call, x.type, dims);
   const int64_t of_none = function == &multiply_constants ? 1 : 0;
   for (uint64_t i = 0; i < y.size(); ++i) y.set(i, sums[i].value_or(of_none));
   return {y.finish()};
+}
+
+/// Integers of 64 bits without a sign are their own magnitudes, though half of them are stored with a sign.
+Results reduce_magnitudes(Call& call) {
+  return call.constant(0).type == DataType::u64 ? reduce<add_constants>(call)
+                                                : reduce<add_constants, size>(call);
 }
 
 /// Along a dimension, of all elements up to each, or before it; `of_none`: of no element.
@@ -561,10 +571,12 @@ constexpr Operator kConstantsOperators[] = {{"Abs", of_integer<size>},
                                             {"Or", of_truths<either>},
                                             {"Pow", power_of_constants},
                                             {"Range", range},
+                                            {"ReduceL1", reduce_magnitudes},
                                             {"ReduceMax", reduce<most>},
                                             {"ReduceMin", reduce<least>},
                                             {"ReduceProd", reduce<multiply_constants>},
                                             {"ReduceSum", reduce<add_constants>},
+                                            {"ReduceSumSquare", reduce<add_constants, squared>},
                                             {"ScatterND", scatter_nd},
                                             {"Sign", of_integer<sign_constants>},
                                             {"Slice", slice},

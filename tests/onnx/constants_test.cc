@@ -47,6 +47,28 @@ TEST(OnnxConstants, SumsHave64Bits) {
   EXPECT_EQ(results.at("u"), (Numbers{2, 3, 3}));
 }
 
+TEST(OnnxConstants, NormsHave64Bits) {
+  constexpr int64_t kLarge = int64_t{1} << 31;
+  constexpr int32_t kUint64 = 13;
+  OnnxFile file;
+  file.output("m").output("s").output("u").output("t").integers("axis", {1}, {1});
+  file.integers("x", {2, 2}, {-3 * kLarge, kLarge, -1, 7}).integers("large", {}, {kLarge});
+  file.node("ReduceL1", {"x", "axis"}, {"sizes"}, {{"keepdims", int64_t{0}}});
+  file.node("Div", {"sizes", "large"}, {"m"});
+  // The last sum is 2^63, which wraps around as in NumPy.
+  file.integers("y", {3, 2}, {kLarge, 1, -3, 4, kLarge, -kLarge}).integers("by", {}, {int64_t{1} << 60});
+  file.node("ReduceSumSquare", {"y", "axis"}, {"squares"}).node("Div", {"squares", "by"}, {"s"});
+  wire::TensorProto& whole = file.initializer("z", {2}, kUint64);
+  whole.add_uint64_data(UINT64_MAX);
+  whole.add_uint64_data(6);
+  file.node("ReduceL1", {"z"}, {"u"}).integers("none", {0, 2}, {}).node("ReduceL1", {"none"}, {"t"});
+  const WideArrays results = run(file, {});
+  EXPECT_EQ(results.at("m"), (Numbers{4, 0}));
+  EXPECT_EQ(results.at("s"), (Numbers{4, 0, -8}));
+  EXPECT_EQ(results.at("u"), (Numbers{5}));
+  EXPECT_EQ(results.at("t"), (Numbers{0}));
+}
+
 TEST(OnnxConstants, ConstantsHaveNumbersOfTheirTypes) {
   constexpr int32_t kInt8 = 3;
   OnnxFile file;
