@@ -21,7 +21,7 @@ inline uint64_t control_code_bytes(uint32_t groups) { return 16 + 12 * uint64_t{
 /// (third-party measurement).
 inline constexpr uint64_t kExchangeCodeBytes = 36;
 /// Exchange code of each end of a transfer besides: a word, to send on or to listen to another tile. Fitted
-/// to the one program of which a source gives all of the exchange code (docs/machine-model.md).
+/// to the one program of which a source gives all of the exchange code (docs/machine-constants.md).
 inline constexpr uint64_t kTransferCodeBytes = 4;
 /// The longest transfer: 4148 words (third-party measurement).
 inline constexpr uint64_t kMostTransferBytes = 4148 * 4;
