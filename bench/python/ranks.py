@@ -17,6 +17,8 @@ that of the processor, in all threads of a rank.
 from __future__ import annotations
 
 import argparse
+import datetime
+import importlib.metadata
 import json
 import os
 import platform
@@ -452,8 +454,9 @@ def main() -> None:
         elif case != "divided" and "Tessera" in results:
             models.append(model_of(results["Tessera"]))
     if a.json is not None:
-        about = {"computer": computer(), "cores": len(cores()), "transport": transport}
-        file = {**about, "cases": models, "pipelines": pipelines}
+        versions = f"PyTorch {importlib.metadata.version('torch').partition('+')[0]}"
+        origin = {"computer": computer(), "versions": versions, "date": datetime.date.today().isoformat()}
+        file = {**origin, "cores": len(cores()), "transport": transport, "cases": models, "pipelines": pipelines}
         a.json.write_text(json.dumps(file, indent=2), encoding="utf-8")
     return None
 

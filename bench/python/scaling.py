@@ -25,6 +25,7 @@ MICRO_BATCHES = 8
 #: Of all gradients, the least share of a sum that begins before the last one, as ops/collective/ has it.
 SHARE = 8
 BEGIN, END = "<!-- measured: begin -->", "<!-- measured: end -->"
+NOT_RECORDED = "not recorded"
 
 
 @dataclass(frozen=True)
@@ -278,6 +279,16 @@ class Measured:
     transport: Transport
     cases: tuple[Case, ...]
     pipelines: tuple[Pipeline, ...] = ()
+    #: Of other libraries.
+    versions: str = NOT_RECORDED
+    date: str = NOT_RECORDED
+
+    @property
+    def origin(self) -> str:
+        """As docs/figures/figures.py writes it below a table."""
+        recorded = {"versions": self.versions, "date": self.date}
+        parts = [f"{key} not recorded" if text == NOT_RECORDED else text for key, text in recorded.items() if text]
+        return f"*{'; '.join([self.computer, *parts])}.*"
 
     @staticmethod
     def read(path: str | Path) -> Measured:
@@ -293,7 +304,8 @@ class Measured:
             Pipeline(replace(case_of(each, each["micro_batches"]), points=()), each["micro_batches"], points_of(each))
             for each in file.get("pipelines", ())
         )
-        return Measured(file["computer"], file["cores"], transport, cases, pipelines)
+        recorded = {key: file[key] for key in ("versions", "date") if key in file}
+        return Measured(file["computer"], file["cores"], transport, cases, pipelines, **recorded)
 
 
 def points_of(given: dict[str, Any]) -> tuple[tuple[int, float], ...]:
@@ -436,9 +448,10 @@ def page_of(
     computer has `micro_batches` in a step."""
     transports = [measured.transport, *networks]
     parts = [
-        f"{measured.computer}; {measured.transport.name}, medians.",
+        f"Messages by {measured.transport.name}, and steps; medians:",
         transport_table(measured.transport),
         points_table(measured),
+        measured.origin,
     ]
     for case in measured.cases:
         parts.append(f"{case.name}, {sum(case.sums):,} bytes of gradients; efficiency:")
@@ -485,8 +498,13 @@ def main() -> None:
     parser.add_argument("--network", action="append", default=[], help="name=µs of latency,Gbit/s of each direction")
     parser.add_argument("--micro-batches", type=int, default=MICRO_BATCHES, help="of each computer, with stages")
     parser.add_argument("--write", type=Path, help="a page with marks, such as docs/scaling.md")
+    parser.add_argument("--machine", help="on which it was measured (default: as the file says)")
+    parser.add_argument("--versions", help="those of other libraries (default: as the file says)")
+    parser.add_argument("--date", help="when it was measured (default: as the file says)")
     a = parser.parse_args()
     measured = Measured.read(a.measured)
+    given = {"computer": a.machine, "versions": a.versions, "date": a.date}
+    measured = replace(measured, **{key: text for key, text in given.items() if text is not None})
     networks = [network_of(text, measured.transport) for text in a.network]
     if a.write is None:
         print(page_of(measured, networks, micro_batches=a.micro_batches))

@@ -1,6 +1,7 @@
 """What bench/python/scaling.py makes of measurements: hand-computed steps, curves, and the page."""
 
 import importlib.util
+import json
 import sys
 from pathlib import Path
 
@@ -115,6 +116,8 @@ def test_stages_sum_their_own_gradients_beside_the_last_backward_pass():
 
 FILE = {
     "computer": "2 cores",
+    "versions": "PyTorch 2.15",
+    "date": "2026-12-01",
     "cores": 2,
     "transport": {
         "name": "gloo",
@@ -184,6 +187,7 @@ def test_the_page_has_what_was_measured(tmp_path):
     assert text.endswith(f"{scaling.END}\nafter\n")
     assert "old" not in text
     assert text.count("| 512 |") == 1
+    assert text.count("\n\n*2 cores; PyTorch 2.15; 2026-12-01.*\n\n") == 1
     assert "| small | 2 | 10.5 |" in text
     assert "gloo, ring | gloo, tree | fast, ring | fast, tree" in text
     picture = (tmp_path / "images" / "scaling-1.svg").read_text(encoding="utf-8")
@@ -191,6 +195,17 @@ def test_the_page_has_what_was_measured(tmp_path):
     assert picture.count("<circle") == 2
     with pytest.raises(ValueError, match="the page has no"):
         scaling.with_measured("nothing", "text")
+
+
+def test_what_is_not_recorded_is_said(tmp_path, monkeypatch, capsys):
+    file = {key: value for key, value in FILE.items() if key not in ("versions", "date")}
+    assert scaling.Measured.of(file).origin == "*2 cores; versions not recorded; date not recorded.*"
+    path = tmp_path / "ranks.json"
+    path.write_text(json.dumps(file), encoding="utf-8")
+    options = ["--machine", "a server", "--versions", "", "--date", "2026-12-02"]
+    monkeypatch.setattr(sys, "argv", ["scaling.py", str(path), *options])
+    scaling.main()
+    assert "\n\n*a server; 2026-12-02.*\n\n" in capsys.readouterr().out
 
 
 def test_the_page_of_the_project_has_marks():
