@@ -12,7 +12,7 @@ STAGES = (
     (468, 112, "executable", "addresses,\nexchanges"),
 )
 ENDS = (
-    (44, "this computer", "runs on its CPU:\nresults, times", "blue"),
+    (44, "host", "runs on its CPU:\nresults, times", "blue"),
     (152, "modelled machine", "cycles, bytes per tile;\nresults, run by the CPU", "orange"),
 )
 
@@ -22,9 +22,9 @@ def draw() -> Picture:
         780,
         248,
         "From a model to its results",
-        "A model of PyTorch, ONNX or C++ is planned for a machine, which is this computer or one that a file describes: which product "
+        "A model of PyTorch, ONNX or C++ is planned for a machine, which is the host or one that a file describes: which product "
         "is computed how, in which parts. The plan becomes a tile program of vertices, copies and control flow, and that an "
-        "executable with addresses and exchanges. Executables for this computer's CPU give results and times; those for a modelled "
+        "executable with addresses and exchanges. Executables for the host's CPU give results and times; those for a modelled "
         "machine give cycles and bytes for each tile, and results, as the CPU runs them too.",
     )
     top = MIDDLE - HIGH / 2
@@ -48,6 +48,6 @@ def draw() -> Picture:
 def draw_machine(picture: Picture, top: float) -> None:
     """It is known when a model is planned and when a program is compiled."""
     picture.box(160, 16, 420, 34, "panel", edge="soft", round=6)
-    picture.text(370, 38, "the machine: this computer, or a machine file", anchor="middle")
+    picture.text(370, 38, "the machine: the host, or a machine file", anchor="middle")
     for x in (219, 524):
         picture.arrow([(x, 54), (x, top - 4)])

@@ -11,7 +11,7 @@ SYNC = 12
 
 
 def draw_tiles(picture: Picture) -> None:
-    picture.text(20, 28, "A machine of tiles", bold=True)
+    picture.text(20, 28, "A tiled machine", bold=True)
     for row in range(3):
         for col in range(4):
             x, y = 20 + col * 62, TOP - 14 + row * 50
@@ -22,7 +22,7 @@ def draw_tiles(picture: Picture) -> None:
     picture.box(20, bottom, 238, 22, "orange", opacity=0.25, edge="orange", round=4)
     picture.text(139, bottom + 16, "exchange", anchor="middle")
     picture.box(20, bottom + 40, 12, 12, "blue", round=2)
-    picture.text(38, bottom + 51, "processor")
+    picture.text(38, bottom + 51, "core")
     picture.box(126, bottom + 40, 12, 12, "soft", opacity=0.45, round=2)
     picture.text(144, bottom + 51, "its own memory")
 
@@ -55,8 +55,8 @@ def draw() -> Picture:
     picture = Picture(
         760,
         276,
-        "Supersteps of a machine of tiles",
-        "Left, tiles, each a processor with its own memory, connected by an exchange. Right, five tiles in two supersteps: each tile "
+        "Supersteps of a tiled machine",
+        "Left, tiles, each a core with its own memory, connected by an exchange. Right, five tiles in two supersteps: each tile "
         "computes from its memory, and waits until the slowest has finished; all synchronise; then all exchange, for as long as the "
         "busiest tile sends or receives.",
     )
