@@ -56,18 +56,23 @@ class DenseGrid {
   const DensePartition& p_;
 };
 
+/// The tile with this copy of part (i, j) of a matrix.
+using PlaceOfPart = GridPosition (*)(uint32_t copy, uint32_t i, uint32_t j);
+GridPosition place_in_w(uint32_t copy, uint32_t i, uint32_t j) { return {i, j, copy}; }
+GridPosition place_in_x(uint32_t copy, uint32_t i, uint32_t j) { return {copy, i, j}; }
+GridPosition place_in_y(uint32_t copy, uint32_t i, uint32_t j) { return {i, copy, j}; }
+
 /// A mapping of `rows` rows of a matrix in parts: the elements of each part are distributed over the tiles
-/// tile_of(i, j, h), h = 0, 1, … below `holders`.
-template <class TileOf>
+/// with its first `holders` copies.
 std::vector<MappedBox> share_out(const PartedMatrix& parts, uint32_t rows, uint32_t holders,
-                                 const TileOf& tile_of) {
+                                 const DenseGrid& grid, PlaceOfPart place) {
   std::vector<MappedBox> mapping;
   for (uint32_t i = 0; i < parts.row_parts(); ++i)
     for (uint32_t j = 0; j < parts.col_parts(); ++j) {
       const std::vector<uint32_t> begin = split_evenly(parts.elements_of(i, j), holders);
       for (uint32_t h = 0; h + 1 < begin.size(); ++h)
         mapping.push_back(
-            {{0, rows, parts.begin(i, j) + begin[h], begin[h + 1] - begin[h]}, tile_of(i, j, h)});
+            {{0, rows, parts.begin(i, j) + begin[h], begin[h + 1] - begin[h]}, grid.tile_of(place(h, i, j))});
     }
   return mapping;
 }
@@ -93,9 +98,7 @@ class DenseBuilder {
            [](const GridPosition& p) {
              return std::array{p.n, p.m, p.k};
            },
-           [](uint32_t copy, uint32_t i, uint32_t j) {
-             return GridPosition{i, j, copy};
-           }},
+           place_in_w},
         x_{*layouts_.x.parts,
            operands.x,
            partition.m_parts,
@@ -103,9 +106,7 @@ class DenseBuilder {
            [](const GridPosition& p) {
              return std::array{p.m, p.k, p.n};
            },
-           [](uint32_t copy, uint32_t i, uint32_t j) {
-             return GridPosition{copy, i, j};
-           }},
+           place_in_x},
         y_{*layouts_.y.parts,
            operands.y,
            partition.k_parts,
@@ -113,9 +114,7 @@ class DenseBuilder {
            [](const GridPosition& p) {
              return std::array{p.k, p.m, p.n};
            },
-           [](uint32_t copy, uint32_t i, uint32_t j) {
-             return GridPosition{i, copy, j};
-           }} {}
+           place_in_y} {}
 
   StepId build() {
     if (partition_.slices() > 1)
@@ -141,9 +140,9 @@ class DenseBuilder {
     const Operand& operand;
     uint32_t copies;
     bool is_sliced;
-    std::array<uint32_t, 3> (*where)(const GridPosition&);         ///< which copy, and which part of it
-    GridPosition (*place)(uint32_t copy, uint32_t i, uint32_t j);  ///< the inverse
-    VariableId local = 0;                                          ///< what the tiles process
+    std::array<uint32_t, 3> (*where)(const GridPosition&);  ///< which copy, and which part of it
+    PlaceOfPart place;                                      ///< the inverse
+    VariableId local = 0;                                   ///< what the tiles process
     bool is_local_copy = false;
 
     /// A tile's box of the local variable, which has a row for each copy.
@@ -196,9 +195,7 @@ class DenseBuilder {
     const bool in_place = side.copies > 1 ? b_.holds(sum_) && !adds_on_few_tiles(side)
                                           : lies_as(sum_, layout_of_result().mapping);
     if (partition_.slices() > 1 || !in_place) {
-      std::vector<MappedBox> mapping =
-          share_out(side.parts, 1, side.copies,
-                    [&](uint32_t i, uint32_t j, uint32_t h) { return grid_.tile_of(side.place(h, i, j)); });
+      std::vector<MappedBox> mapping = share_out(side.parts, 1, side.copies, grid_, side.place);
       sum_ = b_.temporary(b_.variable_name(side.operand) + ".slice", shape_.numbers.operands, 1,
                           side.parts.slice_elements(), std::move(mapping), b_.purpose_of(side.operand));
     }
@@ -312,17 +309,9 @@ ProductLayouts dense_layouts(const DenseShape& s, const DensePartition& p) {
   PartedMatrix w(s.m, s.k, p.m_slices, 1, p.m_parts, kDenseRowGrain, p.k_parts, grain);
   PartedMatrix x(s.k, s.n, 1, p.n_slices, p.k_parts, grain, p.n_parts, 1);
   PartedMatrix y(s.m, s.n, p.m_slices, p.n_slices, p.m_parts, kDenseRowGrain, p.n_parts, 1);
-  auto w_mapping =
-      share_out(w, w.slices(), std::min(p.n_parts, kMostHolders), [&](uint32_t i, uint32_t j, uint32_t h) {
-        return grid.tile_of({i, j, h});
-      });
-  auto x_mapping =
-      share_out(x, x.slices(), std::min(p.m_parts, kMostHolders), [&](uint32_t i, uint32_t j, uint32_t h) {
-        return grid.tile_of({h, i, j});
-      });
-  auto y_mapping = share_out(y, y.slices(), p.k_parts, [&](uint32_t i, uint32_t j, uint32_t h) {
-    return grid.tile_of({i, h, j});
-  });
+  auto w_mapping = share_out(w, w.slices(), std::min(p.n_parts, kMostHolders), grid, place_in_w);
+  auto x_mapping = share_out(x, x.slices(), std::min(p.m_parts, kMostHolders), grid, place_in_x);
+  auto y_mapping = share_out(y, y.slices(), p.k_parts, grid, place_in_y);
   return {parted_layout(std::move(w), std::move(w_mapping)),
           parted_layout(std::move(x), std::move(x_mapping)),
           parted_layout(std::move(y), std::move(y_mapping))};
