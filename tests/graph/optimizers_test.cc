@@ -146,7 +146,10 @@ TEST(Optimizers, PatternsOfGroupsMatchWholeNames) {
   const auto has = [](const std::string& name, const std::string& pattern) {
     Graph g;
     const Value w = g.parameter(name, {2}, Initial::constant(1));
-    const TrainingOptions options{.groups = {{.names = {pattern}, .lr_scale = 0.5}}};
+    TrainingOptions options;
+    options.groups = std::vector<ParameterGroup>(1);
+    options.groups[0].names = {pattern};
+    options.groups[0].lr_scale = 0.5;
     return error_of<UsageError>([&] { add_training(sum(w), options); }) == "(no error)";
   };
   for (const char* pattern :
