@@ -28,7 +28,7 @@ _COMMENT = re.compile(r"^ *<!-- *(.*?) *-->$")
 _MARK = re.compile(r"(table|figure) |end$")  # of docs/figures/figures.py
 _COMMAND = re.compile(
     r"(\w+=\S*\s+)*(\./(demo|test)|(scripts|build/release)/\S+|tessera|bench_\w+|produce-lengths"
-    r"|g\+\+|cmake|ctest|git|mpirun|pip|python|torchrun)( |$)"
+    r"|g\+\+|cmake|ctest|git|mpirun|pip|python3?|torchrun)( |$)"
 )
 
 
