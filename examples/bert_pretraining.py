@@ -30,7 +30,7 @@ def main() -> None:
     data = PretrainingData(train, options.length)
     print(f"{data.sequences} sequences in {data.packs} packs, {data.packing_factor:.2f} in each")
     if not 0 < options.packs <= data.packs:
-        parser.error(f"--packs {options.packs}: a step takes from 1 to {data.packs} packs, those of an epoch")
+        parser.error(f"--packs {options.packs}: a step takes from 1 to {data.packs} packs, as many as an epoch has")
 
     config = tg.BertConfig.named(options.size)
     config.vocab_size = text.vocabulary

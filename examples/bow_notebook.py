@@ -4,7 +4,7 @@ The cells (# %%) run in Jupyter, VS Code or Spyder, where the last line of one s
 program it prints. Run it with the package installed: python examples/bow_notebook.py
 """
 
-# %% A pruned layer: 1/16 of 4096 × 4096 weights, in blocks of 16.
+# %% A pruned layer: 1/16 of 1024 × 1024 weights, in blocks of 16.
 import tessera
 
 weight = tessera.generate(1024, 1024, density=1 / 16, block_size=16, seed=1)

@@ -1,4 +1,4 @@
-"""A PyTorch network trained by one program here, and its step estimated for a tiled processor.
+"""A PyTorch network trained by one program on the host, and its step estimated for a tiled processor.
 
 The cells (# %%) run in Jupyter, VS Code or Spyder, where the last line of one shows a page; as a program it prints.
 

@@ -79,7 +79,7 @@ def main() -> None:
             difference = (fast(**inputs).last_hidden_state - expected).abs().max().item()
             print(f"{name}: largest difference {difference:.1e}")
         eager, own = (milliseconds(lambda call=call: call(**inputs), a.rounds) for call in (model, loaded))
-        print(f"{eager:.2f} ms in PyTorch, {own:.2f} ms here; speed-up {eager / own:.1f}")
+        print(f"{eager:.2f} ms in PyTorch, {own:.2f} ms in Tessera; speed-up {eager / own:.1f}")
 
 
 if __name__ == "__main__":
