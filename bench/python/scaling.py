@@ -18,6 +18,10 @@ from pathlib import Path
 from typing import Any
 
 COMPUTERS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
+STYLE = (
+    "<style>.ink{fill:#1f2328}.paper{fill:#fff}.grid{stroke:#d8dee4}"
+    "@media (prefers-color-scheme:dark){.ink{fill:#e6edf3}.paper{fill:#0d1117}.grid{stroke:#30363d}}</style>"
+)
 #: Among how many computers the layers of a replica are divided; 1: it has one.
 STAGES = (1, 2, 4, 8)
 #: Of each computer in a step with stages.
@@ -419,7 +423,7 @@ def curves(case: Case, transports: list[Transport], cores: int) -> str:
     parts = [text(left, 12, f"{case.name}: efficiency over computers", "start")]
     for share in (0.0, 0.5, 1.0):
         x, y = at(1, share)
-        parts.append(f'<line x1="{x}" y1="{y}" x2="{width - 20}" y2="{y}" stroke="#ddd"/>')
+        parts.append(f'<line x1="{x}" y1="{y}" x2="{width - 20}" y2="{y}" class="grid"/>')
         parts.append(text(x - 6, y + 4, f"{share:.0%}", "end"))
     parts += [text(at(n, 0)[0], height - 24, str(n), "middle") for n in COMPUTERS]
     for number, transport in enumerate(transports):
@@ -434,8 +438,17 @@ def curves(case: Case, transports: list[Transport], cores: int) -> str:
     style = 'font-family="sans-serif" font-size="11"'
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" {style}>'
-        f'<rect width="{width}" height="{height}" fill="#fff"/>{"".join(parts)}</svg>\n'
+        f'{STYLE}<rect class="paper" width="{width}" height="{height}"/><g class="ink">{"".join(parts)}</g></svg>\n'
     )
+
+
+def words_of(case: Case, transports: list[Transport]) -> str:
+    """What the picture shows, for readers who do not see it."""
+    shown = [
+        f"{each.name} {' and '.join(f'{100 * efficiency(case, n, each):.0f} % with {n}' for n in (8, COMPUTERS[-1]))}"
+        for each in transports
+    ]
+    return f"Efficiency of {case.name} over computers, by a ring: {'; '.join(shown)}"
 
 
 def page_of(
@@ -457,7 +470,7 @@ def page_of(
         parts.append(f"{case.name}, {sum(case.sums):,} bytes of gradients; efficiency:")
         parts.append(curve_table(case, transports))
         if picture_of is not None:
-            parts.append(f"![{case.name}]({picture_of(case)})")
+            parts.append(f"![{words_of(case, transports)}]({picture_of(case)})")
         parts += stages_of(case, transports, micro_batches)
     return "\n\n".join(parts)
 

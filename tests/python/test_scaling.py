@@ -193,6 +193,8 @@ def test_the_page_has_what_was_measured(tmp_path):
     picture = (tmp_path / "images" / "scaling-1.svg").read_text(encoding="utf-8")
     assert picture.count("<polyline") == 2
     assert picture.count("<circle") == 2
+    assert "prefers-color-scheme:dark" in picture
+    assert "![Efficiency of small over computers, by a ring: gloo " in text
     with pytest.raises(ValueError, match="the page has no"):
         scaling.with_measured("nothing", "text")
 
