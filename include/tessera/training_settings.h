@@ -73,7 +73,7 @@ struct LearningSettings {
   double lr_of(uint64_t step, uint64_t steps) const;
 };
 
-/// From so many elements on values are divided or beside the chips, where an option says no number.
+/// Smallest number of elements of values that are divided, or kept beside the chips, if an option gives none.
 inline constexpr uint64_t kLargeValue = 8192;
 
 /// How a step is divided among the chips of a machine, and where its values lie.

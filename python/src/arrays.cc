@@ -28,7 +28,7 @@ Array import_array(nb::handle object, const char* name) {
     type_error(fmt::format("{} must be an array: of NumPy, a CPU tensor of PyTorch, or any other with DLPack",
                            name));
   if (requires_grad(object))
-    type_error(fmt::format("{} requires gradients, which are not computed here: detach it", name));
+    type_error(fmt::format("{} requires gradients, which this call does not compute: detach it", name));
   if (!nb::try_cast(object, array)) {
     nb::ndarray<nb::ro> readable;
     if (nb::try_cast(object, readable)) throw UsageError(fmt::format("{} is read-only", name));

@@ -121,7 +121,8 @@ void require_counted(const Input& input, const Lengths& lengths) {
   const Input again =
       as_argument([&] { return pack::count(lengths, input.histogram.max_length(), input.overlong); });
   if (again.histogram.counts != input.histogram.counts || again.sequences != input.sequences)
-    throw UsageError("these are not the lengths that were planned; plan them, or take those of the plan");
+    throw UsageError(
+        "these are not the lengths that were planned; plan them, or take the lengths of the plan");
 }
 
 pack::PackIndex index_of(const Packing& packing, const Input& input, const Lengths& lengths,

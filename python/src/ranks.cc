@@ -109,8 +109,9 @@ void bind_ranks(nb::module_& m) {
       "rank"_a, "size"_a, "longest_wait"_a, "exchange"_a, "abort"_a, "divides_cores"_a,
       nb::sig("def communicator(rank: int, size: int, longest_wait: float, exchange: object, abort: object, "
               "divides_cores: bool) -> Communicator"),
-      "That of functions: exchange(sent, received) with lists of (rank, memoryview), which waits for so many "
-      "seconds, and abort(message). The ranks divide the cores of their computer if they are to.");
+      "A communicator of functions: exchange(sent, received) with lists of (rank, memoryview), which waits "
+      "for `longest_wait` seconds, and abort(message). The ranks divide the cores of their computer if "
+      "`divides_cores`.");
 }
 
 }  // namespace tessera::python

@@ -113,7 +113,7 @@ def positions_in_mask(mask: Tensor, block_size: int) -> Tensor:
     in_part = int(((marked > 0) & (marked < inside)).sum())
     if in_part:
         raise ValueError(
-            f"the mask has {in_part} blocks of {block_size} × {block_size} of which it holds a part only: use whole "
-            "aligned blocks, or a smaller block_size"
+            f"the mask covers {in_part} blocks of {block_size} × {block_size} only in part: use whole aligned blocks, "
+            "or a smaller block_size"
         )
     return (marked > 0).reshape(-1).nonzero().reshape(-1)

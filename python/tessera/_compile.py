@@ -113,7 +113,7 @@ def _require_example(path: str, leaf: Any) -> None:
         what = "give float32, by .float(), float16 or bfloat16"
     else:
         what = "give int64, by .long(), int32 or bool"
-    raise ValueError(f"the example input {path} is {leaf.dtype}, which is not computed here: {what}")
+    raise ValueError(f"the example input {path} is {leaf.dtype}, which Tessera does not compute: {what}")
 
 
 def _sizes(dynamic_shapes: DynamicShapes | None) -> dict[str, dict[int, str]]:

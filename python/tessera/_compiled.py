@@ -204,7 +204,7 @@ class Interface:
         if dtype != expected and not are_integers:
             raise TypeError(f"{path} is {dtype}; the model was compiled for {expected}")
         if array.requires_grad and sys.modules["torch"].is_grad_enabled():
-            raise TypeError(f"{path} requires gradients, which are not computed here: detach it, or use torch.no_grad()")
+            raise TypeError(f"{path} requires gradients, which compiled models lack: detach it, or use torch.no_grad()")
         return array.detach()
 
     def sizes_of(self, shapes: Shapes) -> dict[str, int]:

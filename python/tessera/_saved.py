@@ -24,7 +24,7 @@ def _check_sizes(saved: Any, shape: tuple[int, int, int]) -> None:
     sizes = tuple(saved.tolist()) if isinstance(saved, Tensor) else saved
     if sizes != shape:
         raise ValueError(
-            f"the state is that of a layer with sizes {sizes} (out_features, in_features, block_size); this one's are "
+            f"the state belongs to a layer with sizes {sizes} (out_features, in_features, block_size); this layer has "
             f"{shape}"
         )
 

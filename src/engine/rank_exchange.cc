@@ -31,7 +31,7 @@ OwnReplicas own_replicas(uint32_t replicas, uint32_t parts, const Communicator* 
   if (ranks % replicas != 0 || parts % of_replica != 0 || of_replica > kMostPositions)
     throw UsageError(fmt::format(
         "{} replicas with {} stages each cannot be divided among {} ranks equally: use a multiple of {} "
-        "replicas, or so many that each has {} ranks or a divisor of that",
+        "replicas, or a number of replicas that leaves each of them {} ranks or a divisor of this number",
         replicas, parts, ranks, ranks, std::min(parts, kMostPositions)));
   return {rank / of_replica, 1, of_replica, rank % of_replica};
 }

@@ -161,7 +161,7 @@ Pattern read_pattern(const StoredWeight& weight, const WeightHeader& header, con
   const Pattern blocks = checked_pattern(weight, read_blocks(weight), block_rows_of(weight),
                                          blocks_in(header.cols(), shape.width));
   if (blocks.rows != blocks_in(header.rows(), shape.height))
-    reject(weight, "its crow_indices are those of {} rows of blocks of {} x {}; it has {} rows", blocks.rows,
+    reject(weight, "its crow_indices describe {} rows of blocks of {} x {}; it has {} rows", blocks.rows,
            shape.height, shape.width, header.rows());
   const uint64_t stored = blocks.blocks() * shape.height * shape.width;
   require_sane_sizes(file_of(weight), header.rows(), header.cols(), std::min(stored, header.elements()));
@@ -248,7 +248,7 @@ void check_row_offsets(const StoredWeight& weight, const std::vector<uint64_t>& 
   const std::vector<uint64_t> offsets = read_integers(weight.part("row_offsets"), INT64_MAX);
   const bool is_matrix = elements_of(weight.part("shape")) == 2;  // of others they are sums without a meaning
   if (is_matrix && !std::ranges::equal(offsets, std::span(begins).first(begins.size() - 1)))
-    reject(weight, "its row_offsets are not those of its bitmask");
+    reject(weight, "its row_offsets do not match its bitmask");
 }
 
 /// Stored values may be zero: of each four, sparse-24-bitmask stores two in any case.

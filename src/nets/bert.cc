@@ -38,14 +38,14 @@ void check_stages(const BertConfig& config, const BertOptions& options) {
     throw UsageError(
         "BERT: layers whose patterns may change are no functions, and have no stages: leave out one");
   require_size(stages.size() == config.num_hidden_layers, "the number of layers with a stage", stages.size(),
-               fmt::format("that of the layers, {}", config.num_hidden_layers));
+               fmt::format("the number of layers, {}", config.num_hidden_layers));
   require_size(feed_forward.empty() || feed_forward.size() == stages.size(),
                "the number of feed-forward parts with a stage", feed_forward.size(),
-               fmt::format("that of the layers, {}", stages.size()));
+               fmt::format("the number of layers, {}", stages.size()));
   uint32_t before = 0;
   const auto follow = [&](uint32_t stage, std::string_view what) {
     require_size(stage == before || stage == before + 1, fmt::format("the stage of a {}", what), stage,
-                 fmt::format("that of the {} before or the next one, {} or {}",
+                 fmt::format("the stage of the {} before or the next one, {} or {}",
                              feed_forward.empty() ? "layer" : "part", before, before + 1));
     before = stage;
   };

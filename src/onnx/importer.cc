@@ -119,7 +119,7 @@ ImportedModel Importer::run() {
   if (file_.opset > kNewestOpset)
     context_.notes.insert(fmt::format(
         "the model is of operator set {}, newer than {}, the newest that is known: its operators are read as "
-        "those of that set",
+        "operators of that set",
         file_.opset, kNewestOpset));
   run(file_.proto.graph().node(), scope);
   if (missing_.empty()) add_outputs(scope);
@@ -295,7 +295,8 @@ void Importer::count_copied(uint64_t bytes) {
 void Importer::run(const Nodes& nodes, Scope& scope) {
   for (const wire::NodeProto& node : nodes) {
     if (++nodes_ > kMostNodes)
-      io::fail(file_.name, "it has more than {} nodes, with those of the functions that it calls, at {} ({})",
+      io::fail(file_.name,
+               "it has more than {} nodes, with the nodes of the functions that it calls, at {} ({})",
                kMostNodes, excerpt(name_of(node)), excerpt(type_of(node)));
     try {
       apply(node, scope);

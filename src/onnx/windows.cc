@@ -45,7 +45,7 @@ Window::Window(const Call& call, const Dims& image, const Dims& weight) {
   for (size_t d = 0; d < count && !weight.empty(); ++d) {
     const uint32_t size = size_of("kernels", weight.at(d + 2));
     if (is_given && kernel[d] != size)
-      refuse("its attribute 'kernel_shape' is not that of its weight, {}", to_string(weight));
+      refuse("its attribute 'kernel_shape' differs from the shape of its weight, {}", to_string(weight));
     kernel[d] = size;
   }
   stride = sizes_or(call, "strides", count, 1);

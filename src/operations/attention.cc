@@ -698,7 +698,7 @@ Value attention(Value q, Value k, Value v, const Attention& of) {
   Attributes attributes = attention_attributes_of(of);
   std::vector<Value> inputs = {q, k, v};
   if (of.query_ids.has_value() != of.key_ids.has_value())
-    throw UsageError("attention: ids of queries need those of keys");
+    throw UsageError("attention: give ids of both queries and keys, or neither");
   if (of.query_ids && of.lengths) throw UsageError("attention: it has ids or lengths of sequences, not both");
   if (of.lengths) {
     const auto [query_ids, key_ids] = ids_of_lengths(q, k, *of.lengths);

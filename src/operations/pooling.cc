@@ -45,7 +45,7 @@ std::vector<Sliding> sliding_of(const Node& node, const Shape& sizes) {
       dilation.size() != count)
     throw UsageError(
         fmt::format("pooling: a window of [{}], stride of [{}], padding of [{}] and dilation of [{}] "
-                    "are not those of {} dimensions",
+                    "do not fit {} dimensions",
                     fmt::join(window, ", "), fmt::join(stride, ", "), fmt::join(padding, ", "),
                     fmt::join(dilation, ", "), count));
   std::vector<Sliding> all;

@@ -44,7 +44,7 @@ bool goes_to_first(const Node& node) {
   if (ties != "all" && ties != "first")
     throw UsageError(fmt::format("max: ties of '{}' are not possible: use all or first", ties));
   if (ties == "first" && over_of(node) != Over::columns)
-    throw UsageError("max: the first of equal elements is only that of the last dimension, over columns");
+    throw UsageError("max: ties of 'first' are possible only over the last dimension");
   return ties == "first";
 }
 

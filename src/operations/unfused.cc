@@ -161,7 +161,7 @@ Value with_features(Value x, uint32_t features) {
 
 Value unfused_butterfly(Value x, Value twiddle, const Butterfly& of) {
   if (of.complex)
-    throw UsageError("the unfused form of butterflies is that of real numbers: use the fused form");
+    throw UsageError("the unfused form of butterflies has no complex numbers: use the fused form");
   const Value padded = with_features(x, of.size());
   std::vector<Value> stacks;
   for (uint32_t stack = 0; stack < of.stacks(); ++stack) {

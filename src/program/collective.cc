@@ -83,8 +83,8 @@ void verify(const Program& program, const Collective& collective, const Exchange
     for (size_t i = 0; i < whole.mapping.size(); ++i) {
       const uint64_t elements = whole.mapping[i].box.elements();
       if (beside.mapping[i].tile != whole.mapping[i].tile)
-        refuse(
-            fmt::format("box {} of '{}' lies on another tile than that of '{}'", i, beside.name, whole.name));
+        refuse(fmt::format("box {0} of '{1}' lies on another tile than box {0} of '{2}'", i, beside.name,
+                           whole.name));
       if (beside.mapping[i].box.elements() != elements_of(elements))
         refuse(fmt::format("box {} of '{}' has {} elements; beside {} of '{}' and {} replicas it needs {}", i,
                            beside.name, beside.mapping[i].box.elements(), elements, whole.name, replicas,

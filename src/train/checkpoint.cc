@@ -147,7 +147,7 @@ void check_identity(const StateFile& file, const std::string& path, const Identi
   const std::string place = json_of(now.environment).dump();
   if (text(file, path, "place") != place && !allow_different_environment)
     throw Error(
-        fmt::format("{}: a checkpoint of another place: {}; its bits would not be those of a run without a "
+        fmt::format("{}: a checkpoint of another place: {}; its bits would differ from a run without a "
                     "break. Use the same machine, tiles and instruction set, or --allow-different-bits",
                     path, difference(text(file, path, "place"), place, path)));
 }

@@ -176,7 +176,7 @@ std::vector<NamedParameter> TrainerImpl::named_parameters() {
 uint64_t TrainerImpl::parameters() const { return count_parameters(graph()); }
 
 SpikingTraces TrainerImpl::traces(size_t /*recording*/) {
-  throw UsageError("this network has no neurons that spike: traces are those of a spiking one");
+  throw UsageError("this network has no neurons that spike, and so no traces: use a spiking network");
 }
 
 Trainer::Trainer(std::unique_ptr<TrainerImpl> impl) : impl_(std::move(impl)) {}

@@ -584,7 +584,7 @@ TEST(Bert, RefusesWhatDoesNotFit) {
           kPack, {.layer_stages = {0, 2}});
   refuses("the stage of a feed-forward part is 0; it must be that of the part before or the next one, 1 or 2",
           kConfig, kPack, {.layer_stages = {0, 1}, .feed_forward_stages = {0, 0}});
-  refuses("the number of feed-forward parts with a stage is 1; it must be that of the layers, 2", kConfig,
+  refuses("the number of feed-forward parts with a stage is 1; it must be the number of layers, 2", kConfig,
           kPack, {.layer_stages = {0, 1}, .feed_forward_stages = {1}});
   refuses("and layers have none", kConfig, kPack, {.feed_forward_stages = {0, 1}});
   refuses("and layers have none", kConfig, kPack, {.head_with_last_layer = true});

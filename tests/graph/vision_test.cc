@@ -110,7 +110,7 @@ TEST(Pooling, RefusesWindowsThatFitNowhere) {
   refuses("do not fit 5 with a padding of 0 and 0", [&] { average_pool(x, {.window = {6}}); });
   refuses("less than the 2 elements", [&] { max_pool(x, {.window = {2}, .before = {2}}); });
   refuses("must be at least 1", [&] { max_pool(x, {.window = {0}}); });
-  refuses("are not those of 2 dimensions", [&] { max_pool(x, {.window = {2, 2, 2}}); });
+  refuses("do not fit 2 dimensions", [&] { max_pool(x, {.window = {2, 2, 2}}); });
   refuses("sizes of [0, 2]", [&] { adaptive_max_pool(x, {0, 2}); });
   refuses("not 2 equal groups", [&] { group_norm(x, 2); });
   refuses("the weight is f32[5, 6]; it must have the 3 channels", [&] { batch_norm_of_batch(x, flat); });

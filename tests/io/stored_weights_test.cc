@@ -255,9 +255,9 @@ TEST(StoredWeights, ReadsTwoOfFourBitmasks) {
 TEST(StoredWeights, RefusesBitmasksThatDoNotFit) {
   EXPECT_ERROR("has 3 bits that are set, and there are 2 values",
                non_zeros_of(bitmask_file({0b111}, {1, 2}, {1, 8}, {0})));
-  EXPECT_ERROR("its row_offsets are not those of its bitmask",
+  EXPECT_ERROR("its row_offsets do not match its bitmask",
                non_zeros_of(bitmask_file({0b1, 0b1}, {1, 2}, {2, 8}, {0, 2})));
-  EXPECT_ERROR("its row_offsets are not those of its bitmask",
+  EXPECT_ERROR("its row_offsets do not match its bitmask",
                non_zeros_of(bitmask_file({0b1, 0b1}, {1, 2}, {2, 8}, {0, 1, 2})));
   EXPECT_ERROR("2 lines of 9 bits need U8 with 4",
                non_zeros_of(bitmask_file({0b1, 0b1}, {1, 2}, {2, 9}, {0, 1})));

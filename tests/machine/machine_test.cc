@@ -229,7 +229,7 @@ TEST(Settings, RefuseWhatNoMachineHas) {
   EXPECT_THAT(error_of({"exchange", 4}),
               HasSubstr("'exchange' is ambiguous: it may mean exchange_bytes_per_cycle, exchange_cycles, "
                         "exchange_transfer_cycles"));
-  EXPECT_THAT(error_of({"tiles", 4}, "host"), HasSubstr("its figures are those of this computer"));
+  EXPECT_THAT(error_of({"tiles", 4}, "host"), HasSubstr("its figures are the host's"));
 }
 
 }  // namespace

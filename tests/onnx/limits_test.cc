@@ -312,7 +312,8 @@ TEST(OnnxLimits, WindowsFitTheirWeights) {
     return error_of(
         file.node(operation, is_pooling ? std::vector<std::string>{"x"} : inputs, {"y"}, attributes));
   };
-  expect_says(error("Conv", {4, 4, 1}, {{"kernel_shape", Sizes{3}}}), "is not that of its weight, [4, 4, 1]");
+  expect_says(error("Conv", {4, 4, 1}, {{"kernel_shape", Sizes{3}}}),
+              "differs from the shape of its weight, [4, 4, 1]");
   expect_says(error("Conv", {4, 0, 1}, {}), "a weight of [4, 0, 1] does not fit");
   expect_says(error("ConvTranspose", {4, 4, 2}, {{"output_shape", Sizes{-4}}}),
               "sizes of -4 are not possible");
@@ -522,7 +523,8 @@ OnnxFile doubled(int times) {
 
 TEST(OnnxLimits, FunctionsDoNotBecomeTooManyNodes) {
   EXPECT_EQ(error_of(doubled(8)), "(no error)");
-  expect_says(error_of(doubled(25)), "has more than 131072 nodes, with those of the functions that it calls");
+  expect_says(error_of(doubled(25)),
+              "has more than 131072 nodes, with the nodes of the functions that it calls");
 }
 
 TEST(OnnxLimits, FunctionsAreNotCopiedWithoutEnd) {

@@ -142,7 +142,7 @@ TEST(Collectives, LieBesideEachOther) {
                            CollectiveAlgorithm::ring,
                            nullptr,
                            {{other.whole, elsewhere, {}}}}),
-              HasSubstr("box 0 of 'elsewhere' lies on another tile than that of 'whole'"));
+              HasSubstr("box 0 of 'elsewhere' lies on another tile than box 0 of 'whole'"));
   Case thirds;
   thirds.program.set_replicas(3);
   EXPECT_THAT(thirds.error({"c",

@@ -308,7 +308,7 @@ def test_keys_after_lengths_are_left_out():
         ({"heads": 2, "left": -1}, "left is -1; it must be from 0 to"),
         ({"heads": 2, "kv_heads": 0}, "kv_heads is 0; it must be from 1 to"),
         ({"heads": 2, "dropout": 0.5, "seed": -1}, "seed is -1; it must be from 0 to"),
-        ({"heads": 2, "query_ids": True}, "ids of queries need those of keys"),
+        ({"heads": 2, "query_ids": True}, "ids of both queries and keys"),
         ({"heads": 2, "bias": (2, 2, 12)}, "the bias is"),
         ({"heads": 2, "lengths": (2, 1)}, "the lengths are .* one for each sequence"),
         ({"heads": 2, "lengths": (2,), "query_ids": True, "key_ids": True}, "ids or lengths"),

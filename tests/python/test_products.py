@@ -253,7 +253,7 @@ def test_tensors_that_require_gradients(rng, requires):
     weight, _ = weight_and_dense()
     x, y, dw = torch.ones(K, N), torch.ones(M, N), torch.ones(weight.packed_size)
     {"X": x, "Y": y, "dW": dw}[requires].requires_grad_()
-    with pytest.raises(TypeError, match=f"{requires} requires gradients, which are not computed here: detach it"):
+    with pytest.raises(TypeError, match=f"{requires} requires gradients, which this call does not compute: detach it"):
         if requires == "dW":
             tessera.Sddmm(weight, N)(y, x, out=dw)
         else:

@@ -355,7 +355,7 @@ def test_refuses_bad_arguments():
         SparseLinear.from_dense(linear, density=0.5, mask=torch.ones(24, 40))
     with pytest.raises(ValueError, match=r"a mask of \(40, 24\)"):
         SparseLinear.from_dense(linear, mask=torch.ones(40, 24))
-    with pytest.raises(ValueError, match="blocks of 8 × 8 of which it holds a part"):
+    with pytest.raises(ValueError, match="blocks of 8 × 8 only in part"):
         SparseLinear.from_dense(linear, mask=torch.eye(24, 40), block_size=8)
     with pytest.raises(TypeError, match="not a Conv2d"):
         SparseLinear.from_dense(torch.nn.Conv2d(3, 4, 1), density=0.5)

@@ -352,7 +352,7 @@ def _xlogy(call: Call, x: Any, y: Any) -> Value:
 @handles("rrelu.default")
 def _rrelu(call: Call, x: Value, least: float = 1 / 8, most: float = 1 / 3, train: bool = False, *_: Any) -> Value:
     if train:
-        raise ValueError("random slopes are not possible, only those of evaluation")
+        raise ValueError("random slopes are not possible: use evaluation mode")
     return ops.leaky_relu(x, (least + most) / 2)
 
 

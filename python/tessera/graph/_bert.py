@@ -111,7 +111,9 @@ def bert_config(config: str | BertConfig | Any) -> BertConfig:
         given = {name: getattr(config, name) for name in (*_FIELDS, *_ONLY) if hasattr(config, name)}
         missing = [name for name in _FIELDS if name not in given]
         if missing:
-            raise TypeError(f"the configuration has no {missing[0]}: give a name, a BertConfig or that of transformers")
+            raise TypeError(
+                f"the configuration has no {missing[0]}: give a name, a BertConfig or the BertConfig of transformers"
+            )
     for name, wanted in _ONLY.items():
         if given.get(name) not in (wanted, None):
             raise ValueError(f"the configuration's {name} is {given[name]!r}; only {wanted!r} is supported")

@@ -83,7 +83,7 @@ def _butterfly(matrix: Tensor, inputs: int, outputs: int, options: dict[str, Any
         options.setdefault("complex", True)
     layer = ButterflyLinear(inputs, outputs, init="empty", **options)
     if layer.tied or layer.nblocks != 1:
-        raise ValueError("tied butterflies, and those of several blocks, have no projection: train them")
+        raise ValueError("butterflies with tied factors or several blocks have no projection: train them")
     if layer.complex:
         matrix = matrix.to(torch.complex128)
     padded = torch.zeros(layer.stacks * layer.size, layer.size, dtype=matrix.dtype)

@@ -283,8 +283,8 @@ class SparseLinear(nn.Module):
                 raise TypeError(f"state has a {type(tensor).__name__}; it takes tensors in packed order")
             if tensor.shape != self.weight.shape:
                 raise ValueError(
-                    f"state has a tensor of shape {tuple(tensor.shape)}; in packed order it has that of the weight, "
-                    f"{tuple(self.weight.shape)}"
+                    f"state has a tensor of shape {tuple(tensor.shape)}; in packed order it has the shape of the "
+                    f"weight, {tuple(self.weight.shape)}"
                 )
         return followers
 
@@ -422,7 +422,7 @@ def load_optimizer_state(
     """
     groups = state.get("param_groups") if isinstance(state, Mapping) else None
     if groups is None or not isinstance(state.get("state"), Mapping):
-        raise ValueError("the state is not that of an optimizer: it has no 'state' and 'param_groups'")
+        raise ValueError("the state is no optimizer's state: it has no 'state' and 'param_groups'")
     layers = {id(m.weight): (name, m) for name, m in model.named_modules() if isinstance(m, SparseLinear)}
     parameters = [p for group in optimizer.param_groups for p in group["params"]]
     numbers = [number for group in groups for number in group["params"]]

@@ -103,7 +103,7 @@ def _held(parameters: Sequence[Tensor]) -> list[Tensor]:
 
 def _check(ids: Tensor, num: Tensor, parameters: Sequence[Tensor], kind: Kind) -> None:
     if ids.dtype is not torch.int16 or num.dtype is not torch.int32 or ids.dim() != 3:
-        raise TypeError(f"ids are {ids.dtype} and num {num.dtype}; they are those of SpikeEvents, int16 and int32")
+        raise TypeError(f"ids are {ids.dtype} and num {num.dtype}; as in SpikeEvents, they must be int16 and int32")
     if num.shape != (*ids.shape[:2], 2):
         raise ValueError(f"num has shape {tuple(num.shape)}; for ids {tuple(ids.shape)} it is [T, batch, 2]")
     needed = sum(2 + layer["recurrent"] + layer["neuron"][0] + layer["neuron"][1] for layer in _layers(kind[0]))

@@ -201,7 +201,7 @@ def _layers_of(nir: Any, weights: Any, name: str, node: Any, dt: float | None) -
     cuba = isinstance(neurons, (nir.CubaLIF, nir.CubaLI))
     tau = np.asarray(neurons.tau_mem if cuba else neurons.tau, np.float64)
     if np.any(neurons.v_leak) or np.any(getattr(neurons, "v_reset", 0)):
-        raise ValueError(f"node {name!r} has a v_leak or v_reset that is not 0, which neurons here lack")
+        raise ValueError(f"node {name!r} has a v_leak or v_reset that is not 0, which Tessera's neurons lack")
     arguments: dict[str, Any] = {"beta": _one_or_each(1 - step / tau)}
     scale = np.asarray(neurons.r, np.float64) * step / tau
     if cuba:

@@ -100,8 +100,7 @@ Machine find(const std::string& name, unsigned threads) {
 void apply(const Setting& setting, Machine& machine) {
   const std::string where = machine.name;
   if (machine.kind != Kind::tiled)
-    throw UsageError(
-        fmt::format("{}: its figures are those of this computer; set those of a modelled machine", where));
+    throw UsageError(fmt::format("{}: its figures are the host's; set figures of a modelled machine", where));
   const Key& key = find_key(setting.key, where);
   try {
     Machine changed = machine;

@@ -62,11 +62,11 @@ std::vector<Figure> figure_5_figures(const Study& study) {
   const Part* part = study.modelled();
   if (part == nullptr) return {};
   const double capacity = static_cast<double>(part->machine.tile_bytes) * part->machine.tiles;
-  Figure figure{fmt::format("A dense FP32 product of N × N matrices on {} (figure 5)", part->machine.name),
-                "Data: operands and result. Memory is that of all tiles; the product fits if no single tile "
-                "overflows. The "
-                "paper's figure has no numbers.",
-                {""}};
+  Figure figure{
+      fmt::format("A dense FP32 product of N × N matrices on {} (figure 5)", part->machine.name),
+      "Data: operands and result. Memory counts all tiles; the product fits if no single tile overflows. The "
+      "paper's figure has no numbers.",
+      {""}};
   for (const Column& column : kColumns) figure.head.emplace_back(column.heading);
   figure.head.insert(figure.head.end(), {"available", "fullest tile", "memory / data"});
   for (uint32_t size : figure_5_sizes_of(study.request)) {

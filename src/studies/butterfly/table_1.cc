@@ -33,11 +33,11 @@ Figure::Entry table_1_number(std::optional<double> value) {
 }
 
 std::vector<Figure> table_1_figures(const Study& study) {
-  Figure figure{"The machine (table 1)",
-                "The model has no off-chip memory and no power. On-chip memory is in MiB: the paper's 900 MB "
-                "are 897 MiB. Its "
-                "bandwidth is that of a 16-byte load and an 8-byte store per cycle on each tile.",
-                {"", "unit", "A30, published", "GC200, published"}};
+  Figure figure{
+      "The machine (table 1)",
+      "The model has no off-chip memory and no power. On-chip memory is in MiB: the paper's 900 MB "
+      "are 897 MiB. Its bandwidth counts a 16-byte load and an 8-byte store per cycle on each tile.",
+      {"", "unit", "A30, published", "GC200, published"}};
   for (const Part& part : study.parts) figure.head.push_back(part.machine.name);
   for (const PublishedRow& row : study.published.rows("table-1.csv")) {
     const std::string& name = row.text("name");

@@ -92,7 +92,7 @@ const std::vector<Beside>& beside_hardware() {
        }},
       {"M2000: fabric",
        [](const Study&) {
-         return none_because("chips of two machines are linked as those of one; no source says how");
+         return none_because("chips of two machines are linked as chips of one; no source says how");
        }},
       {"GC200: transistors", no_part},
       {"GC200: process", no_part},

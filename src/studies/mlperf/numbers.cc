@@ -118,8 +118,8 @@ const std::vector<Beside>& beside_numbers() {
        [](const Study&) {
          return computed(
              bits_of(numbers_of_slides().state),
-             "moments of mlperf-slides; --offload streams them. The configurations of v1.0 have FP32 ones; "
-             "those of v2.0 keep FP16 ones on the chips");
+             "moments of mlperf-slides; --offload streams them. The configurations of v1.0 have FP32 "
+             "moments; the configurations of v2.0 keep FP16 moments on the chips");
        }},
   };
   return all;

@@ -47,10 +47,12 @@ Figure setups_figure(const Study& study) {
       "Steps of ResNet-50 on pods, modelled",
       "A chip has a replica, with blocks that are computed again and norms over two chips; LARS, FP16. Whole "
       "steps are estimated of 2 and 6 micro-batches on a POD16 and 2 on a POD64; others follow: a pass of a "
-      "micro-batch is the difference of those, images of other local batches take as long each, Bow chips "
-      "take as many cycles, and pods of 128 and 256 chips take as long for sums as one of 64. Images of the "
-      "logs: epochs of the configuration over the minutes, which have evaluations. A link is the 100GbE of a "
-      "machine, of which each chip has its share. v1.0 trained with momentum, whose updates take less.",
+      "micro-batch takes a quarter of the difference between 6 and 2, images of other local batches take as "
+      "long each, Bow chips take as many cycles, and pods of 128 and 256 chips take as long for sums as one "
+      "of 64. Images of the logs: epochs of the configuration over the minutes, which have evaluations. A "
+      "link "
+      "is the 100GbE of a machine, of which each chip has its share. v1.0 trained with momentum, whose "
+      "updates take less.",
       {"setup", "machine", "local batch", "accumulation", "images of a step", "step", "is", "fullest tile",
        "fits", "images/s", "of the logs", "of a link for each chip", "hosts needed"}};
   for (const ResnetSetup& setup : resnet_setups()) {

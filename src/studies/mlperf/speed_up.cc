@@ -51,7 +51,7 @@ std::optional<double> gained_time(const Study& study, const packing::Row& row, b
 
 std::vector<Figure> gained_figures(const Study& study) {
   Figure figure{"Speed-up by packing Wikipedia, BERT-large on a POD16",
-                "Times of a padded sequence over those of a packed one. Modelled: a step of 1,536 packs, "
+                "Times of a padded sequence over times of a packed one. Modelled: a step of 1,536 packs, "
                 "extrapolated, without and with the transfer of all inputs from the host, with which nothing "
                 "overlaps. Packs have more predictions and losses than padded sequences; attention between "
                 "sequences counts. Measured: steps of BERT-base on this host (section training), which skip "

@@ -61,10 +61,10 @@ std::vector<Figure> steps_figures(const Study& study) {
       "Batches are listed in sequences, two for each pack: v1.0 on a POD16 has 2 packs x 192 x 4 replicas = "
       "1,536 packs a step. Extrapolated from networks of few layers, or of the whole network (--full). At "
       "the peak: all products and attention, with recomputation. Assumed: 1f1b as the schedule; v1.1 as "
-      "v1.0, on GC200; v2.0 on Bow chips, as the submission's descriptions of its systems say; of pods of "
-      "128 and 256 chips more replicas of those of 64, and as large a batch. Attention between sequences "
-      "counts, though tiles skip it. Setups whose fullest tile needs more than it has do not fit; their time "
-      "is that of the program if it had the memory.",
+      "v1.0, on GC200; v2.0 on Bow chips, as the submission's descriptions of its systems say; pods of "
+      "128 and 256 chips have more replicas of the kind that 64 chips have, and as large a batch. Attention "
+      "between sequences counts, though tiles skip it. Setups whose fullest tile needs more than it has do "
+      "not fit; their time is the program's, if it had the memory.",
       {"setup", "machine", "layers of a replica", "replicas", "micro-batch", "accumulation", "packs",
        "listed batch", "step", "is", "at the peak", "of the step", "fullest tile"}};
   for (const BertSetup& setup : bert_setups()) {

@@ -33,7 +33,7 @@ const Paper& paper() {
       .about = "Compare sparse with dense products on a Bow IPU, as published: every table and figure",
       .source =
           "Z. Li et al., PopSparse: Accelerated Block Sparse Matrix Multiplication on IPU, 2023, measured on "
-          "one Bow IPU; those of figures are read off. Green is faster than dense, red slower.",
+          "one Bow IPU; numbers of figures are read off. Green is faster than dense, red slower.",
       .sections = sections,
       .published = kPublishedFiles,
       .machines = "bow",

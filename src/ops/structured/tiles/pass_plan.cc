@@ -32,8 +32,8 @@ void check(const TilePassProblem& p, const Machine& m) {
     throw UsageError(fmt::format("{} butterfly factors need groups of 2^{} features, not {} × {}",
                                  pass.levels, pass.levels, pass.b, pass.c));
   if (pass.width != 1 && (pass.width != 2 || pass.levels == 0))
-    throw UsageError(
-        fmt::format("features of {} numbers are not possible; those of butterflies have 1 or 2", pass.width));
+    throw UsageError(fmt::format(
+        "features of {} numbers are not possible; features of butterflies have 1 or 2", pass.width));
   if (p.numbers.operands != Type::f32 && p.numbers.operands != Type::f16)
     throw UsageError(
         fmt::format("passes on tiles compute with f32 or f16, not {}", tessera::name_of(p.numbers.operands)));
