@@ -79,7 +79,7 @@ void add_config_option(CLI::App& command, Configs builtin, std::set<std::string>
       [&command, builtin, &configured](const std::string& name) {
         apply(name, builtin, command, configured);
       },
-      fmt::format("Take options that are not given here from {} or a .toml file",
+      fmt::format("Take options that are not on the command line from {} or a .toml file",
                   fmt::join(names_of_configs(builtin), ", ")));
 }
 

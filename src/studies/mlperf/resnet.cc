@@ -50,8 +50,7 @@ Figure setups_figure(const Study& study) {
       "micro-batch takes a quarter of the difference between 6 and 2, images of other local batches take as "
       "long each, Bow chips take as many cycles, and pods of 128 and 256 chips take as long for sums as one "
       "of 64. Images of the logs: epochs of the configuration over the minutes, which have evaluations. A "
-      "link "
-      "is the 100GbE of a machine, of which each chip has its share. v1.0 trained with momentum, whose "
+      "link is the 100GbE of a machine, of which each chip has its share. v1.0 trained with momentum, whose "
       "updates take less.",
       {"setup", "machine", "local batch", "accumulation", "images of a step", "step", "is", "fullest tile",
        "fits", "images/s", "of the logs", "of a link for each chip", "hosts needed"}};
