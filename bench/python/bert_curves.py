@@ -19,6 +19,8 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from progress import tell
+
 from tessera.text import tokenize
 
 FP16 = ["--numbers", "mlperf-v1", "--rounding"]
@@ -49,8 +51,7 @@ def trained(
         sys.exit(done.stderr)
     result: dict[str, Any] = json.loads(done.stdout)["results"][0]
     last = result["evaluations"][-1]
-    found = f"{variant}, seed {seed}: {last['held_out_loss']:.4f}, {result['seconds']:.0f} s"
-    print(found, file=sys.stderr, flush=True)
+    tell(f"{variant}, seed {seed}: {last['held_out_loss']:.4f}, {result['seconds']:.0f} s")
     return result
 
 

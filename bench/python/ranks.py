@@ -1,17 +1,21 @@
 """Training steps of several ranks beside those of one, and beside DistributedDataParallel of PyTorch, in one run.
 
     python bench/python/ranks.py                            # 2 ranks of one core each: BERT-base, and a small network
+    python bench/python/ranks.py --cases bert               # some five minutes on two cores; others one or two
     python bench/python/ranks.py --cases network --ranks 1 2 4
     python bench/python/ranks.py --json ranks.json          # for bench/python/scaling.py
 
 Each rank is a process with a core of its own, and one thread; ranks exchange through gloo. All take turns, a few steps
-at a time. Medians; the speed-up is that of rows per second over one rank of the same library. Bytes are those that a rank
-sends in a step: as predicted, as counted, and as all network interfaces of this computer count them, with the headers
-of packets. Without as many cores as ranks these share them. With stages, each rank has some of the layers, and all have the
-same rows: there is no DDP beside them.
+at a time; with BERT, whose processes take gigabytes each, first those of one library and then those of the other.
+Medians; the speed-up is that of rows per second over one rank of the same library. Bytes are those that a rank sends
+in a step: as predicted, as counted, and as all network interfaces of this computer count them, with the headers of
+packets. Without as many cores as ranks these share them. With stages, each rank has some of the layers, and all have
+the same rows: there is no DDP beside them.
 
 The transport is measured by itself: two ranks send each other a message of each size at the same time. Its busy time is
 that of the processor, in all threads of a rank.
+
+Each measurement is reported on stderr.
 """
 
 from __future__ import annotations
@@ -30,8 +34,11 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
+
+from progress import tell
 
 MARK = "@@"  # of a line for the other process; libraries print others
 SIZES = [64 * 4**power for power in range(10)]
@@ -40,7 +47,21 @@ NETWORK = ((784, 1024, 1024, 10), 512)
 PIPELINE = (256, 1024, 4, 2, 8)
 CASES = ("bert", "network", "divided", "stages")
 LIBRARIES = ("Tessera", "PyTorch")
-RANK_TIMEOUT = 900
+#: Seconds for which ranks wait for each other, so that one that is lost ends the others.
+RANK_TIMEOUT = 120
+
+
+@dataclass(frozen=True)
+class Turns:
+    """How many steps a job takes before the first turn, and in each turn; and how many turns it has."""
+
+    warm_up: int
+    steps: int
+    count: int
+
+
+#: A step of BERT-base takes five to ten seconds of a core, one of the network a tenth of a second.
+TURNS = {"bert": Turns(1, 1, 4), "network": Turns(2, 10, 5), "divided": Turns(2, 10, 5), "stages": Turns(2, 1, 5)}
 
 
 @dataclass
@@ -60,6 +81,9 @@ class Spec:
             return f"{layers} layers of {width} on {stages} stages, {micro_batches} micro-batches of {rows}"
         sizes, batch = NETWORK
         return f"{'-'.join(map(str, sizes))}, batch {batch} {'in all' if self.case == 'divided' else 'each'}"
+
+    def job(self) -> str:
+        return f"{self.package}, {self.ranks} × 1 core"
 
     def rows(self) -> int:
         """Of all ranks, in units of what one rank alone has."""
@@ -84,11 +108,14 @@ class Rank:
 
 
 def group_of(spec: Spec) -> Any:
-    if spec.ranks == 1:
-        return None
+    return None if spec.ranks == 1 else connected()
+
+
+def connected() -> Any:
+    """All processes of the job."""
     import torch.distributed as dist
 
-    dist.init_process_group("gloo")
+    dist.init_process_group("gloo", timeout=timedelta(seconds=RANK_TIMEOUT))
     return dist.group.WORLD
 
 
@@ -182,7 +209,7 @@ def serve(spec: Spec) -> None:
     """Answers requests, one a line: a number of steps, or a word."""
     group = group_of(spec)
     rank = RANKS_OF[spec.case](spec, group)
-    timed(rank.step, 2)
+    timed(rank.step, TURNS[spec.case].warm_up)
     about: dict[str, object] = {}
     if rank.session is not None:
         about = {
@@ -199,15 +226,13 @@ def serve(spec: Spec) -> None:
 
 
 def serve_transport() -> None:
-    """Measures messages to and from the other rank, as the engine sends them."""
+    """Measures messages to and from the other rank, as the engine sends them, and the handling of a byte."""
     import numpy as np
     import torch.distributed as dist
 
     from tessera.graph._ranks import _Ranks
 
-    dist.init_process_group("gloo")
-    ranks, other = _Ranks(dist.group.WORLD, RANK_TIMEOUT), 1 - dist.get_rank()
-    messages = []
+    ranks, other = _Ranks(connected(), RANK_TIMEOUT), 1 - dist.get_rank()
     for size in SIZES:
         sent, received = memoryview(bytearray(size)), memoryview(bytearray(size))
         count = max(8, min(500, (1 << 28) // size))
@@ -220,7 +245,7 @@ def serve_transport() -> None:
         seconds = timed(exchange, count)
         busy = (time.process_time() - busy) / count
         median = statistics.median(seconds)
-        messages.append({"bytes": size, "seconds": median, "busy_seconds": min(busy, median)})
+        reply({"bytes": size, "seconds": median, "busy_seconds": min(busy, median)})
     numbers, others = np.ones(1 << 22, np.float32), np.ones(1 << 22, np.float32)
     message = np.empty_like(numbers)
 
@@ -229,8 +254,7 @@ def serve_transport() -> None:
         np.add(numbers, message, out=numbers)  # half of them are added, the others copied
 
     timed(handle, 3)
-    handling = statistics.median(timed(handle, 20)) / numbers.nbytes
-    reply({"name": "gloo", "messages": messages, "handling_seconds_per_byte": handling})
+    reply(statistics.median(timed(handle, 20)) / numbers.nbytes)
 
 
 # What starts ranks, and lets them take turns.
@@ -294,9 +318,10 @@ class Ranks:
         for process in self._processes:
             assert process.stdin is not None
             process.stdin.close()
+        deadline = time.monotonic() + 30
         for process in self._processes:
             try:
-                process.wait(timeout=30)
+                process.wait(timeout=max(0.0, deadline - time.monotonic()))
             except subprocess.TimeoutExpired:
                 process.kill()
 
@@ -339,8 +364,7 @@ class Result:
 
     def line(self, alone: Result) -> str:
         speed_up = self.spec.rows() * alone.median() / self.median()
-        text = f"  {self.spec.package}, {self.spec.ranks} × 1 core"
-        text = f"{text:<28}{1e3 * self.median():10.2f} ms{speed_up:7.3f} ×"
+        text = f"{'  ' + self.spec.job():<28}{1e3 * self.median():10.2f} ms{speed_up:7.3f} ×"
         if self.spec.ranks == 1:
             return text
         steps = len(self.seconds)
@@ -350,24 +374,33 @@ class Result:
 
 def measured(case: str, a: argparse.Namespace) -> dict[str, list[Result]]:
     """By library, and number of ranks."""
-    all_specs = [Spec(case, library, ranks, a.size) for library in a.libraries for ranks in a.ranks]
-    specs = [spec for spec in all_specs if spec.is_possible()]
+    results: dict[str, list[Result]] = {}
+    for libraries in [[library] for library in a.libraries] if case == "bert" else [a.libraries]:
+        specs = [Spec(case, library, ranks, a.size) for library in libraries for ranks in a.ranks]
+        for result in take_turns([spec for spec in specs if spec.is_possible()], TURNS[case], a.rounds):
+            results.setdefault(result.spec.package, []).append(result)
+    return results
+
+
+def take_turns(specs: list[Spec], turns: Turns, rounds: int | None) -> list[Result]:
+    """Those of jobs, which have as many turns as are asked for, or else `turns` says."""
+    count = turns.count if rounds is None else rounds
     jobs: list[tuple[Ranks, Result]] = []
     try:
         for spec in specs:
             job = Ranks([spec.case, spec.package, str(spec.ranks), spec.size], spec.ranks)
             jobs.append((job, Result(spec, {})))
             jobs[-1][1].about = job.answers()[0]
-        for _ in range(a.rounds):
+            tell(f"{spec.title()}: {spec.job()}: ready")
+        for turn in range(count):
             for job, result in jobs:
-                result.add(job, 1 if case in ("bert", "stages") else 10)
+                result.add(job, turns.steps)
+                taken = statistics.median(result.seconds[-turns.steps :])
+                tell(f"{result.spec.job()}, turn {turn + 1} of {count}: {1e3 * taken:,.0f} ms")
     finally:
         for job, _ in jobs:
             job.end()
-    results: dict[str, list[Result]] = {}
-    for _, result in jobs:
-        results.setdefault(result.spec.package, []).append(result)
-    return results
+    return [result for _, result in jobs]
 
 
 def report(results: dict[str, list[Result]]) -> None:
@@ -378,9 +411,13 @@ def report(results: dict[str, list[Result]]) -> None:
 
 
 def transport_of() -> dict[str, Any]:
+    messages = []
     with started(["transport", "Tessera", "2", ""], 2) as job:
-        answer: dict[str, Any] = job.answers()[0]
-    return answer
+        for size in SIZES:
+            messages.append(job.answers()[0])
+            tell(f"messages of {size:,} bytes: {1e6 * messages[-1]['seconds']:,.0f} µs")
+        handling: float = job.answers()[0]
+    return {"name": "gloo", "messages": messages, "handling_seconds_per_byte": handling}
 
 
 def report_transport(transport: dict[str, Any]) -> None:
@@ -423,7 +460,7 @@ def main() -> None:
     parser.add_argument("--libraries", nargs="+", choices=LIBRARIES, default=list(LIBRARIES))
     parser.add_argument("--ranks", nargs="+", type=int, default=[1, 2], help="the first is what others are compared with")
     parser.add_argument("--size", default="base", help="of BERT")
-    parser.add_argument("--rounds", type=int, default=10)
+    parser.add_argument("--rounds", type=int, help="turns of each job (default: 4 with BERT, otherwise 5)")
     parser.add_argument("--json", type=Path, help="where what was measured is written")
     parser.add_argument("--rank-of", nargs=4, help=argparse.SUPPRESS)
     parser.add_argument("--core", type=int, help=argparse.SUPPRESS)

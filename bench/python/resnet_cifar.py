@@ -2,8 +2,9 @@
 
     python bench/python/resnet_cifar.py                     # times of a step, then five epochs of each, of three seeds
     python bench/python/resnet_cifar.py --epochs 30 --kinds dense b16
-    python bench/python/resnet_cifar.py --time              # times alone
+    python bench/python/resnet_cifar.py --time              # times alone; some minutes, most of them in torch.compile
     python bench/python/resnet_cifar.py --step              # instead a step of ResNet-50 on 20 images of 224 × 224
+    python bench/python/resnet_cifar.py --step --ways eager channels-last compiled compiled-channels-last
     python bench/python/resnet_cifar.py --synthetic 2000 --epochs 1 --seeds 1     # without the data set
 
 CIFAR-10 lies in --data, or in the folder that TESSERA_DATA names. Both train with the same schedule (He et al. 2016: a
@@ -12,8 +13,9 @@ and distributions of initial weights; a tenth of the images is held out to choos
 Sparse convolutions, all but the first, are dynamic (RigL).
 
 Candidates take turns; a step has its crops and the copy to FP32. The least time and the median in milliseconds, and the
-least as a fraction of PyTorch's least, of the ways in --ways. With an accuracy comes the mean time of a step in its
-training, in which patterns change, but not in turns with the others.
+least as a fraction of PyTorch's least, of the ways in --ways: all with ResNet-20. ResNet-50 is compiled only if it is
+asked for, as each way to compile it takes minutes on two cores. With an accuracy comes the mean time of a step in its
+training, in which patterns change, but not in turns with the others. Each measurement is reported on stderr.
 """
 
 from __future__ import annotations
@@ -32,6 +34,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from progress import tell
 from torch import Tensor, nn
 
 import tessera
@@ -52,6 +55,8 @@ WAYS = {
     "compiled": (False, True),
     "compiled-channels-last": (True, True),
 }
+#: Of ResNet-50.
+STEP_WAYS = [way for way, (_, is_compiled) in WAYS.items() if not is_compiled]
 
 Job = Callable[[], float]
 
@@ -132,6 +137,10 @@ def statistics_of(pixels: NDArray[np.uint8]) -> tuple[Tensor, Tensor]:
     return of_channels[0], of_channels[1]
 
 
+def tell_epoch(epoch: int, accuracy: float) -> None:
+    tell(f"  epoch {epoch}: {100 * accuracy:.2f} % of the images held out")
+
+
 class TrainingInPyTorch:
     """ResNet-20 as `ResnetTrainer` trains it."""
 
@@ -184,6 +193,7 @@ class TrainingInPyTorch:
                 self.step()
             seconds += time.perf_counter() - start
             accuracy = self.accuracy(train.images[self.held_out], train.labels[self.held_out])
+            tell_epoch(self.finished // self.steps_per_epoch, accuracy)
             if accuracy > best:
                 best, tested = accuracy, self.accuracy(test.images, test.labels)
         return tested, seconds / self.steps
@@ -215,18 +225,37 @@ def run_of(trainer: ResnetTrainer) -> tuple[float, float]:
         timed += len(trainer.train(max(1, trainer.steps_per_epoch - 1)))
         seconds += time.perf_counter() - start
         trainer.train(1)
+        tell_epoch(len(trainer.history), trainer.history[-1].validation_accuracy)
     return trainer.test().accuracy, seconds / timed
+
+
+def milliseconds(job: Job) -> tuple[float, float]:
+    """How long a job takes, and its result."""
+    start = time.perf_counter()
+    result = job()
+    return 1e3 * (time.perf_counter() - start), result
+
+
+def warm_up(jobs: dict[str, Job], calls: int) -> dict[str, float]:
+    """The result of the first call of each, in which some compile."""
+    results = {}
+    for name, job in jobs.items():
+        taken, results[name] = milliseconds(job)
+        tell(f"{name}, first step: {taken:,.0f} ms")
+        for _ in range(calls - 1):
+            job()
+    return results
 
 
 def times_of(jobs: dict[str, Job], rounds: int) -> dict[str, list[float]]:
     """Milliseconds of each, in turn."""
     times: dict[str, list[float]] = {name: [] for name in jobs}
-    for _ in range(rounds):
+    for turn in range(rounds):
         for name, job in jobs.items():
             time.sleep(0.05)  # threads of the one before spin for a while
-            start = time.perf_counter()
-            job()
-            times[name].append(1e3 * (time.perf_counter() - start))
+            taken, _ = milliseconds(job)
+            times[name].append(taken)
+            tell(f"{name}, turn {turn + 1} of {rounds}: {taken:,.1f} ms")
     return times
 
 
@@ -248,9 +277,7 @@ def compare_times(images: ImageSplit, options: argparse.Namespace) -> dict[str, 
     }
     many = 1_000_000  # so that no epoch of Tessera's is the last
     jobs |= {f"Tessera, {kind}": trainer_of(images, kind, options, 0, steps=many).step for kind in options.kinds}
-    for job in jobs.values():
-        for _ in range(3):
-            job()
+    warm_up(jobs, 3)
     title = f"ResNet-20, {BATCH} × 32 × 32, {options.threads} threads: least, median, least / PyTorch's least"
     return report_times(title, times_of(jobs, options.rounds))
 
@@ -260,12 +287,12 @@ def compare_accuracy(images: ImageSplit, options: argparse.Namespace, way: str) 
     for name in (f"PyTorch, {way}", *(f"Tessera, {kind}" for kind in options.kinds)):
         runs = []
         for seed in range(options.seeds):
+            tell(f"{name}, seed {seed}:")
             if name.startswith("PyTorch"):
                 runs.append(TrainingInPyTorch(images, way, options, seed).run())
             else:
                 runs.append(run_of(trainer_of(images, name.removeprefix("Tessera, "), options, seed)))
-            found = f"{name}, seed {seed}: {runs[-1][0]:.4f}, {1e3 * runs[-1][1]:.1f} ms"
-            print(found, file=sys.stderr, flush=True)
+            tell(f"{name}, seed {seed}: {runs[-1][0]:.4f}, {1e3 * runs[-1][1]:.1f} ms")
         accuracies, seconds = ([run[i] for run in runs] for i in (0, 1))
         rows.append({"name": name, "accuracies": accuracies, "mean": statistics.mean(accuracies)})
         rows[-1]["step_ms"] = 1e3 * statistics.mean(seconds)
@@ -289,6 +316,7 @@ def compare_step(options: argparse.Namespace) -> dict[str, Any]:
     step = net.graph.training_step("cross_entropy", lr=RATE, momentum=MOMENTUM, weight_decay=DECAY)
     session = step.session(threads=options.threads)
     session.load_parameters(net.parameters_of(module.state_dict()))
+    tell("Tessera has compiled")
     last, numbers = x.permute(0, 2, 3, 1).contiguous(), labels.int()
     jobs: dict[str, Job] = {}
     for way in options.ways:
@@ -296,13 +324,14 @@ def compare_step(options: argparse.Namespace) -> dict[str, Any]:
         arranged = x.contiguous(memory_format=own.format)
         jobs[f"PyTorch, {way}"] = lambda own=own, arranged=arranged: own.step(arranged, labels)  # type: ignore[misc]
     jobs["Tessera"] = lambda: float(session.run(last, numbers))
-    first = {name: job() for name, job in jobs.items()}
+    first = warm_up(jobs, 1)
     spread = max(first.values()) / min(first.values()) - 1
     assert spread < 1e-3, f"first losses differ: {first}"
     title = f"ResNet-50, {count} × {size} × {size}, {options.threads} threads: least, median, least / PyTorch's least"
     result = report_times(title, times_of(jobs, options.rounds))
     ratio = result["times"]["Tessera"]["of_best"]
-    print(f"  Tessera takes {ratio:.3f} of the time of PyTorch's best, {result['best']}")
+    ways = ", ".join(options.ways)
+    print(f"  Tessera takes {ratio:.3f} of the time of PyTorch's best, {result['best']}, of: {ways}")
     return result | {"ratio": ratio}
 
 
@@ -323,19 +352,23 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--schedule", choices=["step", "cosine"], default="step")
     parser.add_argument("--kinds", nargs="*", choices=list(KINDS), default=list(KINDS), help="of Tessera's networks")
-    parser.add_argument("--ways", nargs="*", choices=list(WAYS), default=list(WAYS), help="of PyTorch")
+    parser.add_argument(
+        "--ways", nargs="*", choices=list(WAYS), help="of PyTorch (default: all; of ResNet-50 those without compiling)"
+    )
     parser.add_argument("--time", action="store_true", help="times of a step alone")
     parser.add_argument("--step", action="store_true", help="instead a step of ResNet-50")
     parser.add_argument("--images", type=int, default=20, help="of a step of ResNet-50")
     parser.add_argument("--size", type=int, default=224, help="pixels of these in each dimension")
-    parser.add_argument("--rounds", type=int, help="turns of each (default: 30, of ResNet-50 7)")
+    parser.add_argument("--rounds", type=int, help="turns of each (default: 20, of ResNet-50 5)")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--json", type=Path, help="where what was measured is written")
     options = parser.parse_args()
+    if options.ways is None:
+        options.ways = STEP_WAYS if options.step else list(WAYS)
     if not options.ways:
         parser.error("--ways names none")
     if options.rounds is None:
-        options.rounds = 7 if options.step else 30
+        options.rounds = 5 if options.step else 20
     return options
 
 
