@@ -47,7 +47,8 @@ class _Ranks:
         import torch
         import torch.distributed as dist
 
-        if self._group is None:
+        group = self._group  # which another thread may give up meanwhile; None would be all processes
+        if group is None:
             raise RuntimeError("a rank has failed: start all of them again")
         begun = []
         with self._beginning:
@@ -56,7 +57,7 @@ class _Ranks:
                     if not view.nbytes:
                         continue  # the other rank leaves it out as well
                     tensor = torch.frombuffer(view, dtype=torch.uint8)
-                    work = self._of(rank, begin, tensor, self._ranks[rank], group=self._group)
+                    work = self._of(rank, begin, tensor, self._ranks[rank], group=group)
                     begun.append((rank, work, tensor))
         for rank, work, _ in begun:
             self._of(rank, work.wait, self._wait)
