@@ -15,6 +15,7 @@
 #include <cstdint>
 #include <exception>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <string>
 #include <thread>
@@ -99,11 +100,11 @@ class MpiCommunicator final : public Communicator {
 
   void abort(const std::string& message) noexcept override {
     const std::lock_guard lock(mutex_);
-    if (has_aborted_) return;
-    has_aborted_ = true;
+    if (told_) return;
     try {
+      told_ = message;
       if (failure_.empty()) failure_ = message;
-      tell_all(message);
+      tell_all(*told_);
     } catch (...) {
       // The others notice that nothing more comes.
     }
@@ -312,8 +313,8 @@ class MpiCommunicator final : public Communicator {
   bool is_own_ = false;  ///< whether MPI was started here
   std::mutex mutex_;     ///< of MPI, which one thread may call at a time, and of what follows
   std::vector<Clock::time_point> heard_;  ///< by rank: when it last said that it waits
-  bool has_aborted_ = false;
-  std::string failure_;  ///< why the ranks cannot go on; empty: they can
+  std::optional<std::string> told_;       ///< why this rank ends the others, which MPI may still be sending
+  std::string failure_;                   ///< why the ranks cannot go on; empty: they can
 };
 
 }  // namespace
