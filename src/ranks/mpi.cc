@@ -23,6 +23,7 @@
 #include <vector>
 
 #include "ranks/cores.h"
+#include "ranks/lost.h"
 
 // Constants of MPI are macros with casts of C.
 #pragma GCC diagnostic ignored "-Wold-style-cast"
@@ -197,12 +198,11 @@ class MpiCommunicator final : public Communicator {
     hear_of_failure();
     // What an ended rank sent before has arrived before.
     if (has_ended(missing->other) && first_missing(transfers) == missing)
-      fail(fmt::format("rank {} has ended", missing->other));
+      fail(ranks::text_of_end(missing->other));
     hear_who_waits();
     const Clock::time_point now = Clock::now(), heard = std::max(waiting.start, heard_[missing->other]);
     if (now - heard > longest_wait_ || now - waiting.start > kMostSilences * longest_wait_)
-      fail(fmt::format("rank {} has not answered rank {} for {} ms", missing->other, rank_,
-                       longest_wait_.count()));
+      fail(ranks::text_of_silence(missing->other, rank_, longest_wait_));
     if (now - waiting.told > longest_wait_ / 4) {
       tell_that_it_waits();
       waiting.told = now;
@@ -264,10 +264,7 @@ class MpiCommunicator final : public Communicator {
     if (result != MPI_SUCCESS)
       fail(fmt::format("what rank {} and rank {} exchange is lost: {}", t.other, rank_, text_of(result)));
     if (count != t.bytes)
-      fail(
-          fmt::format("rank {} sent {} bytes to rank {}, which waits for {}: all ranks have to make the same "
-                      "calls",
-                      t.other, count, rank_, t.bytes));
+      fail(ranks::text_of_size(t.other, static_cast<size_t>(count), rank_, static_cast<size_t>(t.bytes)));
     return true;
   }
 

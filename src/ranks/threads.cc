@@ -1,4 +1,3 @@
-#include <fmt/format.h>
 #include <tessera/communicator.h>
 
 #include <algorithm>
@@ -14,6 +13,8 @@
 #include <string>
 #include <utility>
 #include <vector>
+
+#include "ranks/lost.h"
 
 namespace tessera {
 namespace {
@@ -56,10 +57,7 @@ class ThreadCommunicator final : public Communicator {
     for (const Incoming& wanted : received) {
       const Letter letter = receive(wanted.from, deadline);
       if (letter.size() != wanted.bytes.size())
-        throw RankError(
-            fmt::format("rank {} sent {} bytes to rank {}, which waits for {}: all ranks have to "
-                        "make the same calls",
-                        wanted.from, letter.size(), rank_, wanted.bytes.size()));
+        throw RankError(ranks::text_of_size(wanted.from, letter.size(), rank_, wanted.bytes.size()));
       std::ranges::copy(letter, wanted.bytes.begin());
     }
   }
@@ -90,10 +88,8 @@ class ThreadCommunicator final : public Communicator {
     };
     const bool in_time = shared_->changed.wait_until(lock, deadline, is_over);
     if (!shared_->failure.empty()) throw RankError(shared_->failure);
-    if (!in_time)
-      throw RankError(
-          fmt::format("rank {} has not answered rank {} for {} ms", from, rank_, longest_wait_.count()));
-    if (letters.empty()) throw RankError(fmt::format("rank {} has ended", from));
+    if (!in_time) throw RankError(ranks::text_of_silence(from, rank_, longest_wait_));
+    if (letters.empty()) throw RankError(ranks::text_of_end(from));
     Letter letter = std::move(letters.front());
     letters.pop_front();
     return letter;

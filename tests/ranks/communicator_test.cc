@@ -104,7 +104,10 @@ TEST(Threads, DoNotWaitForever) {
     wait();
     FAIL();
   } catch (const RankError& error) {
-    EXPECT_STREQ(error.what(), "rank 1 has not answered rank 0 for 1 ms");
+    EXPECT_STREQ(
+        error.what(),
+        "rank 1 has not answered rank 0 for 1 ms: if it does not hang, let ranks wait longer for each "
+        "other");
   }
 }
 
