@@ -204,16 +204,16 @@ uint64_t sent_bytes(const program::Program& program, const program::Collective& 
                     const OwnReplicas& own) {
   uint64_t bytes = 0;
   for (const program::Round& round : program::rounds_of(collective, program.replicas())) {
-    std::map<uint32_t, LetterLength> to;
+    std::map<uint32_t, MessageLength> to;
     for (const program::Message& message : round.messages)
       if (own.has(message.from) && !own.has(message.to))
         each_box(program, collective, message,
-                 [&, &letter = to[own.rank_of(message.to)]](const program::Exchanged& exchanged, size_t,
+                 [&, &length = to[own.rank_of(message.to)]](const program::Exchanged& exchanged, size_t,
                                                             uint64_t begin, uint64_t end) {
                    const size_t element = size_of(program.variable(exchanged.whole).type);
-                   letter.add((end - begin) * element, element);
+                   length.add((end - begin) * element, element);
                  });
-    for (const auto& [rank, letter] : to) bytes += letter.bytes;
+    for (const auto& [rank, length] : to) bytes += length.bytes;
   }
   return bytes;
 }

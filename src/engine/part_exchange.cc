@@ -157,29 +157,29 @@ void PartExchange::read(VariableId variable, const RunMemory& memory, const Fiel
 void PartExchange::exchange(std::span<const Lack> lacks, const RunMemory& memory,
                             const std::optional<FieldView>& to) {
   if (lacks.empty()) return;
-  const LetterHeader place{kFirstExchange + exchanges_++, ranks_.noted()};
+  const MessageHeader place{kFirstExchange + exchanges_++, ranks_.noted()};
   for (const Lack& lack : lacks)
     if (lack.from == own_.position) await(lack.variable);
-  UnderWay exchanged{empty_parcel(), {}, &memory, to, {}};
-  Parcel& parcel = *exchanged.parcel;
+  UnderWay exchanged{empty_messages(), {}, &memory, to, {}};
+  Messages& messages = *exchanged.messages;
   bool sends = false;
   for (const Lack& lack : lacks) {
     if (lack.from == own_.position) {
       sends = true;
       each_position(lack.to, [&](uint32_t position) {
-        send(memory.box_of(lack.variable, lack.box), rank_at(position), parcel);
+        send(memory.box_of(lack.variable, lack.box), rank_at(position), messages);
       });
     } else if (has(lack.to, own_.position)) {
       const FieldView piece = memory.box_of(lack.variable, lack.box);
-      parcel.expect(rank_at(lack.from), bytes_of(piece), size_of(piece.type));
+      messages.expect(rank_at(lack.from), bytes_of(piece), size_of(piece.type));
       exchanged.wanted.push_back(lack);
     }
   }
   if (!sends && exchanged.wanted.empty()) {
-    idle_.push_back(std::move(exchanged.parcel));
+    idle_.push_back(std::move(exchanged.messages));
     return;
   }
-  exchanged.done = courier_.send([&ranks = ranks_, &parcel, place] { ranks.exchange(parcel, place); });
+  exchanged.done = thread_.submit([&ranks = ranks_, &messages, place] { ranks.exchange(messages, place); });
   for (const Lack& lack : exchanged.wanted) ++awaited_[lack.variable];
   under_way_.push_back(std::move(exchanged));
 }
@@ -188,24 +188,24 @@ void PartExchange::await(VariableId variable) {
   while (awaited_[variable] > 0) finish_first();
 }
 
-std::unique_ptr<Parcel> PartExchange::empty_parcel() {
+std::unique_ptr<Messages> PartExchange::empty_messages() {
   while (under_way_.size() >= kMostUnderWay) finish_first();
   while (!under_way_.empty() &&
          under_way_.front().done.wait_for(std::chrono::seconds(0)) == std::future_status::ready)
     finish_first();
-  if (idle_.empty()) return std::make_unique<Parcel>(size_);
-  std::unique_ptr<Parcel> parcel = std::move(idle_.back());
+  if (idle_.empty()) return std::make_unique<Messages>(size_);
+  std::unique_ptr<Messages> messages = std::move(idle_.back());
   idle_.pop_back();
-  parcel->clear();
-  return parcel;
+  messages->clear();
+  return messages;
 }
 
-void PartExchange::send(const FieldView& piece, uint32_t to, Parcel& parcel) {
+void PartExchange::send(const FieldView& piece, uint32_t to, Messages& messages) {
   const bool is_dense = piece.col_stride == 1 && (piece.rows == 1 || piece.row_stride == piece.cols);
-  if (is_dense) return parcel.send(to, {piece.data, bytes_of(piece)}, size_of(piece.type));
+  if (is_dense) return messages.send(to, {piece.data, bytes_of(piece)}, size_of(piece.type));
   packed_.resize(bytes_of(piece));
   copy_elements(piece, {packed_.data(), piece.type, piece.rows, piece.cols, piece.cols, 1});
-  parcel.send(to, packed_, size_of(piece.type));
+  messages.send(to, packed_, size_of(piece.type));
 }
 
 void PartExchange::finish_first() {
@@ -216,12 +216,12 @@ void PartExchange::finish_first() {
   for (const Lack& lack : first.wanted) {
     const FieldView own = first.memory->box_of(lack.variable, lack.box);
     FieldView piece = own;
-    piece.data = first.parcel->take(rank_at(lack.from), bytes_of(own), size_of(own.type));
+    piece.data = first.messages->take(rank_at(lack.from), bytes_of(own), size_of(own.type));
     piece.row_stride = piece.cols;
     piece.col_stride = 1;
     copy_elements(piece, first.to ? part_of(*first.to, lack.box) : own);
   }
-  idle_.push_back(std::move(first.parcel));
+  idle_.push_back(std::move(first.messages));
 }
 
 void PartExchange::finish_all() {
@@ -277,14 +277,14 @@ class PartExchange::Prediction final : public PartWalk {
   bool follows_conditions() const override { return false; }
 
   void add(std::span<const Lack> lacks) {
-    std::map<uint32_t, LetterLength> to;
+    std::map<uint32_t, MessageLength> to;
     for (const Lack& lack : lacks) {
       if (lack.from != of_.own_.position) continue;
       const size_t element = size_of(program().variable(lack.variable).type);
       each_position(lack.to,
                     [&](uint32_t position) { to[position].add(lack.box.elements() * element, element); });
     }
-    for (const auto& [position, letter] : to) bytes_ += letter.bytes;
+    for (const auto& [position, length] : to) bytes_ += length.bytes;
   }
 
   const PartExchange& of_;

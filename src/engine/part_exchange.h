@@ -10,7 +10,7 @@
 #include <span>
 #include <vector>
 
-#include "engine/courier.h"
+#include "engine/communication_thread.h"
 #include "engine/holders.h"
 #include "engine/rank_exchange.h"
 #include "engine/run_memory.h"
@@ -21,9 +21,9 @@ namespace tessera::engine {
 
 /// Lets ranks run the parts of a replica's program together. Each follows all steps in their order, runs
 /// those of its own parts, and sends and receives what steps need that their rank does not have: as all know
-/// who holds what, nobody asks. A courier exchanges the messages in the order of the steps, which is the same
+/// who holds what, nobody asks. A thread exchanges the messages in the order of the steps, which is the same
 /// on all ranks, so they cannot wait for each other in a circle. Who sends goes on meanwhile, and so does who
-/// receives, until it needs what is to come. Collectives have another courier, behind which these messages
+/// receives, until it needs what is to come. Collectives have another thread, behind which these messages
 /// need not wait: they go to ranks of other replicas, these to those of the same.
 class PartExchange {
  public:
@@ -76,7 +76,7 @@ class PartExchange {
 
  private:
   struct UnderWay {
-    std::unique_ptr<Parcel> parcel;
+    std::unique_ptr<Messages> messages;
     std::vector<Lack> wanted;  ///< of this rank
     const RunMemory* memory;
     std::optional<program::FieldView> to;  ///< an array, instead of where the variables lie
@@ -92,9 +92,9 @@ class PartExchange {
                 const std::optional<program::FieldView>& to = {});
   /// Waits for what is under way to a variable.
   void await(program::VariableId variable);
-  std::unique_ptr<Parcel> empty_parcel();
+  std::unique_ptr<Messages> empty_messages();
   void settle() noexcept;
-  void send(const program::FieldView& piece, uint32_t to, Parcel& parcel);
+  void send(const program::FieldView& piece, uint32_t to, Messages& messages);
   /// Waits for the first exchange that is under way, and stores what it brings. Throws what it has thrown.
   void finish_first();
   void finish_all();
@@ -110,9 +110,9 @@ class PartExchange {
   std::vector<std::byte> packed_;
   std::deque<UnderWay> under_way_;
   std::vector<uint32_t> awaited_;  ///< by variable: pieces that are under way to this rank
-  std::vector<std::unique_ptr<Parcel>> idle_;
-  uint32_t size_;    ///< ranks of all replicas
-  Courier courier_;  ///< what it does uses the above
+  std::vector<std::unique_ptr<Messages>> idle_;
+  uint32_t size_;               ///< ranks of all replicas
+  CommunicationThread thread_;  ///< what it does uses the above
 };
 
 /// A collective of those of its variables that a rank exchanges whose turn it is among those of a replica.

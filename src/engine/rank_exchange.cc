@@ -36,50 +36,50 @@ OwnReplicas own_replicas(uint32_t replicas, uint32_t parts, const Communicator* 
   return {rank / of_replica, 1, of_replica, rank % of_replica};
 }
 
-size_t LetterLength::add(size_t piece, size_t alignment) {
-  const size_t at = base::ceil_divide(std::max(bytes, sizeof(LetterHeader)), alignment) * alignment;
+size_t MessageLength::add(size_t piece, size_t alignment) {
+  const size_t at = base::ceil_divide(std::max(bytes, sizeof(MessageHeader)), alignment) * alignment;
   bytes = at + piece;
   return at;
 }
 
-void Parcel::Letter::make_room() {
+void Messages::Message::make_room() {
   if (bytes.size() < length.bytes + kMostOverRead) bytes.resize(length.bytes + kMostOverRead);
 }
 
-void Parcel::clear() {
-  for (std::vector<Letter>* letters : {&sent_, &received_})
-    for (Letter& letter : *letters) letter.length = letter.taken = {};
+void Messages::clear() {
+  for (std::vector<Message>* messages : {&sent_, &received_})
+    for (Message& message : *messages) message.length = message.taken = {};
 }
 
-void Parcel::send(uint32_t to, std::span<const std::byte> piece, size_t alignment) {
-  Letter& letter = sent_[to];
-  const size_t at = letter.length.add(piece.size(), alignment);
-  letter.make_room();
-  if (!piece.empty()) std::memcpy(&letter.bytes[at], piece.data(), piece.size());
+void Messages::send(uint32_t to, std::span<const std::byte> piece, size_t alignment) {
+  Message& message = sent_[to];
+  const size_t at = message.length.add(piece.size(), alignment);
+  message.make_room();
+  if (!piece.empty()) std::memcpy(&message.bytes[at], piece.data(), piece.size());
 }
 
-void Parcel::expect(uint32_t from, size_t bytes, size_t alignment) {
+void Messages::expect(uint32_t from, size_t bytes, size_t alignment) {
   received_[from].length.add(bytes, alignment);
 }
 
-std::byte* Parcel::take(uint32_t from, size_t bytes, size_t alignment) {
-  Letter& letter = received_[from];
-  const size_t at = letter.taken.add(bytes, alignment);
-  assert(letter.taken.bytes <= letter.length.bytes);
-  return letter.bytes.data() + at;
+std::byte* Messages::take(uint32_t from, size_t bytes, size_t alignment) {
+  Message& message = received_[from];
+  const size_t at = message.taken.add(bytes, alignment);
+  assert(message.taken.bytes <= message.length.bytes);
+  return message.bytes.data() + at;
 }
 
-bool Parcel::address(const LetterHeader& place) {
+bool Messages::address(const MessageHeader& place) {
   outgoing_.clear();
   incoming_.clear();
   for (uint32_t rank = 0; rank < sent_.size(); ++rank) {
-    if (Letter& letter = sent_[rank]; letter.length.bytes > 0) {
-      std::memcpy(letter.bytes.data(), &place, sizeof(LetterHeader));
-      outgoing_.push_back({rank, letter.whole()});
+    if (Message& message = sent_[rank]; message.length.bytes > 0) {
+      std::memcpy(message.bytes.data(), &place, sizeof(MessageHeader));
+      outgoing_.push_back({rank, message.whole()});
     }
-    if (Letter& letter = received_[rank]; letter.length.bytes > 0) {
-      letter.make_room();
-      incoming_.push_back({rank, letter.whole()});
+    if (Message& message = received_[rank]; message.length.bytes > 0) {
+      message.make_room();
+      incoming_.push_back({rank, message.whole()});
     }
   }
   return !outgoing_.empty() || !incoming_.empty();
@@ -99,16 +99,16 @@ void RankExchange::begin(uint64_t noted) {
   present_.clear();
 }
 
-void RankExchange::exchange(Parcel& parcel, const LetterHeader& place) {
-  if (!parcel.address(place)) return;
+void RankExchange::exchange(Messages& messages, const MessageHeader& place) {
+  if (!messages.address(place)) return;
   if (const std::string lost = first_failure({}); !lost.empty()) throw RankError(lost);
   try {
-    communicator_->exchange(parcel.outgoing_, parcel.incoming_);
-    for (const Incoming& message : parcel.incoming_) check(message, place);
+    communicator_->exchange(messages.outgoing_, messages.incoming_);
+    for (const Incoming& message : messages.incoming_) check(message, place);
   } catch (const RankError& error) {
     throw RankError(first_failure(error.what()));
   }
-  for (const Outgoing& message : parcel.outgoing_) sent_bytes_ += message.bytes.size();
+  for (const Outgoing& message : messages.outgoing_) sent_bytes_ += message.bytes.size();
 }
 
 std::string RankExchange::first_failure(const std::string& present) {
@@ -117,9 +117,9 @@ std::string RankExchange::first_failure(const std::string& present) {
   return failure_;
 }
 
-void RankExchange::check(const Incoming& message, const LetterHeader& place) const {
-  LetterHeader header;
-  std::memcpy(&header, message.bytes.data(), sizeof(LetterHeader));
+void RankExchange::check(const Incoming& message, const MessageHeader& place) const {
+  MessageHeader header;
+  std::memcpy(&header, message.bytes.data(), sizeof(MessageHeader));
   if (header == place) return;
   throw RankError(
       fmt::format("rank {} is elsewhere in the program than rank {}: ranks have to make the same calls, and "

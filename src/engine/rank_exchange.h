@@ -35,15 +35,15 @@ struct OwnReplicas {
 OwnReplicas own_replicas(uint32_t replicas, uint32_t parts, const Communicator* communicator);
 
 /// What both ranks have to agree on before they use what is in a message, which begins with it.
-struct LetterHeader {
+struct MessageHeader {
   uint64_t round = 0;
   uint64_t noted = 0;
 
-  bool operator==(const LetterHeader&) const = default;
+  bool operator==(const MessageHeader&) const = default;
 };
 
 /// The length of a message to another rank.
-struct LetterLength {
+struct MessageLength {
   size_t bytes = 0;  ///< 0: there is none
 
   /// Adds a piece, and returns where it begins.
@@ -52,9 +52,9 @@ struct LetterLength {
 
 /// The messages of a round, which can be written before it begins, and read after it has ended: pieces, each
 /// aligned to so many bytes, at most 16, in the order in which both ranks name them.
-class Parcel {
+class Messages {
  public:
-  explicit Parcel(uint32_t ranks) : sent_(ranks), received_(ranks) {}
+  explicit Messages(uint32_t ranks) : sent_(ranks), received_(ranks) {}
 
   /// Forgets the messages, but keeps their room.
   void clear();
@@ -66,19 +66,19 @@ class Parcel {
  private:
   friend class RankExchange;
 
-  struct Letter {
+  struct Message {
     std::vector<std::byte> bytes;  ///< with room behind the end, as kernels may read a vector past it
-    LetterLength length;
-    LetterLength taken;
+    MessageLength length;
+    MessageLength taken;
 
     void make_room();
     std::span<std::byte> whole() { return {bytes.data(), length.bytes}; }
   };
 
   /// Writes down which messages there are, which begin with `place`; whether there are any.
-  bool address(const LetterHeader& place);
+  bool address(const MessageHeader& place);
 
-  std::vector<Letter> sent_, received_;  ///< by rank
+  std::vector<Message> sent_, received_;  ///< by rank
   std::vector<Outgoing> outgoing_;
   std::vector<Incoming> incoming_;
 };
@@ -113,7 +113,7 @@ class RankExchange {
 
   /// A round of its own, which takes part in no numbering of those above: `place` names it. Another thread
   /// may exchange messages with other ranks meanwhile.
-  void exchange(Parcel& parcel, const LetterHeader& place);
+  void exchange(Messages& messages, const MessageHeader& place);
 
   /// A round in which each rank gets what all have, rank by rank.
   void all_gather(std::span<const std::byte> own, std::span<std::byte> all);
@@ -124,15 +124,15 @@ class RankExchange {
   void abort(const RankError& error) noexcept { communicator_->abort(error.what()); }
 
  private:
-  void check(const Incoming& message, const LetterHeader& place) const;
+  void check(const Incoming& message, const MessageHeader& place) const;
   /// The error of the first round that failed, which is this one if there is none yet.
   std::string first_failure(const std::string& present);
 
   std::shared_ptr<Communicator> communicator_;
   uint64_t noted_ = 0;
   std::atomic<uint64_t> sent_bytes_{0};
-  LetterHeader place_;
-  Parcel present_;
+  MessageHeader place_;
+  Messages present_;
   std::mutex mutex_;
   std::string failure_;  ///< of the first round that failed
 };

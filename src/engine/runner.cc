@@ -242,12 +242,12 @@ class Run {
       run_collective(program_, collective, state_, options_.reference, noted, team);
     };
     UnderWay under_way;
-    if (is_early) under_way.done = state_.courier.send(exchange_all);
+    if (is_early) under_way.done = state_.collectives.submit(exchange_all);
     const auto exchange = [&] {
       if (!has_data) return;
       if (is_early) return under_way.done.get();
       // What began before comes first.
-      if (are_under_way_ > 0) state_.courier.send([] {}).get();
+      if (are_under_way_ > 0) state_.collectives.submit([] {}).get();
       exchange_all();
     };
     const auto walk_beside = [&] {

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "engine/courier.h"
+#include "engine/communication_thread.h"
 #include "engine/dispatch_table.h"
 #include "engine/part_exchange.h"
 #include "engine/pool.h"
@@ -42,7 +42,7 @@ struct RunState {
   std::deque<RunMemory> memories;           ///< by replica, from the first own one
   std::vector<program::VariableId> lacked;  ///< in a dry run: state that other ranks have, and this does not
   WorkSharing threads;
-  Courier courier;  ///< of collectives, if there are other ranks; what it does uses the above
+  CommunicationThread collectives;  ///< runs those of several ranks; what it does uses the above
 };
 
 /// An executable, made ready for runs in any number of states.

@@ -19,20 +19,20 @@
 namespace tessera {
 namespace {
 
-using Letter = std::vector<std::byte>;
+using Message = std::vector<std::byte>;
 
 /// What the threads share.
 struct Mailboxes {
-  explicit Mailboxes(uint32_t count) : ranks(count), has_ended(count), letters(size_t{count} * count) {}
+  explicit Mailboxes(uint32_t count) : ranks(count), has_ended(count), messages(size_t{count} * count) {}
 
-  std::deque<Letter>& between(uint32_t from, uint32_t to) { return letters[size_t{from} * ranks + to]; }
+  std::deque<Message>& between(uint32_t from, uint32_t to) { return messages[size_t{from} * ranks + to]; }
 
   const uint32_t ranks;
   std::mutex mutex;
   std::condition_variable changed;
-  std::vector<bool> has_ended;              ///< by rank
-  std::vector<std::deque<Letter>> letters;  ///< that have not been received
-  std::string failure;                      ///< why the ranks cannot go on; empty: they can
+  std::vector<bool> has_ended;                ///< by rank
+  std::vector<std::deque<Message>> messages;  ///< that have not been received
+  std::string failure;                        ///< why the ranks cannot go on; empty: they can
 };
 
 class ThreadCommunicator final : public Communicator {
@@ -55,10 +55,10 @@ class ThreadCommunicator final : public Communicator {
     send(sent);
     const auto deadline = std::chrono::steady_clock::now() + longest_wait_;
     for (const Incoming& wanted : received) {
-      const Letter letter = receive(wanted.from, deadline);
-      if (letter.size() != wanted.bytes.size())
-        throw RankError(ranks::text_of_size(wanted.from, letter.size(), rank_, wanted.bytes.size()));
-      std::ranges::copy(letter, wanted.bytes.begin());
+      const Message message = receive(wanted.from, deadline);
+      if (message.size() != wanted.bytes.size())
+        throw RankError(ranks::text_of_size(wanted.from, message.size(), rank_, wanted.bytes.size()));
+      std::ranges::copy(message, wanted.bytes.begin());
     }
   }
 
@@ -79,20 +79,20 @@ class ThreadCommunicator final : public Communicator {
     shared_->changed.notify_all();
   }
 
-  Letter receive(uint32_t from, std::chrono::steady_clock::time_point deadline) {
+  Message receive(uint32_t from, std::chrono::steady_clock::time_point deadline) {
     assert(from < shared_->ranks && from != rank_);
     std::unique_lock lock(shared_->mutex);
-    std::deque<Letter>& letters = shared_->between(from, rank_);
+    std::deque<Message>& messages = shared_->between(from, rank_);
     const auto is_over = [&] {
-      return !letters.empty() || shared_->has_ended[from] || !shared_->failure.empty();
+      return !messages.empty() || shared_->has_ended[from] || !shared_->failure.empty();
     };
     const bool in_time = shared_->changed.wait_until(lock, deadline, is_over);
     if (!shared_->failure.empty()) throw RankError(shared_->failure);
     if (!in_time) throw RankError(ranks::text_of_silence(from, rank_, longest_wait_));
-    if (letters.empty()) throw RankError(ranks::text_of_end(from));
-    Letter letter = std::move(letters.front());
-    letters.pop_front();
-    return letter;
+    if (messages.empty()) throw RankError(ranks::text_of_end(from));
+    Message message = std::move(messages.front());
+    messages.pop_front();
+    return message;
   }
 
   const std::shared_ptr<Mailboxes> shared_;

@@ -1,10 +1,10 @@
-#include "engine/courier.h"
+#include "engine/communication_thread.h"
 
 #include <utility>
 
 namespace tessera::engine {
 
-Courier::~Courier() {
+CommunicationThread::~CommunicationThread() {
   if (!thread_.joinable()) return;
   {
     const std::lock_guard lock(mutex_);
@@ -14,7 +14,7 @@ Courier::~Courier() {
   thread_.join();
 }
 
-std::future<void> Courier::send(std::function<void()> work) {
+std::future<void> CommunicationThread::submit(std::function<void()> work) {
   std::packaged_task<void()> task(std::move(work));
   std::future<void> done = task.get_future();
   {
@@ -26,7 +26,7 @@ std::future<void> Courier::send(std::function<void()> work) {
   return done;
 }
 
-void Courier::run() {
+void CommunicationThread::run() {
   for (std::unique_lock lock(mutex_);;) {
     changed_.wait(lock, [&] { return ends_ || !waiting_.empty(); });
     if (waiting_.empty()) return;

@@ -10,16 +10,16 @@
 
 namespace tessera::engine {
 
-class Courier {
+class CommunicationThread {
  public:
-  Courier() = default;
-  Courier(const Courier&) = delete;
-  Courier& operator=(const Courier&) = delete;
+  CommunicationThread() = default;
+  CommunicationThread(const CommunicationThread&) = delete;
+  CommunicationThread& operator=(const CommunicationThread&) = delete;
   /// Does what is left before.
-  ~Courier();
+  ~CommunicationThread();
 
   /// Does work after all that it was given before. The future has what the work throws.
-  std::future<void> send(std::function<void()> work);
+  std::future<void> submit(std::function<void()> work);
 
  private:
   void run();
