@@ -43,9 +43,9 @@ std::string text_of_difference(uint32_t rank, const std::string& facts, const st
 
 }  // namespace
 
-AtWork::AtWork(Communicator& communicator) : communicator_(communicator), thread_([this] { run(); }) {}
+Heartbeat::Heartbeat(Communicator& communicator) : communicator_(communicator), thread_([this] { run(); }) {}
 
-AtWork::~AtWork() {
+Heartbeat::~Heartbeat() {
   try {
     wait_for_all();
   } catch (const std::exception&) {
@@ -53,7 +53,7 @@ AtWork::~AtWork() {
   }
 }
 
-void AtWork::wait_for_all() {
+void Heartbeat::wait_for_all() {
   if (!thread_.joinable()) return;
   {
     const std::lock_guard lock(mutex_);
@@ -66,7 +66,7 @@ void AtWork::wait_for_all() {
 
 /// All ranks make the same rounds: in each they exchange whether they are done, until all are. Those that are
 /// not begin the next one after a while.
-void AtWork::run() {
+void Heartbeat::run() {
   const auto period =
       std::min<std::chrono::milliseconds>(communicator_.longest_wait() / 4, std::chrono::seconds(1));
   std::vector<std::byte> all(communicator_.size());

@@ -19,12 +19,12 @@ namespace tessera::ranks {
 
 /// Tells the other ranks, as long as it exists, that this one is at work, which counts as an answer to them,
 /// and hears the same from them. The work must not use the communicator.
-class AtWork {
+class Heartbeat {
  public:
-  explicit AtWork(Communicator& communicator);
-  AtWork(const AtWork&) = delete;
-  AtWork& operator=(const AtWork&) = delete;
-  ~AtWork();
+  explicit Heartbeat(Communicator& communicator);
+  Heartbeat(const Heartbeat&) = delete;
+  Heartbeat& operator=(const Heartbeat&) = delete;
+  ~Heartbeat();
 
   /// Waits until the work of all ranks is done. Throws RankError if one of them does not answer.
   void wait_for_all();
@@ -47,7 +47,7 @@ void do_on_each(Communicator* communicator, const Work& work) {
   if (communicator == nullptr || communicator->size() == 1) return work();
   std::exception_ptr own;
   std::string error;  // empty: none
-  AtWork at_work(*communicator);
+  Heartbeat heartbeat(*communicator);
   try {
     work();
   } catch (const std::exception& thrown) {
@@ -56,7 +56,7 @@ void do_on_each(Communicator* communicator, const Work& work) {
   }
   std::vector<std::string> errors;
   try {
-    at_work.wait_for_all();
+    heartbeat.wait_for_all();
     errors = all_gather(*communicator, error);
   } catch (const RankError&) {
     if (own) std::rethrow_exception(own);
