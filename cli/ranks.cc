@@ -58,8 +58,8 @@ void add_rank_options(CLI::App& command, RankOptions& options) {
   constexpr uint32_t kDay = 86400;
   add_count(
       command, "--rank-timeout", options.longest_wait,
-      "With mpirun: seconds after which a rank that does not answer counts as failed, whether it computes, "
-      "writes a checkpoint, or hangs (default: 10)",
+      "With mpirun: seconds after which a rank without a sign of life counts as failed; steps of ranks may "
+      "not differ by more (default: 10)",
       kDay);
   command.add_flag(
       "--divide-cores,!--no-divide-cores", options.divide_cores,
