@@ -99,7 +99,8 @@ std::shared_ptr<Session::Impl> Session::Impl::from_options(const Graph& graph,
     made = make(graph, machine, options, of);
     require_some(of.session != nullptr || graph.replicas() > 1 || made->executable().program->parts() > 1);
   });
-  ranks::Facts facts;
+  ranks::Facts facts = {
+      {"number of tiles", fmt::format("{}", machine.tiles)}};  // in which hosts differ most often
   for (const Fact& fact : facts_of(graph, machine, options)) facts.emplace_back(fact.name, fact.value);
   facts.emplace_back("instruction set", std::string(name_of(active_isa())));
   facts.emplace_back("number of replicas", fmt::format("{}", graph.replicas()));

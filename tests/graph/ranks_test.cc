@@ -567,6 +567,10 @@ TEST(RanksOfSessions, RefuseOthers) {
                  }),
                  "machine");
   expect_refused(errors_of_making([&](const Ranks& ranks) {
+                   Session(dense.graph, Machine::host(1 + ranks->rank()), of_rank(ranks));
+                 }),
+                 "number of tiles");
+  expect_refused(errors_of_making([&](const Ranks& ranks) {
                    const std::vector<float> bias(Stack::kFeatures, static_cast<float>(ranks->rank()));
                    Stack network(Type::f32, false, Initial::from(bias));
                    add_training(network.loss, {.replicas = 2});
