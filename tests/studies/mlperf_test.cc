@@ -193,6 +193,9 @@ TEST(MlperfStudy, StepsOfResnetFollowFromThoseOfOtherMicroBatches) {
   EXPECT_EQ(all.at("ResNet-50: chips of a replica").ours, 1);
   // 20 * 2 * 64 images in 30 ms.
   EXPECT_EQ(all.at("ResNet-50: hosts at most").ours, 2);
+  for (auto& [key, result] : pod.results) result.fits = false;
+  EXPECT_TRUE(test::says(comparisons_by_name(kResnet, study).at("ResNet-50: chips of a replica").remark,
+                         "does not fit"));
 }
 
 TEST(MlperfStudy, SetupsOfResnetAreThoseOfTheSubmissions) {

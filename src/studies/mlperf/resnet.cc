@@ -116,8 +116,9 @@ Ours resnet_chips(const Study& study) {
   const std::optional<ResnetStep> step = modelled_resnet_step(study, *resnet_setup_of("v1.0", 16));
   if (!step) return none_because(why_no_resnet(study));
   return modelled(
-      1, fmt::format("the fullest tile needs {} of {} bytes", report::count_text(step->fullest_tile_bytes),
-                     report::count_text(machine::find("pod16").tile_bytes)));
+      1,
+      fmt::format("the fullest tile needs {} of {} bytes{}", report::count_text(step->fullest_tile_bytes),
+                  report::count_text(machine::find("pod16").tile_bytes), step->fits ? "" : "; does not fit"));
 }
 
 Ours resnet_local_batch(const Study& study) {
