@@ -82,8 +82,9 @@ struct ImageFolder {
 
 /// Finds images by class, in the usual layout of ImageNet: FOLDER/train/CLASS/*.jpg, and the same classes in
 /// FOLDER/val or FOLDER/test; without these three folders, FOLDER/CLASS/*.jpg, where the last tenth of the
-/// images of each class, at least one image, is for testing. The names of files end in .jpg, .jpeg or .JPEG.
-/// Throws Error if there are none, or the classes differ.
+/// images of each class, at least one image, is for testing. The names of files end in .jpg or .jpeg, or the
+/// same in capitals. Throws Error if there are none of a class for training or none at all for testing, or
+/// the classes differ.
 ImageFolder find_image_folder(const std::string& folder);
 
 }  // namespace tessera

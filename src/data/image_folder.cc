@@ -89,6 +89,17 @@ std::optional<fs::path> test_folder_of(const fs::path& folder) {
   return std::nullopt;
 }
 
+/// Throws Error for a class of which there is nothing to learn.
+void require_each_class(const ImageFolder& folder) {
+  std::vector<size_t> counts(folder.classes.size());
+  for (const uint32_t label : folder.train.labels) ++counts[label];
+  const auto none = std::ranges::find(counts, size_t{0});
+  if (none == counts.end()) return;
+  throw Error(fmt::format(
+      "{}: there is no JPEG file of class '{}' for training: add some, or remove the folder of the class",
+      folder.name, folder.classes[static_cast<size_t>(none - counts.begin())]));
+}
+
 /// Decodes images when they are read.
 class FileImages final : public train::ImageSource {
  public:
@@ -156,6 +167,7 @@ ImageFolder find_image_folder(const std::string& folder) {
         fmt::format("{}: {} JPEG files for training and {} for testing; expected are CLASS/*.jpg, or "
                     "train/CLASS/*.jpg and val/CLASS/*.jpg",
                     folder, found.train.count(), found.test.count()));
+  require_each_class(found);
   return found;
 }
 

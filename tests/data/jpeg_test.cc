@@ -164,6 +164,8 @@ TEST(ImageFolders, MayHavePartsForTrainingAndTesting) {
   const ImageFolder found = find_image_folder(path);
   EXPECT_THAT(found.train.labels, ElementsAre(0, 1));
   EXPECT_THAT(found.test.labels, ElementsAre(0, 1));
+  for (const char* part : {"train", "val"}) std::filesystem::create_directory(folder.path() / part / "c");
+  EXPECT_ERROR("no JPEG file of class 'c' for training", find_image_folder(path));
 }
 
 #else
