@@ -6,6 +6,7 @@
 
 #include <cmath>
 #include <limits>
+#include <utility>
 #include <vector>
 
 #include "kernels/map/reduce/codelet.h"
@@ -56,33 +57,51 @@ TEST(AxisReduceTest, NaNReachesItsResultAlone) {
     }
 }
 
+std::pair<uint32_t, uint32_t> size_of_results(const ReduceAllProblem&) { return {1, 1}; }
+std::pair<uint32_t, uint32_t> size_of_results(const AxisReduceProblem& problem) {
+  return problem.over_rows ? std::pair(1U, problem.cols) : std::pair(problem.rows, 1U);
+}
+
 /// A matrix in this mapping, and the executable of its reduction.
-struct AllReduced {
-  AllReduced(const ReduceAllProblem& problem, const machine::Machine& machine,
-             std::vector<program::MappedBox> mapping) {
+template <class Problem>
+struct Reduced {
+  Reduced(const Problem& problem, const machine::Machine& machine,
+          std::vector<program::MappedBox> mapping = {}) {
     program::Program program;
     const Builder builder(program, machine);
     using program::Role;
+    const auto [rows, cols] = size_of_results(problem);
+    const Operand result = builder.external("out", Role::output, problem.to, rows, cols);
     const std::vector<Operand> operands = {
         builder.external("in", Role::input, problem.from, problem.rows, problem.cols, std::move(mapping)),
-        builder.external("out", Role::output, problem.to, 1, 1)};
+        result};
     made = plan(builder, problem, operands);
     program.set_main(build(builder, problem, made, operands));
     executable = compiler::compile(std::move(program), machine);
-    in = operands[0].variable, out = operands[1].variable;
+    in = operands[0].variable, out = result.variable;
   }
 
-  double run(Array& x, Type to) const {
-    Array y(to, 1, 1, false);
+  void run(Array& x, Array& y) const {
     const engine::Binding bindings[] = {x.bind(in), y.bind(out)};
     engine::Engine(executable).run(bindings);
+  }
+  double run(Array& x, Type to) const {
+    Array y(to, 1, 1, false);
+    run(x, y);
     return y.at(0, 0);
   }
+  void expect_predicted() const {
+    program::PhaseTimes cycles;
+    for (const program::PhaseTimes& set : executable->set_cycles) cycles += set;
+    for (const compiler::Exchange& copy : executable->copies) cycles += copy.cost.cycles;
+    expect_kept(made.chosen, *executable, cycles);
+  }
 
-  ReduceAllPlan made;
+  decltype(plan(std::declval<const Builder&>(), std::declval<const Problem&>(), {})) made;
   std::shared_ptr<const compiler::Executable> executable;
   program::VariableId in = 0, out = 0;
 };
+using AllReduced = Reduced<ReduceAllProblem>;
 
 /// A quarter of the rows in two halves on each of four tiles, of which two are neighbours.
 std::vector<program::MappedBox> in_halves(uint32_t rows, uint32_t cols) {
@@ -96,14 +115,67 @@ std::vector<program::MappedBox> in_halves(uint32_t rows, uint32_t cols) {
   return mapping;
 }
 
-double expected_of(Reduction op, const Array& x) {
+/// Of the elements of a box.
+double expected_of(Reduction op, const Array& x, const program::Box& box) {
   double sum = 0, most = -INFINITY;
-  for (uint32_t r = 0; r < x.rows(); ++r)
-    for (uint32_t c = 0; c < x.cols(); ++c) {
+  for (uint32_t r = box.row; r < box.row_end(); ++r)
+    for (uint32_t c = box.col; c < box.col_end(); ++c) {
       sum += op == Reduction::sum ? x.at(r, c) : x.at(r, c) * x.at(r, c);
       most = std::max(most, x.at(r, c));
     }
   return op == Reduction::maximum ? most : sum;
+}
+
+double expected_of(Reduction op, const Array& x) { return expected_of(op, x, {0, x.rows(), 0, x.cols()}); }
+
+/// Axes with an element for each tile or more, of matrices with few results.
+TEST(AxisReduceTest, IsThatOfAllElementsHoweverManyPartsTheAxisHas) {
+  constexpr float kScale = 0.5F;
+  for (Reduction op : {Reduction::sum, Reduction::maximum, Reduction::sum_of_squares})
+    for (const auto& [length, results] : {std::pair(700U, 3U), {101U, 25U}, {20000U, 1U}, {3001U, 2U}})
+      for (const bool over_rows : {true, false})
+        for (const Type from : {Type::f32, Type::f16})
+          for (const uint32_t tiles : {6U, 100U}) {
+            const uint32_t rows = over_rows ? length : results, cols = over_rows ? results : length;
+            SCOPED_TRACE(fmt::format("{} of {} × {} {} on {} tiles, over rows {}",
+                                     kernels::codelet_of(op).name, rows, cols, name_of(from), tiles,
+                                     over_rows));
+            const Reduced<AxisReduceProblem> reduced({op, rows, cols, over_rows, from, Type::f32, kScale},
+                                                     machine::find("gc200").part(0, tiles));
+            if (length > 3000 && tiles == 100) {
+              EXPECT_GT(reduced.made.partition.parts, 1U);
+            }
+            Array x = Array::random(from, rows, cols, false, 5);
+            Array y(Type::f32, over_rows ? 1 : rows, over_rows ? cols : 1, false);
+            reduced.run(x, y);
+            for (uint32_t i = 0; i < results; ++i)
+              EXPECT_NEAR(y.at(over_rows ? 0 : i, over_rows ? i : 0),
+                          kScale * expected_of(op, x,
+                                               {over_rows ? 0 : i, over_rows ? length : 1, over_rows ? i : 0,
+                                                over_rows ? 1 : length}),
+                          16.0 * length * 1e-6)
+                  << i;
+            reduced.expect_predicted();
+          }
+}
+
+/// A channel of the images of a micro-batch of ResNet-50.
+TEST(AxisReduceTest, PartsAnAxisForWhichNoTileHasRoom) {
+  for (const bool over_rows : {true, false}) {
+    program::Program program;
+    const machine::Machine machine = machine::find("gc200");
+    const Builder builder(program, machine);
+    constexpr uint32_t kLength = 20 * 112 * 112, kResults = 64;
+    const AxisReduceProblem problem{Reduction::sum, over_rows ? kLength : kResults,
+                                    over_rows ? kResults : kLength, over_rows};
+    const AxisReducePlan made =
+        plan(builder, problem,
+             {builder.external("in", program::Role::input, Type::f32, problem.rows, problem.cols),
+              builder.external("out", program::Role::output, Type::f32, over_rows ? 1 : kResults,
+                               over_rows ? kResults : 1)});
+    EXPECT_GT(made.partition.parts, 1U) << to_string(made.candidates);
+    EXPECT_EQ(made.chosen.rejected, "");
+  }
 }
 
 TEST(ReduceAllTest, IsThatOfAllElementsHoweverTheyLie) {
@@ -122,10 +194,7 @@ TEST(ReduceAllTest, IsThatOfAllElementsHoweverTheyLie) {
             Array x = Array::random(from, rows, cols, false, 4);
             const double most = 16.0 * rows * cols * 1e-6;
             EXPECT_NEAR(reduced.run(x, Type::f32), kScale * expected_of(op, x), most);
-            program::PhaseTimes cycles;
-            for (const program::PhaseTimes& set : reduced.executable->set_cycles) cycles += set;
-            for (const compiler::Exchange& copy : reduced.executable->copies) cycles += copy.cost.cycles;
-            expect_kept(reduced.made.chosen, *reduced.executable, cycles);
+            reduced.expect_predicted();
           }
 }
 

@@ -1,6 +1,8 @@
 // Sums of partial results, and reductions over an axis of a matrix.
 #pragma once
 
+#include <vector>
+
 #include "kernels/map/reduce/axis.h"
 #include "ops/map/map.h"
 
@@ -31,10 +33,31 @@ struct AxisReduceProblem {
   Type from = Type::f32;
   Type to = Type::f32;
   float scale = 1;
+
+  uint32_t length() const { return over_rows ? rows : cols; }  ///< elements of each sum or maximum
+  uint32_t results() const { return over_rows ? cols : rows; }
 };
 
 /// Operands "in", "out".
 MapOperation operation_of(const AxisReduceProblem& problem);
+
+/// Parts of the axis, of which all are reduced at once and whose partial results are reduced then; if it is
+/// one, vertices take whole columns or rows.
+struct AxisReducePartition {
+  uint32_t parts = 1;
+  MapPlan whole = {};  ///< of one part
+
+  bool operator==(const AxisReducePartition& other) const { return parts == other.parts; }
+};
+
+using AxisReducePlan = Plan<AxisReducePartition>;
+
+/// With given operands. On tiles, an axis that is longer than they are many, with few results, may be
+/// parted: its columns or rows would lie on as few tiles, and not fit them.
+AxisReducePlan plan(const Builder& builder, const AxisReduceProblem& problem,
+                    const std::vector<Operand>& operands);
+program::StepId build(const Builder& builder, const AxisReduceProblem& problem, const AxisReducePlan& plan,
+                      const std::vector<Operand>& operands);
 
 /// out[i] = the sum of in[i · neighbours] … in[i · neighbours + neighbours − 1], in order in FP32, rounded
 /// once: rows · neighbours × cols to rows × cols, each f32, f16 or bf16.

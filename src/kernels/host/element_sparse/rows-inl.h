@@ -39,8 +39,8 @@ class ScatteredRows {
 // The row of one side of a task. Its values and words begin at its lane in the row group.
 template <class D, size_t kVectors>
 HWY_INLINE void add_row(D d, size_t shared_steps, size_t unpaired_steps, uint32_t side,
-                        const float* HWY_RESTRICT values, const uint32_t* HWY_RESTRICT words,
-                        ScatteredRows x, RowSum<D, kVectors>& sum) {
+                        const float* HWY_RESTRICT values, const uint32_t* HWY_RESTRICT words, ScatteredRows x,
+                        RowSum<D, kVectors>& sum) {
   constexpr size_t kStep = kRowGroupLanes;
   const float* w = values + side * kStep;
   for (size_t s = 0; s < shared_steps; s += 2, words += kStep, w += 4 * kStep) {
