@@ -237,7 +237,7 @@ TEST_F(TrainBertCliTest, DividesLayersAmongStagesAsAsked) {
             "stages of 0, 2 attention parts and 1 with the prediction of masked "
             "tokens are 3 attention parts, and there are 4"},
            {"1,1 --head-layers 1", "stages of 1, 1 layers and 1 with the prediction of masked tokens are 3"},
-           {"1/2,3/2", "the stage of a feed-forward part is 0; it must be that of the part before"},
+           {"1/2,3/2", "the stage of a feed-forward part is 0; it must be the stage of the part before"},
            {"2 --head-layers 1", "--head-layers is for --stages with the number of layers of each"},
            {"1/2/3,1", "(expected layers, such as 4, or attention and feed-forward parts, such as 4/3)"},
            {"2/2", "--stages: invalid value '2/2' (expected a whole number from 1 to"}})

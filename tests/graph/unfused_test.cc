@@ -158,7 +158,7 @@ TEST(Unfused, RefusesWhatItCannotBe) {
   const Butterfly complex{.inputs = 12, .outputs = 12, .complex = true};
   const Value twiddle = graph.parameter("twiddle", {1, 1, 4, 64});
   EXPECT_TRUE(test::says(test::error_of<UsageError>([&] { butterfly(x, twiddle, complex, Form::unfused); }),
-                         "real numbers"));
+                         "no complex numbers"));
   EXPECT_TRUE(test::says(test::error_of<UsageError>([] { form_named("merged"); }),
                          "unknown form 'merged' (choose from fused, unfused)"));
 }
