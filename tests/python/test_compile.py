@@ -699,6 +699,8 @@ def test_rows_of_a_weight_are_weights():
         (lambda w, x: x @ w[:128].t() + w[:128, 0], "used elsewhere too"),
         (lambda w, x: torch.einsum("bd,od->bo", x, w), ""),
         (lambda w, x: torch.einsum("...d,do->...o", x[None], w), ""),
+        (lambda w, x: x @ w.T, ""),
+        (lambda w, x: x @ w.contiguous(), ""),
     ],
 )
 def test_weights_are_listed_however_products_take_them(function, reason):

@@ -12,6 +12,7 @@ from torch import nn  # noqa: E402
 from torch.nn import functional as F  # noqa: E402
 
 from tessera import graph as tg  # noqa: E402
+from tessera.graph import _from_torch  # noqa: E402
 from tessera.nn import SparseLinear  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -519,6 +520,25 @@ def test_buffers_are_weights_of_convolutions_and_masks(changes):
     session = tg.from_torch(module, x).session()
     for _ in range(3):
         np.testing.assert_allclose(session.run(x), module(x), rtol=1e-4, atol=1e-5)
+
+
+def test_simple_programs_are_taken_as_they_are_exported(monkeypatch):
+    """To decompose them takes longest, and would only rename values."""
+    torch.manual_seed(13)
+    several = Function(lambda a, b: F.dropout(a, 0.5, False).reshape(2, 35).half().float() + b.T.flatten().view(2, 35))
+    cases = [(Residual(), torch.randn(8, 24)), (several, torch.randn(10, 7), torch.randn(7, 10))]
+    cases.append((nn.TransformerEncoderLayer(16, 2, 32, batch_first=True, norm_first=True).eval(), torch.randn(2, 6, 16)))
+    for module, *inputs in cases:
+        graphs = [tg.from_torch(module, inputs)]
+        with monkeypatch.context() as decomposed:
+            decomposed.setattr(_from_torch, "_is_simple", lambda program: False)
+            graphs.append(tg.from_torch(module, inputs))
+        np.testing.assert_array_equal(*(graph.session().run(*inputs) for graph in graphs))
+        first, second = ([each.operation for each in graph.estimate("host").operations] for graph in graphs)
+        assert first == second
+    monkeypatch.setattr(torch.export.ExportedProgram, "run_decompositions", None)
+    for module, *inputs in cases:
+        tg.from_torch(module, inputs)
 
 
 def test_lists_may_begin_without_elements():

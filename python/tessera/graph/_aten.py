@@ -626,7 +626,7 @@ def _power(call: Call, x: Value, exponent: Value) -> Value:
     return ops.pow(*_both(call, x, exponent))
 
 
-@handles("to.dtype", "_to_copy.default", "type_as.default")
+@handles("to.dtype", "to.dtype_layout", "to.device", "_to_copy.default", "type_as.default")
 def _cast(call: Call, x: Value, *_: Any, **__: Any) -> Value:
     if call.dtype is None:
         raise ValueError("the result has no type")

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from operator import getitem
 from typing import Any
 
 import torch
@@ -204,6 +205,9 @@ def _decomposed(exported: torch.export.ExportedProgram) -> torch.export.Exported
     """The program with operators that graphs do not support decomposed, where graphs support the parts."""
     _linear_from_einsum(exported.graph)
     lacked = lacking(exported.graph)
+    if not lacked and _is_simple(exported):  # to decompose it would take ten times as long as the rest
+        exported.graph.eliminate_dead_code()
+        return exported
 
     def without(some: set[Any]) -> torch.export.ExportedProgram:
         chosen = {key: each for key, each in decompositions().items() if key not in some}
@@ -223,6 +227,39 @@ def _decomposed(exported: torch.export.ExportedProgram) -> torch.export.Exported
     if not lacking(program.graph):
         return program
     return without({operator for operator in lacked if not has_simpler(operator)})
+
+
+def _is_simple(program: torch.export.ExportedProgram) -> bool:
+    """Whether decomposing a program of supported operators would only rename values."""
+    nodes = [node for node in program.graph.nodes if node.op not in ("placeholder", "output")]
+    if any(node.target is torch.ops.aten.bmm.default for node in nodes):
+        return False  # whose factors are followed through views
+    weights = _dependent(program.graph, program.graph_signature.inputs_to_parameters)
+    weights -= _dependent(program.graph, program.graph_signature.user_inputs)
+    return all(node.target is getitem or _stays(node, node in weights) for node in nodes)
+
+
+def _dependent(graph: torch.fx.Graph, names: Container[Any]) -> set[torch.fx.Node]:
+    """The nodes of these names, and all that depend on them."""
+    found: set[torch.fx.Node] = set()
+    for node in graph.nodes:
+        if node.name in names or any(each in found for each in node.all_input_nodes):
+            found.add(node)
+    return found
+
+
+def _stays(node: torch.fx.Node, is_weight: bool) -> bool:
+    """Whether a node, which may be a weight, is the same after decompositions, or another that does the same."""
+    target = node.target
+    if not isinstance(target, torch._ops.OpOverload) or target._schema.is_mutable:
+        return False
+    given = {**dict(zip((each.name for each in target._schema.arguments), node.args, strict=False)), **node.kwargs}
+    if given.get("training") or given.get("train"):  # normalisation and dropout, which then change or draw something
+        return False
+    # reshape(), to() and the like become views or copies, of which the uses of weights are known.
+    is_composite = target.has_kernel_for_dispatch_key(torch._C.DispatchKey.CompositeImplicitAutograd)
+    may_be_view = any(each.alias_info is not None for each in target._schema.returns)
+    return not (is_weight and is_composite and (may_be_view or "dropout" in target.name()))
 
 
 _EINSUM = re.compile(r"(?P<rows>(?:\.\.\.)?\w*)(?P<sum>\w),(?P<weight>\w\w)->(?P=rows)(?P<out>\w)")
