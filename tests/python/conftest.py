@@ -1,6 +1,7 @@
 """An environment of the tests' own, and reproducible random numbers."""
 
 import collections
+import gc
 import os
 import pathlib
 import tempfile
@@ -39,6 +40,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if number % (every_nth or pairs).args[0] != 0:
             item.add_marker(pytest.mark.full)
         seen[test] += 1
+
+
+def pytest_collection_finish() -> None:
+    """Leave what modules hold out of searches for garbage: those in half a million objects take a fifth of the time."""
+    gc.collect()
+    gc.freeze()
 
 
 def places_of(item: pytest.Item, number: int) -> list[int]:
