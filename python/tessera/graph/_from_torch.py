@@ -226,7 +226,8 @@ def _decomposed(exported: torch.export.ExportedProgram) -> torch.export.Exported
         program = exported
     if not lacking(program.graph):
         return program
-    return without({operator for operator in lacked if not has_simpler(operator)})
+    kept = {operator for operator in lacked if operator in decompositions() and not has_simpler(operator)}
+    return without(kept) if kept or program is exported else program
 
 
 def _is_simple(program: torch.export.ExportedProgram) -> bool:
