@@ -39,6 +39,9 @@ std::vector<TensorInfo> list_safetensors(const Source& source, TensorMetadata* m
 /// only 2-D tensor. Throws UsageError that lists the names if there is no such tensor, and Error as above.
 SparseMatrix read_safetensors(const Source& source, const std::string& tensor);
 
+/// A shape for a message: "[2, 3]", with the first 8 sizes.
+std::string shape_text(const std::vector<uint64_t>& shape);
+
 /// The type of elements with this name in the format; none for types that are not read.
 std::optional<Element> element_of(std::string_view dtype);
 
