@@ -22,6 +22,7 @@
 #include "cli/output.h"
 #include "cli/parse.h"
 #include "cli/subprocess.h"
+#include "io/json_text.h"
 #include "report/table.h"
 
 namespace tessera::cli {
@@ -178,7 +179,7 @@ ordered_json results_beside(const BenchmarkFlags& options, const onnx::ImportedM
   command.push_back(options.model.path);
   ordered_json results = ordered_json::array();
   try {
-    const ordered_json printed = ordered_json::parse(output_of(command));
+    const ordered_json printed = io::parse_ordered_json(output_of(command));
     for (const ordered_json& each : printed.at("results")) {
       ordered_json row = {{"engine", each.at("engine").get<std::string>()},
                           {"runs", each.at("runs").get<uint64_t>()}};

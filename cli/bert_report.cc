@@ -8,6 +8,7 @@
 #include "base/memory.h"
 #include "cli/output.h"
 #include "cli/train_output.h"
+#include "io/json_text.h"
 #include "report/axis.h"
 #include "train/bert/settings.h"
 
@@ -92,9 +93,9 @@ PretrainingReport report_of(const BertRequest& r, const BertTrainer& trainer, co
     report.packs.push_back(phase_text(trainer, i));
     report.phases.push_back(costs_of(trainer, i));
   }
-  const auto settings = nlohmann::ordered_json::parse(trainer.settings_json());
+  const auto settings = io::parse_ordered_json(trainer.settings_json());
   for (const auto& [key, value] : settings.items())
-    report.settings.emplace_back(key, value.is_string() ? value.get<std::string>() : value.dump());
+    report.settings.emplace_back(key, value.is_string() ? value.get<std::string>() : io::json_text(value));
   report.settings.emplace_back("machine", report.machine);
   report.settings.emplace_back("instruction set", name_of(active_isa()));
   return report;
@@ -102,7 +103,7 @@ PretrainingReport report_of(const BertRequest& r, const BertTrainer& trainer, co
 
 std::string json_of(const BertRequest& r, const BertTrainer& trainer, const PretrainingReport& report,
                     uint64_t resumed_from) {
-  ordered_json result = {{"settings", ordered_json::parse(trainer.settings_json())},
+  ordered_json result = {{"settings", io::parse_ordered_json(trainer.settings_json())},
                          {"text", report.data},
                          {"machine", r.machine},
                          {"tiles", report.tiles},

@@ -7,6 +7,7 @@
 #include "cli/commands.h"
 #include "cli/output.h"
 #include "cli/progress.h"
+#include "io/json_text.h"
 #include "machine/host/measure.h"
 #include "machine/model/links.h"
 #include "machine/model/machine.h"
@@ -139,7 +140,7 @@ int measure(const CommonOptions& options) {
     fmt::print("{}\n", json_text({{"schema", 1},
                                   {"command", "machines measure"},
                                   {"file", file.string()},
-                                  {"results", ordered_json::parse(machine::to_json(measured))}}));
+                                  {"results", io::parse_ordered_json(machine::to_json(measured))}}));
     return 0;
   }
   print(measured);

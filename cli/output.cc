@@ -10,6 +10,8 @@
 #include <cstring>
 #include <nlohmann/json.hpp>
 
+#include "io/json_text.h"
+
 namespace tessera::cli {
 
 void reserve_standard_streams() {
@@ -32,7 +34,7 @@ nlohmann::ordered_json host_io_json(const graph::HostIoCost& transfers) {
 }
 
 std::string json_text(const nlohmann::ordered_json& results, int indent) {
-  return results.dump(indent, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+  return io::json_text(results, indent, io::JsonErrors::replace);
 }
 
 bool write_or_complain(const std::function<void()>& write) {

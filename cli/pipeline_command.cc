@@ -9,6 +9,7 @@
 #include "cli/option_parsing.h"
 #include "cli/parse.h"
 #include "io/atomic_file.h"
+#include "io/json_text.h"
 #include "report/axis.h"
 #include "report/lanes.h"
 
@@ -67,7 +68,8 @@ int show(const PipelineRequest& r) {
   if (!r.svg.empty()) io::write_text(r.svg, svg_file(report::lanes_of(schedule, times)));
   if (r.json) {
     const ordered_json result = json_of(r, schedule, analysis, times);
-    fmt::print("{}\n", ordered_json{{"schema", 1}, {"command", "pipeline"}, {"results", {result}}}.dump(2));
+    fmt::print("{}\n",
+               io::json_text(ordered_json{{"schema", 1}, {"command", "pipeline"}, {"results", {result}}}, 2));
     return 0;
   }
   fmt::print("{}\nstages work {} of the time, with up to {} micro-batches in flight\n", to_string(schedule),

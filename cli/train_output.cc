@@ -10,6 +10,7 @@
 #include "base/isa.h"
 #include "base/memory.h"
 #include "cli/output.h"
+#include "io/json_text.h"
 #include "report/axis.h"
 #include "report/run_report.h"
 #include "studies/common/json.h"
@@ -107,7 +108,7 @@ ordered_json json_of(const report::SweepPoint& point) {
 
 ordered_json json_of(const RunOptions& options, const char* samples, const Trainer& trainer,
                      const TrainingReport& report, uint64_t resumed_from) {
-  ordered_json result = {{"settings", ordered_json::parse(trainer.settings_json())},
+  ordered_json result = {{"settings", io::parse_ordered_json(trainer.settings_json())},
                          {samples, report.data},
                          {"machine", options.machine},
                          {"tiles", report.tiles},

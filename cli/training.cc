@@ -7,6 +7,7 @@
 
 #include "base/isa.h"
 #include "cli/spiking_options.h"
+#include "io/json_text.h"
 #include "report/axis.h"
 #include "train/settings.h"
 #include "train/spiking/settings.h"
@@ -37,7 +38,7 @@ std::string network_of(const SpikingTrainingSettings& s, const RecordingSplit& r
 }
 
 std::string text_of(const ordered_json& value) {
-  return value.is_string() ? value.get<std::string>() : value.is_null() ? "none" : value.dump();
+  return value.is_string() ? value.get<std::string>() : value.is_null() ? "none" : io::json_text(value);
 }
 
 const RecordingSplit* recordings_of(const TrainingData& data) {
@@ -87,7 +88,7 @@ TrainingReport report_of(const RunOptions& options, const std::string& network, 
                     .step = t.step_cost(),
                     .evaluation = t.evaluation_cost(),
                     .operations = report::names_of_operations(t.graph())}};
-  const ordered_json all = ordered_json::parse(t.settings_json());
+  const ordered_json all = io::parse_ordered_json(t.settings_json());
   for (const auto& [name, value] : all.items()) report.settings.emplace_back(name, text_of(value));
   report.settings.emplace_back("machine", options.machine);
   report.settings.emplace_back("tiles", fmt::format("{}", report.tiles));

@@ -14,6 +14,7 @@
 #include "graph/operation.h"
 #include "graph/state_file.h"
 #include "io/json_document.h"
+#include "io/json_text.h"
 
 namespace tessera::graph {
 namespace {
@@ -38,12 +39,13 @@ Type type_named(const std::string& name) {
 template <class T>
 T whole(const Json& json) {
   if (!json.is_number_unsigned() || json.get<uint64_t>() > std::numeric_limits<T>::max())
-    throw Error(fmt::format("{} is no whole number up to {}", json.dump(), std::numeric_limits<T>::max()));
+    throw Error(
+        fmt::format("{} is no whole number up to {}", io::json_text(json), std::numeric_limits<T>::max()));
   return static_cast<T>(json.get<uint64_t>());
 }
 
 Shape shape_from(const Json& json) {
-  if (!json.is_array()) throw Error(fmt::format("a shape is {}; it must be a list", json.dump()));
+  if (!json.is_array()) throw Error(fmt::format("a shape is {}; it must be a list", io::json_text(json)));
   Shape shape;
   for (const Json& size : json) shape.push_back(whole<uint32_t>(size));
   return shape;
@@ -71,7 +73,7 @@ Attribute attribute_from(const Json& json) {
   if (json.is_number_integer()) return json.get<int64_t>();
   std::vector<int64_t> list;
   for (const Json& number : json) {
-    if (!number.is_number_integer()) throw Error(fmt::format("{} is no whole number", number.dump()));
+    if (!number.is_number_integer()) throw Error(fmt::format("{} is no whole number", io::json_text(number)));
     list.push_back(number.get<int64_t>());
   }
   return list;
@@ -90,9 +92,8 @@ class Writer {
     for (const auto& [name, text] : file.texts)
       if (!state_.metadata().emplace(name, text).second || name == kGraphs)
         throw UsageError(fmt::format("'{}' is no name for a text: it describes the graphs", name));
-    state_.metadata()[kGraphs] =
-        Json{{"version", kVersion}, {"graphs", std::move(graphs)}, {"functions", std::move(functions_)}}
-            .dump();
+    state_.metadata()[kGraphs] = io::json_text(
+        Json{{"version", kVersion}, {"graphs", std::move(graphs)}, {"functions", std::move(functions_)}});
   }
 
   void write(const std::string& path) const { state_.write(path); }
@@ -227,7 +228,7 @@ class Reader {
   GraphFile read() {
     const auto found = state_.metadata().find(kGraphs);
     if (found == state_.metadata().end()) throw Error("it holds no graphs, only tensors");
-    const Json json = Json::parse(found->second, io::refuse_depth<Json>(state_.path()));
+    const Json json = io::parse_json(found->second, io::refuse_depth<Json>(state_.path()));
     const auto version = whole<uint32_t>(json.at("version"));
     if (version < 1 || version > kVersion)
       throw Error(fmt::format("its version is {}; this library reads 1 to {}: save the model again with it",

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "io/fail.h"
+#include "io/json_text.h"
 
 namespace tessera::io {
 namespace {
@@ -37,7 +38,7 @@ nlohmann::json read_json_object(const Source& source) {
   replace_special_numbers(text);
   nlohmann::json document;
   try {
-    document = nlohmann::json::parse(text.begin(), text.end(), refuse_depth<nlohmann::json>(source.name()));
+    document = parse_json({text.data(), text.size()}, refuse_depth<nlohmann::json>(source.name()));
   } catch (const nlohmann::json::parse_error& error) {
     fail(source.name(), "it is not valid JSON at byte {}", error.byte);
   } catch (const nlohmann::json::out_of_range&) {

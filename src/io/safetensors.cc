@@ -9,6 +9,7 @@
 #include "base/memory.h"
 #include "io/atomic_file.h"
 #include "io/fail.h"
+#include "io/json_text.h"
 #include "io/safetensors_header.h"
 
 namespace tessera::io {
@@ -174,7 +175,7 @@ void write_safetensors(const std::string& path, std::span<const TensorData> tens
     header[tensor.name] = {{"dtype", tensor.dtype}, {"shape", tensor.shape}, {"data_offsets", {offset, end}}};
     offset = end;
   }
-  std::string text = header.dump();
+  std::string text = json_text(header);
   text.resize((text.size() + 7) / 8 * 8, ' ');  // aligns the data
   std::string length;
   for (size_t i = 0; i < kLengthBytes; ++i) length += static_cast<char>(text.size() >> 8 * i & 0xFF);

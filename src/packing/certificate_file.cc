@@ -8,6 +8,7 @@
 #include "io/atomic_file.h"
 #include "io/fail.h"
 #include "io/json_document.h"
+#include "io/json_text.h"
 #include "io/source.h"
 #include "packing/certificate.h"
 
@@ -33,7 +34,8 @@ class Reader {
 
   uint64_t number(const json& value, const char* what, uint64_t largest) const {
     if (!value.is_number_unsigned() || value.get<uint64_t>() > largest)
-      io::fail(path_, "\"{}\" is {}, not a whole number up to {}", what, io::excerpt(value.dump()), largest);
+      io::fail(path_, "\"{}\" is {}, not a whole number up to {}", what, io::excerpt(io::json_text(value)),
+               largest);
     return value.get<uint64_t>();
   }
 
@@ -42,7 +44,7 @@ class Reader {
     if (at == content_.end() || !at->is_array()) io::fail(path_, "\"lengths\" is not a list");
     for (const json& row : *at)
       if (!row.is_array() || row.size() != 3)
-        io::fail(path_, "\"lengths\" has {}, not [length, count, weight]", io::excerpt(row.dump()));
+        io::fail(path_, "\"lengths\" has {}, not [length, count, weight]", io::excerpt(io::json_text(row)));
     return *at;
   }
 
@@ -54,7 +56,7 @@ class Reader {
 json parsed(const std::string& path) {
   const std::vector<char> text = io::Source::open(path).read_all();
   const json content =
-      json::parse(text.begin(), text.end(), io::refuse_depth<json>(path), /*allow_exceptions=*/false);
+      io::parse_json({text.data(), text.size()}, io::refuse_depth<json>(path), /*may_throw=*/false);
   if (content.is_discarded()) io::fail(path, "this is not JSON");
   return content;
 }
@@ -72,7 +74,7 @@ void save_certificate(const std::string& path, const Certificate& certificate) {
                         {"heaviest", certificate.heaviest},
                         {"lower_bound", certificate.lower_bound},
                         {"lengths", lengths}};
-  const std::string text = content.dump() + "\n";
+  const std::string text = io::json_text(content) + "\n";
   io::AtomicFile file(path);
   file.write(std::as_bytes(std::span(text)));
   file.commit();

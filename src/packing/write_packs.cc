@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "io/atomic_folder.h"
+#include "io/json_text.h"
 #include "io/npy_header.h"
 #include "packing/assembly.h"
 
@@ -88,7 +89,7 @@ void write_text(AtomicFolder& folder, const std::string& name, const std::string
 
 /// The source's name may have bytes that are no UTF-8; these are replaced.
 void write_meta(AtomicFolder& folder, const ordered_json& meta) {
-  write_text(folder, "meta.json", meta.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n");
+  write_text(folder, "meta.json", io::json_text(meta, 2, io::JsonErrors::replace) + "\n");
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 
 #include "base/memory.h"
 #include "io/fail.h"
+#include "io/json_text.h"
 #include "report/page.h"
 #include "report/table.h"
 
@@ -233,7 +234,7 @@ std::string json(std::span<const InspectedModel> models) {
                             {"results", results},
                             {"totals", totals},
                             {"unsupported", unsupported}};
-  return all.dump(2, ' ', false, ordered_json::error_handler_t::replace);
+  return io::json_text(all, 2, io::JsonErrors::replace);
 }
 
 std::string page_of(std::span<const InspectedModel> models) {

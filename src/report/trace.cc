@@ -6,6 +6,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "io/json_text.h"
 #include "report/lanes.h"
 #include "report/phases.h"
 
@@ -111,7 +112,7 @@ class TraceWriter {
 
   void append(const ordered_json& event) {
     out_ += out_.size() == kHead.size() ? "\n" : ",\n";
-    out_ += event.dump(-1, ' ', false, ordered_json::error_handler_t::replace);
+    out_ += io::json_text(event, -1, io::JsonErrors::replace);
   }
 
   static constexpr std::string_view kHead = "{\"traceEvents\": [";

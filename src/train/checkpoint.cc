@@ -13,6 +13,7 @@
 #include "graph/initial.h"
 #include "graph/state_file.h"
 #include "io/json_document.h"
+#include "io/json_text.h"
 #include "ranks/agreement.h"
 #include "train/settings.h"
 
@@ -102,7 +103,7 @@ std::string with_present_names(const std::string& settings, const std::string& p
   const std::map<std::string, std::string> names = {
       {"rate", "lr"}, {"clip", "clip_norm"}, {"factors", "form"}};
   const ordered_json given =
-      without_placement(ordered_json::parse(settings, io::refuse_depth<ordered_json>(path)));
+      without_placement(io::parse_ordered_json(settings, io::refuse_depth<ordered_json>(path)));
   ordered_json renamed;
   for (const auto& [name, value] : given.items()) {
     if (name == "schedule" && (value == "constant" || value == "cosine")) {
@@ -118,17 +119,17 @@ std::string with_present_names(const std::string& settings, const std::string& p
     renamed[found == names.end() ? name : found->second] =
         name == "factors" && value == "published" ? ordered_json("unfused") : value;
   }
-  return renamed.dump();
+  return io::json_text(renamed);
 }
 
 /// The first setting in which a file differs, with both values.
 std::string difference(const std::string& theirs, const std::string& ours, const std::string& path) {
-  const ordered_json a = ordered_json::parse(theirs, io::refuse_depth<ordered_json>(path)),
-                     b = ordered_json::parse(ours);
+  const ordered_json a = io::parse_ordered_json(theirs, io::refuse_depth<ordered_json>(path)),
+                     b = io::parse_ordered_json(ours);
   for (const auto& [name, value] : b.items())
     if (!a.contains(name) || a.at(name) != value)
-      return fmt::format("its {} is {}, now it is {}", name, a.contains(name) ? a.at(name).dump() : "missing",
-                         value.dump());
+      return fmt::format("its {} is {}, now it is {}", name,
+                         a.contains(name) ? io::json_text(a.at(name)) : "missing", io::json_text(value));
   return "it has further settings";
 }
 
@@ -144,7 +145,7 @@ void check_identity(const StateFile& file, const std::string& path, const Identi
   if (text(file, path, kData) != now.data)
     throw Error(fmt::format("{}: a checkpoint of other data: {}; now they are {}", path,
                             text(file, path, kData), now.data));
-  const std::string place = json_of(now.environment).dump();
+  const std::string place = io::json_text(json_of(now.environment));
   if (text(file, path, "place") != place && !allow_different_environment)
     throw Error(
         fmt::format("{}: a checkpoint of another place: {}; its bits would differ from a run without a "
@@ -207,7 +208,7 @@ void set(Session& session, const std::map<std::string, Pattern>& patterns) {
 
 }  // namespace
 
-std::string text_of(const Position& position) { return json_of(position).dump(); }
+std::string text_of(const Position& position) { return io::json_text(json_of(position)); }
 
 std::string host_or_name(const Machine& machine) { return machine.is_host() ? "host" : machine.name(); }
 
@@ -248,7 +249,7 @@ void save_checkpoint(const std::string& path, const Identity& identity, const st
   file.metadata() = {{"format", kFormat},
                      {"settings", identity.settings},
                      {kData, identity.data},
-                     {"place", json_of(identity.environment).dump()},
+                     {"place", io::json_text(json_of(identity.environment))},
                      {"position", position}};
   ranks::do_once(communicator, [&] { file.write(path); });
 }
@@ -307,7 +308,7 @@ Position load_checkpoint(const std::string& path, const Identity& identity, bool
   load(
       path, identity, allow_different_environment, session,
       [&](const StateFile& file, const std::string& json) {
-        position = position_of(ordered_json::parse(json));
+        position = position_of(io::parse_ordered_json(json));
         check_position(position, path, identity);
         if (position.best_epoch == 0) return std::string();
         const Values best = read(file, session.graph(), kBest);

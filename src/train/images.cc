@@ -8,6 +8,7 @@
 #include <numeric>
 
 #include "data/samples.h"
+#include "io/json_text.h"
 #include "train/batch.h"
 #include "train/network.h"
 #include "train/regrow.h"
@@ -52,7 +53,7 @@ Trainable trainable(const TrainingSettings& settings, const ImageSplit& images, 
   const std::vector<Pattern> patterns = initial_patterns(settings);
   const uint32_t rows = rows_for(settings, machine);
   return {.settings = settings,
-          .settings_json = json_of(settings).dump(),
+          .settings_json = io::json_text(json_of(settings)),
           .data = train::identity_of(images),
           .training_samples = images.train.count(),
           .test_samples = images.test.count(),

@@ -18,6 +18,7 @@
 
 #include "base/isa.h"
 #include "graph/transforms/transforms.h"
+#include "io/json_text.h"
 #include "ranks/agreement.h"
 #include "sparse/pattern.h"
 #include "train/settings.h"
@@ -97,7 +98,7 @@ TrainerImpl::TrainerImpl(Trainable of, Machine place, uint32_t most_threads, boo
       threads(most_threads),
       communicator(std::move(ranks)),
       division(divide(what.training_samples, what.settings.validation, what.settings.seed)),
-      identity{without_placement(nlohmann::ordered_json::parse(what.settings_json)).dump(),
+      identity{io::json_text(without_placement(io::parse_ordered_json(what.settings_json))),
                what.data,
                {what.machine, machine.tiles(), std::string(name_of(active_isa()))},
                division.training.size() / what.settings.batch,

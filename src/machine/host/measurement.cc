@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "io/atomic_file.h"
+#include "io/json_text.h"
 #include "machine/host/measure.h"
 
 namespace tessera::machine {
@@ -37,7 +38,7 @@ Rate rate(const json& object, const char* key) {
 }
 
 HostMeasurement parse(std::string_view text) {
-  const json object = json::parse(text);
+  const json object = io::parse_json(text);
   if (object.at("schema").get<int>() != kSchema) throw Error("its schema is another version");
   HostMeasurement result;
   result.cpu = object.at("cpu").get<std::string>();
@@ -108,7 +109,7 @@ std::string to_json(const HostMeasurement& measurement) {
   for (const LevelRate& level : measurement.levels)
     object["levels"].push_back(
         {{"level", level.level}, {"thread_bytes", level.thread_bytes}, {"read_gbps", to_json(level.read)}});
-  return object.dump(2) + "\n";
+  return io::json_text(object, 2) + "\n";
 }
 
 HostMeasurement measurement_from_json(std::string_view text, const std::string& source) {

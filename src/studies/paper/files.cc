@@ -3,6 +3,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "io/json_text.h"
 #include "studies/common/json.h"
 #include "studies/paper/cells.h"
 #include "studies/paper/tables.h"
@@ -85,12 +86,11 @@ std::string json(const Study& study) {
   ordered_json sections = ordered_json::array();
   for (const Section& section : sections_of(study.paper, study.request))
     sections.push_back(files_json_of(section, study));
-  return ordered_json{{"schema", 2},
-                      {"command", fmt::format("reproduce {}", study.paper.name)},
-                      {"machines", std::move(machines)},
-                      {"sections", std::move(sections)}}
-             .dump(2) +
-         "\n";
+  const ordered_json all = {{"schema", 2},
+                            {"command", fmt::format("reproduce {}", study.paper.name)},
+                            {"machines", std::move(machines)},
+                            {"sections", std::move(sections)}};
+  return io::json_text(all, 2) + "\n";
 }
 
 }  // namespace tessera::studies

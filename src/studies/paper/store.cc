@@ -11,6 +11,7 @@
 #include <nlohmann/json.hpp>
 
 #include "io/fail.h"
+#include "io/json_text.h"
 #include "studies/common/json.h"
 
 namespace tessera::studies {
@@ -36,7 +37,8 @@ std::string difference(const ordered_json& there, const ordered_json& here) {
     if (there[key] == value) continue;
     if (value.is_object() && there[key].is_object())
       if (std::string inner = difference(there[key], value); !inner.empty()) return inner;
-    return fmt::format("was written with {} = {}, not {}", key, there[key].dump(), value.dump());
+    return fmt::format("was written with {} = {}, not {}", key, io::json_text(there[key]),
+                       io::json_text(value));
   }
   return there.size() == here.size() ? "" : "has properties unknown to this version";
 }
@@ -96,7 +98,7 @@ Store::~Store() { ::close(descriptor_); }
 
 void Store::read(const ordered_json& made_on) {
   const std::string content = content_of(descriptor_, file_);
-  const std::string head = made_on.dump() + "\n";
+  const std::string head = io::json_text(made_on) + "\n";
   const size_t whole = content.rfind('\n') + 1;  // 0 if there is no line
   if (whole == 0 && !head.starts_with(content))
     throw UsageError(fmt::format("{} is not a result file: pass another --out", file_));
@@ -112,7 +114,7 @@ void Store::read(const ordered_json& made_on) {
 }
 
 void Store::read_line(std::string_view line, size_t number, const ordered_json& made_on) {
-  const ordered_json json = ordered_json::parse(line, nullptr, false);
+  const ordered_json json = io::parse_ordered_json(line, nullptr, /*may_throw=*/false);
   if (number == 1) {
     const std::string what = json.is_object() ? difference(json, made_on) : "is not a result file";
     if (!what.empty()) throw UsageError(fmt::format("{} {}: pass another --out, or remove it", file_, what));
@@ -132,7 +134,7 @@ const Result* Store::find(std::string_view section, std::string_view cell) const
 }
 
 void Store::add(const std::string& section, const std::string& cell, const Result& result) {
-  const std::string line = json_of(section, cell, result).dump() + "\n";
+  const std::string line = io::json_text(json_of(section, cell, result)) + "\n";
   const std::lock_guard lock(mutex_);
   write(line);
   results_[{section, cell}] = result;

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/memory.h"
+#include "io/json_text.h"
 #include "report/table.h"
 #include "studies/common/json.h"
 
@@ -217,7 +218,7 @@ std::string json(std::span<const SpmmResult> results) {
   for (const SpmmResult& r : results) list.push_back(with_chips(show_json_of(r), r));
   const ordered_json all = {{"schema", kSchema}, {"command", "spmm"}, {"results", list}};
   // Names of machines' files, and so messages, may have bytes that are no UTF-8.
-  return all.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n";
+  return io::json_text(all, 2, io::JsonErrors::replace) + "\n";
 }
 
 }  // namespace tessera::studies::spmm

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "io/json_text.h"
 #include "machine/model/machine.h"
 #include "train/bert/extrapolation.h"
 #include "train/bert/network.h"
@@ -440,12 +441,12 @@ class PretrainingPlanner {
   }
 
   void estimate_best() {
-    const std::string given = options_.compare ? json_of(settings_).dump() : "";
+    const std::string given = options_.compare ? io::json_text(json_of(settings_)) : "";
     Growth growth;
     for (uint32_t left = options_.estimates; left > 0;) {
       PretrainingDivision* next = most_promising(growth);
       if (next == nullptr) return;
-      const bool is_given = json_of(next->settings).dump() == given;
+      const bool is_given = io::json_text(json_of(next->settings)) == given;
       if (!is_given && left < options_.estimates && !has_time(1)) return;
       next->estimated = is_given ? plan_.estimated[0].estimated : estimate(next->settings);
       if (!next->estimated) return;

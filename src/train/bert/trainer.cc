@@ -19,6 +19,7 @@
 #include "data/text/tokens_in_file.h"
 #include "graph/transforms/loss_scale.h"
 #include "graph/transforms/transforms.h"
+#include "io/json_text.h"
 #include "ranks/agreement.h"
 #include "train/bert/network.h"
 #include "train/bert/settings.h"
@@ -64,7 +65,7 @@ PretrainingEvaluation evaluation_of(const nlohmann::ordered_json& json) {
 
 /// Those of which a checkpoint must have the same: all that results depend on.
 std::string settings_of_results(const PretrainingSettings& settings) {
-  return without_placement(json_of(settings)).dump();
+  return io::json_text(without_placement(json_of(settings)));
 }
 
 /// Of inputs with the rows of all replicas, those of a rank's, or of the one of which it has stages.
@@ -110,11 +111,11 @@ std::string text_of(const PretrainingPosition& p) {
                                  {"evaluations", nlohmann::ordered_json::array()}};
   for (const PretrainingEvaluation& evaluation : p.evaluations)
     json["evaluations"].push_back(json_of(evaluation));
-  return json.dump();
+  return io::json_text(json);
 }
 
 PretrainingPosition position_of(const std::string& text) {
-  const auto json = nlohmann::ordered_json::parse(text);
+  const auto json = io::parse_ordered_json(text);
   PretrainingPosition position{.step = json.at("step").get<uint64_t>(),
                                .sequences = json.at("sequences").get<uint64_t>(),
                                .steps_in_sum = json.at("steps_in_sum").get<uint64_t>(),
@@ -139,7 +140,7 @@ BertTrainerImpl::BertTrainerImpl(const PretrainingSettings& given, const TextSpl
   graph::Schedule schedule = settings.lr_schedule;
   if (schedule.steps == 0) schedule.steps = steps;
   graph::check(schedule);
-  settings_json = json_of(settings).dump();
+  settings_json = io::json_text(json_of(settings));
   std::string identity_of_text;
   ranks::do_on_each(communicator.get(), [&] { identity_of_text = identity_of(text); });
   identity = {settings_of_results(settings),

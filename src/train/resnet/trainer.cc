@@ -19,6 +19,7 @@
 #include "base/parallel.h"
 #include "data/image_source.h"
 #include "graph/state_file.h"
+#include "io/json_text.h"
 #include "ranks/agreement.h"
 #include "train/network.h"
 #include "train/regrow.h"
@@ -37,7 +38,7 @@ Trainable trainable(const ResnetTrainingSettings& s, const ImageSources& images,
                     const Machine& machine) {
   const uint32_t rows = rows_of_part(s);
   return {.settings = s,
-          .settings_json = train::json_of(s).dump(),
+          .settings_json = io::json_text(train::json_of(s)),
           .data = images.identity,
           .training_samples = images.training->count(),
           .test_samples = images.testing->count(),

@@ -11,6 +11,7 @@
 
 #include "base/checksum.h"
 #include "data/events/recording_batch.h"
+#include "io/json_text.h"
 #include "train/network.h"
 #include "train/spiking/digits.h"
 #include "train/spiking/network.h"
@@ -67,7 +68,7 @@ struct Spikes {
 Trainable trainable(const SpikingTrainingSettings& settings, const RecordingSplit& recordings,
                     const Spikes& spikes, const Machine& machine) {
   return {.settings = settings,
-          .settings_json = train::json_of(settings).dump(),
+          .settings_json = io::json_text(train::json_of(settings)),
           .data = identity_of(recordings),
           .training_samples = spikes.training.count(),
           .test_samples = spikes.testing.count(),
