@@ -20,6 +20,7 @@
 #include "io/files.h"
 #include "support/bound_arrays.h"
 #include "support/error_of.h"
+#include "support/number_of.h"
 #include "support/random_program.h"
 #include "support/reference_interpreter.h"
 #include "support/toy_codelets.h"
@@ -74,7 +75,7 @@ class ExecutableFile : public ::testing::Test {
 TEST_F(ExecutableFile, RunsAsWhatWasSaved) {
   for (const machine::Machine& machine : {testing::toy_machine(3), testing::toy_machine_with_regions(5),
                                           testing::toy_machine(4, 64 << 10, 1 << 20), testing::toy_host(2)})
-    for (uint64_t seed = 0; seed < 30; ++seed) {
+    for (uint64_t seed = 0; seed < test::number_of_cases(10, 30); ++seed) {
       SCOPED_TRACE(seed);
       const program::Program program =
           testing::random_program(seed, {machine.tiles, machine.has_shared_space()});
@@ -302,8 +303,9 @@ TEST_F(ExecutableFile, WithMoreVerticesOrCopiesThanBytesIsRefused) {
 
 TEST_F(ExecutableFile, IsNotTrusted) {
   const machine::Machine machine = testing::toy_machine_with_regions(3);
-  uint32_t refused = 0;
-  for (uint64_t seed = 0; seed < 20; ++seed) {
+  const uint64_t programs = test::number_of_cases(8, 20);
+  uint64_t refused = 0;
+  for (uint64_t seed = 0; seed < programs; ++seed) {
     save(testing::random_program(seed, {3, false}), machine);
     const std::string whole = bytes();
     base::RandomSequence random{base::RandomStream(seed, 3)};
@@ -321,7 +323,7 @@ TEST_F(ExecutableFile, IsNotTrusted) {
       }
     }
   }
-  EXPECT_GT(refused, 250u);
+  EXPECT_GT(refused, 12 * programs);
 }
 
 }  // namespace
