@@ -195,7 +195,7 @@ TEST(StoredWeights, RefusesRowsThatDoNotFit) {
   EXPECT_TRUE(test::says(error({0, 2}, {1, 0}, {1, 1}, {1, 2}), "columns must ascend"));
   EXPECT_TRUE(test::says(error({1, 1}, {0}, {1}, {1, 1}), "crow_indices[0] is 1"));
   EXPECT_TRUE(test::says(error({0, -1}, {0}, {1}, {1, 1}), "is -1; it must be from 0"));
-  EXPECT_TRUE(test::says(error({0, 1}, {0}, {1}, {2, 1}), "those of 1 rows of blocks"));
+  EXPECT_TRUE(test::says(error({0, 1}, {0}, {1}, {2, 1}), "describe 1 rows of blocks"));
   EXPECT_TRUE(test::says(error({}, {}, {}, {0, 0}), "crow_indices are empty"));
   EXPECT_TRUE(test::says(error({0, 1}, {0}, {1}, {1}), "its shape has 1 numbers"));
   EXPECT_TRUE(test::says(error({0, 1}, {0}, {1}, {1, 1'000'000'000'000}), "is 1000000000000; it must be"));

@@ -56,7 +56,7 @@ def test_index_tensors_of_inference_mode_are_compared():
 def test_sizes_must_be_the_same(block_size, dynamic):
     state = layer_of(block_size, dynamic).state_dict()
     wider = layer_of(block_size, dynamic, in_features=128)
-    with pytest.raises(RuntimeError, match=r"sizes \(48, 64, \d\).*this one's are \(48, 128, \d\)"):
+    with pytest.raises(RuntimeError, match=r"sizes \(48, 64, \d\).*this layer has \(48, 128, \d\)"):
         wider.load_state_dict(state)
     del state["sizes"]  # as files from before have none
     layer = layer_of(block_size, dynamic, seed=1)
