@@ -580,10 +580,12 @@ TEST(Bert, RefusesWhatDoesNotFit) {
   refuses("1 to its tokens, 8", kConfig, {.tokens = 8, .sequences = 0});
   refuses("the number of predictions in a pack is 9", kConfig, {.tokens = 8, .predictions = 9});
   refuses("head_slices is 5", kConfig, kPack, {.head_slices = 5});
-  refuses("the stage of a layer is 2; it must be the stage of the layer before or the next one, 0 or 1", kConfig,
-          kPack, {.layer_stages = {0, 2}});
-  refuses("the stage of a feed-forward part is 0; it must be the stage of the part before or the next one, 1 or 2",
-          kConfig, kPack, {.layer_stages = {0, 1}, .feed_forward_stages = {0, 0}});
+  refuses("the stage of a layer is 2; it must be the stage of the layer before or the next one, 0 or 1",
+          kConfig, kPack, {.layer_stages = {0, 2}});
+  refuses(
+      "the stage of a feed-forward part is 0; it must be the stage of the part before or the next one, 1 or "
+      "2",
+      kConfig, kPack, {.layer_stages = {0, 1}, .feed_forward_stages = {0, 0}});
   refuses("the number of feed-forward parts with a stage is 1; it must be the number of layers, 2", kConfig,
           kPack, {.layer_stages = {0, 1}, .feed_forward_stages = {1}});
   refuses("and layers have none", kConfig, kPack, {.feed_forward_stages = {0, 1}});
