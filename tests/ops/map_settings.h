@@ -36,8 +36,8 @@ inline std::vector<MapSetting> map_settings() {
       {"tiles_1", tessera::testing::toy_machine(1, 1 << 20)},
       {"tiles_7", tessera::testing::toy_machine(7)},
       {"bow", machine::find("bow")}};
-  constexpr std::pair<uint32_t, uint32_t> kShapes[] = {{0, 0}, {0, 5}, {4, 0},  {1, 1},   {1, 37},
-                                                       {9, 1}, {3, 5}, {7, 64}, {33, 129}};
+  constexpr std::pair<uint32_t, uint32_t> kShapes[] = {{0, 0}, {0, 5}, {4, 0},  {1, 1},    {1, 37},
+                                                       {9, 1}, {3, 5}, {7, 64}, {33, 129}, {130, 33}};
   const auto order = [](bool column_major) { return column_major ? "col" : "row"; };
   std::vector<MapSetting> settings;
   uint32_t number = 0;

@@ -166,6 +166,16 @@ TEST_P(MapOperationTest, Gather) {
   }
 }
 
+/// Two cores that write parts of the same rows write the same cache lines.
+TEST(MapOperations, DivideRowsAmongCoresNotTheirColumns) {
+  for (const uint32_t cols : {16U, 64U, 100U}) {
+    const MapPlan made = plan(
+        BinaryProblem{.op = Binary::mul, .rows = 4096, .cols = cols, .b = Broadcast::row}, machine::host(2));
+    EXPECT_EQ(made.partition.row_parts, 2U) << to_string(made.candidates);
+    EXPECT_EQ(made.partition.col_parts, 1U) << to_string(made.candidates);
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Settings, MapOperationTest, ::testing::ValuesIn(map_settings()), name_of_setting);
 
 }  // namespace

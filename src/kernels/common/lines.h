@@ -5,6 +5,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <utility>
 
 #include "kernels/common/element.h"
@@ -64,12 +65,16 @@ class LineWalk {
     const bool contiguous = all([](const auto& f) { return f.col_stride == 1; });
     if (contiguous && all([](const auto& f) { return f.row_stride == f.cols || f.rows == 1; }))
       return direct(0, fields_[0].elements());
+    if (contiguous && fields_[0].cols <= kRepeatedElements / 2 && fields_[N - 1].row_stride != 0 &&
+        all([](const auto& f) { return f.row_stride == f.cols || f.row_stride == 0; }))
+      return repeated();
     for (uint32_t row = 0; row < fields_[0].rows; ++row)
       contiguous ? direct(row, fields_[0].cols) : staged(row);
   }
 
  private:
   static constexpr size_t kStagedElements = 256;
+  static constexpr size_t kRepeatedElements = 512;
 
   template <class Holds>
   bool all(const Holds& holds) const {
@@ -80,6 +85,24 @@ class LineWalk {
     std::array<std::byte*, N> at;
     for (size_t f = 0; f < N; ++f) at[f] = address_of(fields_[f], row, 0);
     kernel_(at, count);
+  }
+
+  /// Several short rows at once, with as many copies of a row that stands for every row.
+  void repeated() const {
+    alignas(64) std::array<std::array<std::byte, kRepeatedElements * 8>, N> copies;
+    const uint32_t cols = fields_[0].cols, rows = fields_[0].rows;
+    const auto step = std::min<uint32_t>(rows, kRepeatedElements / cols);
+    for (size_t f = 0; f < N; ++f) {
+      const size_t bytes = cols * size_of(fields_[f].type);
+      for (uint32_t i = 0; fields_[f].row_stride == 0 && i < step; ++i)
+        std::memcpy(copies[f].data() + i * bytes, address_of(fields_[f], 0, 0), bytes);
+    }
+    for (uint32_t row = 0; row < rows; row += step) {
+      std::array<std::byte*, N> at;
+      for (size_t f = 0; f < N; ++f)
+        at[f] = fields_[f].row_stride == 0 ? copies[f].data() : address_of(fields_[f], row, 0);
+      kernel_(at, size_t{std::min(step, rows - row)} * cols);
+    }
   }
 
   void staged(uint32_t row) const {

@@ -312,10 +312,21 @@ LeastSeconds least_seconds_in_place(const Builder& builder, const MapOperation& 
   };
 }
 
+/// Whether cores write parts of the same rows, and so the same cache lines, although there are rows for all.
+bool divides_rows(const MapOperation& operation, const MapPartition& partition, const Machine& machine) {
+  constexpr uint32_t kRowsOfCore = 8;
+  const MapOperand& result = operation.operands.back();
+  const bool may_divide = result.transposed ? result.split_cols : result.split_rows;
+  const uint32_t rows = result.transposed ? operation.cols : operation.rows;
+  return may_divide && rows >= kRowsOfCore * machine.tiles && partition.tiles() > 1 &&
+         operand_box(result, partition.box(0)).cols < result.cols;
+}
+
 PlanCandidate predict_on_host(const MapOperation& operation, const MapPartition& partition,
                               const Machine& machine) {
   PlanCandidate candidate;
   candidate.seconds = superstep_cycles(operation, partition, machine).scaled(1 / machine.clock_hz);
+  if (divides_rows(operation, partition, machine)) candidate.rejected = "cores write parts of the same rows";
   for (const MapOperand& operand : operation.operands)
     candidate.max_tile_bytes += uint64_t{operand.rows} * operand.cols * size_of(operand.type);
   return candidate;
