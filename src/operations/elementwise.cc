@@ -250,7 +250,7 @@ Gradients binary_gradient(const Differentiation& d) {
   };
   switch (op) {
     case Binary::add: return both(dy, dy);
-    case Binary::sub: return both(dy, -dy);
+    case Binary::sub: return {sum_to(dy, a.type()), -sum_to(dy, b.type())};
     case Binary::add_scaled: return both(dy, dy * d.node.number("factor"));
     case Binary::mul: return both(dy * b, dy * a);
     case Binary::div: return both(dy / b, -(dy * d.output(0) / b));

@@ -37,12 +37,19 @@ Value scaled(Value x, std::optional<Value> weight, std::optional<Value> bias) {
   return bias ? x + cast(*bias, x.type().type) : x;
 }
 
-/// By channel, over the rows of all replicas that share statistics, which have as many each.
+/// Of all replicas that share statistics, which have as many rows each.
+Value over_replicas(Value own, uint32_t replicas) {
+  return replicas == 1 ? own : mean_over_replicas(own, replicas);
+}
+
+/// By channel.
 Value mean_of_channels(Value x, uint32_t replicas) {
   std::vector<int> dims(x.shape().size() - 1);
   std::iota(dims.begin(), dims.end(), 0);
-  const Value own = mean(x, dims);
-  return replicas == 1 ? own : mean_over_replicas(own, replicas);
+  return over_replicas(mean(x, dims), replicas);
+}
+Value mean_of_squares(Value x) {
+  return x.owner().apply("sum_of_squares", {x}, {{"over", "rows"}, {"scale", 1.0 / x.type().rows()}})[0];
 }
 
 /// The variance whose divisor is the number of rows of these replicas, as that with one less.
@@ -78,8 +85,11 @@ BatchNorm batch_norm_of_batch(Value x, std::optional<Value> weight, std::optiona
                                  to_string(x.type())));
   // Of deviations from the mean of all, as sums of squares would lose digits where that is large beside them.
   const Value all = wide(x), average = mean_of_channels(all, replicas), centred = all - average;
-  const Value variance = mean_of_channels(square(centred), replicas);
-  const Value y = scaled(centred * rsqrt(variance + epsilon), weight, bias);
+  const Value variance = over_replicas(mean_of_squares(centred), replicas);
+  // One factor for each channel, as each product passes over all of x.
+  Value factor = rsqrt(variance + epsilon);
+  if (weight) factor = factor * wide(*weight);
+  const Value y = scaled(centred, factor, bias);
   return {cast(y, x.type().type), average, without_bias(variance, rows, replicas)};
 }
 

@@ -97,13 +97,14 @@ Gradients reduce_gradient(const Differentiation& d) {
   Value dy = *d.dy[0];
   const double scale = scale_of<op>(d.node);
   if (scale != 1) dy = dy * scale;
-  const auto expanded = [&](Value value) {
-    if (x.type().pattern) throw UsageError("a reduction of a sparse value has no gradient");
-    std::vector<int64_t> shape(x.shape().begin(), x.shape().end());
-    return d.graph.apply("expand", {value}, {{"shape", shape}})[0];
-  };
-  if (op == Reduction::sum) return {expanded(dy)};
-  if (op == Reduction::sum_of_squares) return {x * expanded(cast(dy, x.type().type)) * 2};
+  if (x.type().pattern) throw UsageError("a reduction of a sparse value has no gradient");
+  const bool is_row = over_of(d.node) == Over::rows;
+  const auto expanded = [&](Value value) { return expand(value, x.shape()); };
+  if (op == Reduction::sum) return {is_row ? dy : expanded(dy)};
+  if (op == Reduction::sum_of_squares) {
+    const Value factor = cast(dy * 2, x.type().type);
+    return {x * (is_row ? factor : expanded(factor))};
+  }
   if (goes_to_first(d.node)) {
     const Value places = count_to(d.graph, x.type().cols(), Type::u32);
     return {cast(equal(places, argmax(x, -1, true)), x.type().type) * expanded(dy)};

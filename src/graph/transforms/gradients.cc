@@ -6,6 +6,8 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
+#include <utility>
 
 #include "graph/operation.h"
 #include "graph/transforms/function_gradients.h"
@@ -21,20 +23,27 @@ class Backward {
   Backward(Graph& graph, FunctionGradients& functions, const std::vector<bool>& depends)
       : graph_(graph), functions_(functions), depends_(depends) {}
 
+  /// A gradient may be a row that stands for every row of the value.
   void add(ValueId id, Value gradient) {
-    const auto [found, is_first] = gradients_.try_emplace(id, gradient);
-    if (!is_first) found->second = found->second + gradient;
+    Known& known = gradients_[id];
+    std::optional<Value>& sum = gradient.shape() == graph_.type(id).shape ? known.whole : known.row;
+    sum = sum ? *sum + gradient : gradient;
   }
 
-  std::optional<Value> of(ValueId id) const {
+  std::optional<Value> of(ValueId id) {
     const auto found = gradients_.find(id);
     if (found == gradients_.end()) return {};
-    return found->second;
+    Known& known = found->second;
+    if (const std::optional<Value> row = std::exchange(known.row, {}))
+      known.whole = known.whole ? *known.whole + *row : expand(*row, graph_.type(id).shape);
+    return known.whole;
   }
 
   /// After their values, for reports.
   void name() {
-    for (const auto& [id, gradient] : gradients_) {
+    for (const auto& [id, known] : gradients_) {
+      if (!known.whole) continue;
+      const Value gradient = *known.whole;
       const std::string name = graph_.info(id).name + ".gradient";
       if (graph_.info(gradient.id).name.starts_with('%') && !graph_.contains(name))
         graph_.rename(gradient, name);
@@ -66,10 +75,14 @@ class Backward {
   }
 
  private:
+  struct Known {
+    std::optional<Value> whole = {}, row = {};
+  };
+
   Graph& graph_;
   FunctionGradients& functions_;
   const std::vector<bool>& depends_;
-  std::map<ValueId, Value> gradients_;
+  std::map<ValueId, Known> gradients_;
 };
 
 /// By value: whether it depends on a value in `of`.
@@ -101,10 +114,10 @@ Backpropagation backpropagate(Graph& graph, const std::vector<std::pair<ValueId,
     if (std::ranges::any_of(outputs, [&](ValueId id) { return id < depends.size() && depends[id]; }))
       backward.through(i, result.first);
   }
+  for (const Value& value : of) result.gradients.push_back(backward.of(value.id));
   backward.name();
   graph.mark_backward(result.first);
   verify_if_asserting(graph);
-  for (const Value& value : of) result.gradients.push_back(backward.of(value.id));
   return result;
 }
 
