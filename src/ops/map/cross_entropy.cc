@@ -213,17 +213,6 @@ StepId build_as(const Builder& builder, const SoftmaxCrossEntropyProblem& proble
   return SpreadClasses(builder, problem, operands).build(partition.groups);
 }
 
-PlanCandidate evaluate(const Builder& builder, const SoftmaxCrossEntropyProblem& problem,
-                       const CrossEntropyPartition& partition, std::span<const Operand> operands) {
-  PlanCandidate candidate = predict(
-      builder, {}, operands, [&](const Builder& scratch, const MapPlan&, std::span<const Operand> copies) {
-        return build_as(scratch, problem, partition, copies);
-      });
-  candidate.partition = to_string(partition);
-  candidate.rejected = overflow_of(candidate, builder.machine(), true);
-  return candidate;
-}
-
 }  // namespace
 
 std::string to_string(const CrossEntropyPartition& partition) {
@@ -241,7 +230,10 @@ CrossEntropyPlan plan(const Builder& builder, const SoftmaxCrossEntropyProblem& 
     for (const uint32_t groups : SpreadClasses(builder, problem, operands).numbers_of_groups())
       partitions.push_back({.spreads_classes = true, .groups = groups});
     return fastest_of(std::move(partitions), [&](const CrossEntropyPartition& partition) {
-      return evaluate(builder, problem, partition, operands);
+      return predict(builder, to_string(partition), operands,
+                     [&](const Builder& scratch, std::span<const Operand> copies) {
+                       return build_as(scratch, problem, partition, copies);
+                     });
     });
   };
   constexpr size_t kMost = 64;

@@ -556,6 +556,16 @@ PlanCandidate predict(const Builder& builder, const MapPartition& partition,
   return counted(program, machine, most_seconds);
 }
 
+PlanCandidate predict(const Builder& builder, std::string partition, std::span<const Operand> operands,
+                      const std::function<program::StepId(const Builder&, std::span<const Operand>)>& build) {
+  PlanCandidate candidate = predict(builder, MapPartition(), operands,
+                                    [&](const Builder& scratch, const MapPlan&,
+                                        std::span<const Operand> copies) { return build(scratch, copies); });
+  candidate.partition = std::move(partition);
+  candidate.rejected = overflow_of(candidate, builder.machine(), true);
+  return candidate;
+}
+
 MapPartition partition_as_it_lies(const Builder& builder, const Operand& operand) {
   if (builder.is_host() || !builder.holds(operand)) return {};
   MapPartition partition{operand.rows(), operand.cols()};

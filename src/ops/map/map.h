@@ -200,6 +200,11 @@ PlanCandidate predict(const Builder& builder, const MapPartition& partition,
                       std::span<const Operand> operands, const BuildInPlace& build,
                       double most_seconds = kAnySeconds);
 
+/// Cost of a partition of this name that is no MapPartition: `build` adds the operation with given operands.
+/// Rejected if it does not fit.
+PlanCandidate predict(const Builder& builder, std::string partition, std::span<const Operand> operands,
+                      const std::function<program::StepId(const Builder&, std::span<const Operand>)>& build);
+
 /// The partition into the boxes of an operand on the builder's tiles; no boxes on a host, or if a part of the
 /// operand lies on other tiles.
 MapPartition partition_as_it_lies(const Builder& builder, const Operand& operand);

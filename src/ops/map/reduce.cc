@@ -134,13 +134,10 @@ AxisReducePlan plan(const Builder& builder, const AxisReduceProblem& problem,
   if (builder.is_host() || parted(problem, builder.machine().tiles).empty()) return unparted();
   const auto evaluate = [&](const AxisReducePartition& partition) {
     if (partition.parts == 1) return partition.whole.chosen;
-    PlanCandidate candidate = predict(
-        builder, {}, operands, [&](const Builder& scratch, const MapPlan&, std::span<const Operand> copies) {
-          return build_as(scratch, problem, partition, copies);
-        });
-    candidate.partition = fmt::format("{} parts of the axis", partition.parts);
-    candidate.rejected = overflow_of(candidate, builder.machine(), true);
-    return candidate;
+    return predict(builder, fmt::format("{} parts of the axis", partition.parts), operands,
+                   [&](const Builder& scratch, std::span<const Operand> copies) {
+                     return build_as(scratch, problem, partition, copies);
+                   });
   };
   const auto make = [&] {
     std::vector<AxisReducePartition> partitions = parted(problem, builder.machine().tiles);

@@ -141,13 +141,10 @@ ReduceAllPlan plan(const Builder& builder, const ReduceAllProblem& problem,
                    const std::vector<Operand>& operands) {
   if (builder.is_host()) return {};
   const auto evaluate = [&](const ReduceAllPartition& partition) {
-    PlanCandidate candidate = predict(
-        builder, {}, operands, [&](const Builder& scratch, const MapPlan&, std::span<const Operand> copies) {
-          return build_as(scratch, problem, partition, copies);
-        });
-    candidate.partition = to_string(partition);
-    candidate.rejected = overflow_of(candidate, builder.machine(), true);
-    return candidate;
+    return predict(builder, to_string(partition), operands,
+                   [&](const Builder& scratch, std::span<const Operand> copies) {
+                     return build_as(scratch, problem, partition, copies);
+                   });
   };
   const auto make = [&] {
     std::vector<ReduceAllPartition> partitions = {{}};
