@@ -321,6 +321,8 @@ class Lowering {
   void place_carried(ValueId inside, const ops::Operand& given, Lowering& body);
   program::CopyGroup place_part(ValueId inside, const ops::Operand& given, const ops::Builder& builder,
                                 Lowering& body);
+  ops::Operand matrix_of_pass(ValueId inside, const ops::Builder& builder,
+                              std::vector<program::MappedBox> mapping);
   bool lies_flat(ValueId given, const TensorType& of_pass, const LoopForm& form) const;
   program::CopyGroup place_flat(ValueId inside, const ops::Operand& given, const ops::Builder& builder,
                                 Lowering& body, std::vector<program::StepId>& steps);

@@ -12,7 +12,6 @@
 #include "ops/map/elementwise.h"
 #include "ops/map/fill.h"
 #include "ops/owners.h"
-#include "ops/split.h"
 
 namespace tessera::graph {
 namespace {
@@ -35,10 +34,8 @@ bool has_few_columns(const TensorType& of_pass, const ops::Builder& builder) {
 
 /// Whole rows of a matrix on each tile.
 std::vector<program::MappedBox> rows_on_tiles(const ops::Builder& builder, const TensorType& type) {
-  std::vector<program::MappedBox> mapping;
-  const std::vector<uint32_t> first = ops::split_evenly(type.rows(), builder.machine().tiles);
-  for (uint32_t tile = 0; tile + 1 < first.size(); ++tile)
-    mapping.push_back({{first[tile], first[tile + 1] - first[tile], 0, type.cols()}, tile});
+  std::vector<program::MappedBox> mapping = Lowering::columns_on_tiles(builder, type.cols(), type.rows());
+  for (auto& [box, tile] : mapping) box = program::transpose(box);
   return mapping;
 }
 
@@ -234,16 +231,25 @@ void Lowering::place_carried(ValueId inside, const Operand& given, Lowering& bod
   body.lowered_.operands[inside] = carried;
 }
 
+/// The matrix of a pass, in a body.
+Operand Lowering::matrix_of_pass(ValueId inside, const ops::Builder& builder,
+                                 std::vector<program::MappedBox> mapping) {
+  const ValueInfo& info = graph_.info(inside);
+  ops::OperandLayout layout = matrix_layout(info.type, false);
+  layout.mapping = std::move(mapping);
+  const Operand part =
+      builder.add(info.name + ".micro", Role::temporary, info.type.type, layout, purpose_of(inside));
+  lowered_.operands[inside] = part;
+  return part;
+}
+
 /// The copy of a pass' rows. On tiles they lie as all of them do.
 program::CopyGroup Lowering::place_part(ValueId inside, const Operand& given, const ops::Builder& builder,
                                         Lowering& body) {
   const ValueInfo& info = body.graph_.info(inside);
   const TensorType& type = info.type;
-  ops::OperandLayout layout = matrix_layout(type, false);
-  layout.mapping = columns_on_tiles(builder, type.rows(), type.cols());
   const Operand part =
-      builder.add(info.name + ".micro", Role::temporary, type.type, layout, body.purpose_of(inside));
-  body.lowered_.operands[inside] = part;
+      body.matrix_of_pass(inside, builder, columns_on_tiles(builder, type.rows(), type.cols()));
   const Operand whole =
       placed_on(given, info.name + ".passes", builder, columns_on_tiles(builder, given.rows(), given.cols()));
   program::CopyGroup group = copy_of(first_rows(whole, type.rows()), part);
@@ -261,11 +267,7 @@ program::CopyGroup Lowering::place_flat(ValueId inside, const Operand& given, co
   const std::vector<program::MappedBox> rows = rows_on_tiles(builder, type), flat = in_a_row(rows);
   const Operand row =
       builder.temporary(info.name + ".pass", type.type, 1, static_cast<uint32_t>(type.elements()), flat);
-  ops::OperandLayout layout = matrix_layout(type, false);
-  layout.mapping = rows;
-  const Operand part =
-      builder.add(info.name + ".micro", Role::temporary, type.type, layout, body.purpose_of(inside));
-  body.lowered_.operands[inside] = part;
+  const Operand part = body.matrix_of_pass(inside, builder, rows);
   steps.push_back(builder.execute(
       {"rows of a pass", program::Phase::rearrange,
        ops::groups_of_owners(rows, kernels::join_rows_codelet,
