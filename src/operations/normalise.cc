@@ -52,6 +52,12 @@ Value mean_of_squares(Value x) {
   return x.owner().apply("sum_of_squares", {x}, {{"over", "rows"}, {"scale", 1.0 / x.type().rows()}})[0];
 }
 
+/// One factor for each channel, as each product with x passes over all of it.
+Value factor_of(Value variance, std::optional<Value> weight, double epsilon) {
+  const Value factor = rsqrt(variance + epsilon);
+  return weight ? factor * wide(*weight) : factor;
+}
+
 /// The variance whose divisor is the number of rows of these replicas, as that with one less.
 Value without_bias(Value variance, uint32_t rows, uint32_t replicas) {
   if (replicas == 1) return variance * (rows / (rows - 1.0));
@@ -69,8 +75,7 @@ Value batch_norm(Value x, Value mean, Value variance, std::optional<Value> weigh
   require_channels("batch_norm", x, mean, "the mean");
   require_channels("batch_norm", x, variance, "the variance");
   // A factor and a number to add, of each channel.
-  Value factor = rsqrt(wide(variance) + epsilon);
-  if (weight) factor = factor * wide(*weight);
+  const Value factor = factor_of(wide(variance), weight, epsilon);
   Value added = -(wide(mean) * factor);
   if (bias) added = added + wide(*bias);
   return scaled(x, factor, added);
@@ -86,10 +91,7 @@ BatchNorm batch_norm_of_batch(Value x, std::optional<Value> weight, std::optiona
   // Of deviations from the mean of all, as sums of squares would lose digits where that is large beside them.
   const Value all = wide(x), average = mean_of_channels(all, replicas), centred = all - average;
   const Value variance = over_replicas(mean_of_squares(centred), replicas);
-  // One factor for each channel, as each product passes over all of x.
-  Value factor = rsqrt(variance + epsilon);
-  if (weight) factor = factor * wide(*weight);
-  const Value y = scaled(centred, factor, bias);
+  const Value y = scaled(centred, factor_of(variance, weight, epsilon), bias);
   return {cast(y, x.type().type), average, without_bias(variance, rows, replicas)};
 }
 
