@@ -115,7 +115,8 @@ void add_common_options(CLI::App& command, bool& json, uint32_t& threads) {
             "Number of threads of the host, which are also its tiles (default: one per physical core)", 4096);
   command.add_option_function<std::string>(
       "--isa", [](const std::string& name) { restrict_isa(isa_of(name)); },
-      "Restrict the instruction set: generic, neon, avx2, avx512, avx512_bf16, amx (also TESSERA_ISA)");
+      "Restrict the instruction set: generic, neon, avx2, avx512, avx512_bf16, avx512_bf16_sparse, amx (also "
+      "TESSERA_ISA)");
 }
 
 }  // namespace tessera::cli

@@ -49,6 +49,7 @@ int target_of(Isa isa) {
   switch (isa) {
     case Isa::avx512:
     case Isa::avx512_bf16:
+    case Isa::avx512_bf16_sparse:
     case Isa::amx: return LIBXSMM_X86_AVX512_CORE;
     case Isa::avx2: return LIBXSMM_X86_AVX2;
     default: return LIBXSMM_X86_SSE3;

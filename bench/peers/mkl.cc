@@ -47,6 +47,7 @@ const char* instructions(Isa isa) {
   switch (isa) {
     case Isa::avx512:
     case Isa::avx512_bf16:
+    case Isa::avx512_bf16_sparse:
     case Isa::amx: return "AVX512";
     case Isa::avx2: return "AVX2";
     default: return "SSE4_2";

@@ -77,7 +77,9 @@ Options parse_options(int argc, char** argv) {
   list(app.add_option("--layout", layouts, "layout of X and Y: row, col (list)"));
   list(app.add_option("--product", tasks, "forward, input_gradient, sddmm, or triple: all three (list)"));
   app.add_option("--smtx", options.smtx, "files, or folders of files, each with a W");
-  app.add_option("--isa", isa, "instruction set of all libraries: generic, avx2, avx512, avx512_bf16, amx");
+  app.add_option(
+      "--isa", isa,
+      "instruction set of all libraries: generic, avx2, avx512, avx512_bf16, avx512_bf16_sparse, amx");
   app.add_option("--threads", options.limits.threads, "threads of all libraries")->check(CLI::Range(1, 4096));
   list(app.add_option("--peers", options.peers, "libraries to compare (list); default: all"));
   app.add_option("--rounds", options.rounds, "rounds, of which the median is reported")

@@ -23,6 +23,11 @@ Features features(unsigned subleaf) {
   return f;
 }
 
+bool is_intel() {
+  Features f;
+  return __get_cpuid(0, &f.eax, &f.ebx, &f.ecx, &f.edx) != 0 && f.ebx == signature_INTEL_ebx;
+}
+
 constexpr unsigned kTileState = 18;  // XFEATURE_XTILEDATA
 
 #ifdef __linux__
@@ -42,6 +47,13 @@ bool has_bf16_dots() {
   return has;
 }
 
+// FP16 tells Sapphire Rapids and later processors from Cooper Lake.
+bool has_slow_bf16_dots() {
+  constexpr unsigned kFp16 = 1U << 23;
+  static const bool has = has_bf16_dots() && is_intel() && (features(0).edx & kFp16) != 0;
+  return has;
+}
+
 bool has_bf16_tiles() {
   constexpr unsigned kBf16 = 1U << 22, kTiles = 1U << 24;
   static const bool has = (features(0).edx & (kBf16 | kTiles)) == (kBf16 | kTiles) && ask_for_tiles();
@@ -49,6 +61,7 @@ bool has_bf16_tiles() {
 }
 #else
 bool has_bf16_dots() { return false; }
+bool has_slow_bf16_dots() { return false; }
 bool has_bf16_tiles() { return false; }
 #endif
 

@@ -28,6 +28,7 @@ constexpr Entry kEntries[] = {
     {Isa::avx2, "avx2", HWY_AVX2},
     {Isa::avx512, "avx512", HWY_AVX3},
     {Isa::avx512_bf16, "avx512_bf16", HWY_AVX3, has_bf16_dots},
+    {Isa::avx512_bf16_sparse, "avx512_bf16_sparse", HWY_AVX3, has_slow_bf16_dots},
     {Isa::amx, "amx", HWY_AVX3, [] { return has_bf16_dots() && has_bf16_tiles(); }},
 };
 
@@ -91,9 +92,13 @@ std::string_view name_of(Isa isa) { return kEntries[static_cast<int>(isa)].name;
 Isa isa_of(std::string_view name) {
   for (const Entry& entry : kEntries)
     if (entry.name == name) return entry.isa;
-  throw UsageError(fmt::format(
-      "unknown instruction set '{}' (choose from generic, neon, avx2, avx512, avx512_bf16, amx)", name));
+  throw UsageError(
+      fmt::format("unknown instruction set '{}' (choose from generic, neon, avx2, avx512, avx512_bf16, "
+                  "avx512_bf16_sparse, amx)",
+                  name));
 }
+
+bool has_fast_bf16_products(Isa isa) { return isa >= Isa::avx512_bf16 && isa != Isa::avx512_bf16_sparse; }
 
 std::vector<Isa> available_isas() {
   apply_environment();

@@ -8,14 +8,19 @@ namespace tessera {
 
 /// Instruction sets, the portable fallback first. If a processor has several, the last is preferred. Each x86
 /// instruction set includes the x86 sets before it: avx512_bf16 has dot products of BF16 pairs, amx also
-/// products of tiles of BF16.
-enum class Isa { generic, neon, avx2, avx512, avx512_bf16, amx };
+/// products of tiles of BF16. avx512_bf16_sparse is the avx512_bf16 of processors whose dot products are
+/// slower than FP32 multiply-adds: only sparse products use them.
+enum class Isa { generic, neon, avx2, avx512, avx512_bf16, avx512_bf16_sparse, amx };
 
-/// "generic", "neon", "avx2", "avx512", "avx512_bf16", "amx".
+/// "generic", "neon", "avx2", "avx512", "avx512_bf16", "avx512_bf16_sparse", "amx".
 std::string_view name_of(Isa isa);
 
 /// The instruction set of that name. Throws UsageError for any other.
 Isa isa_of(std::string_view name);
+
+/// Whether the instruction set multiplies BF16 values faster than FP32 values. If not, dense products widen
+/// BF16 values to FP32.
+bool has_fast_bf16_products(Isa isa);
 
 /// The instruction sets of this processor and build, best last.
 std::vector<Isa> available_isas();

@@ -7,9 +7,16 @@ namespace tessera {
 namespace {
 
 TEST(Isa, NamesRoundTrip) {
-  for (Isa isa : {Isa::generic, Isa::neon, Isa::avx2, Isa::avx512, Isa::avx512_bf16, Isa::amx})
+  for (Isa isa :
+       {Isa::generic, Isa::neon, Isa::avx2, Isa::avx512, Isa::avx512_bf16, Isa::avx512_bf16_sparse, Isa::amx})
     EXPECT_EQ(isa_of(name_of(isa)), isa);
   EXPECT_THROW(isa_of("avx9"), UsageError);
+}
+
+TEST(Isa, OnlyTilesAndFastDotProductsSpeedUpDenseProducts) {
+  for (Isa isa : {Isa::generic, Isa::neon, Isa::avx2, Isa::avx512, Isa::avx512_bf16_sparse})
+    EXPECT_FALSE(has_fast_bf16_products(isa)) << name_of(isa);
+  for (Isa isa : {Isa::avx512_bf16, Isa::amx}) EXPECT_TRUE(has_fast_bf16_products(isa)) << name_of(isa);
 }
 
 TEST(Isa, RestrictingReachesTheDispatch) {

@@ -459,7 +459,7 @@ TEST_F(CliTest, MachineFilesAreRegularFiles) {
 TEST_F(CliTest, NanAndInfinityAreData) {
   const std::string weights = file(
       "w.mtx", "%%MatrixMarket matrix coordinate real general\n9 9 4\n1 1 nan\n2 3 inf\n3 4 -inf\n4 4 1.0\n");
-  for (const char* isa : {"generic", "avx2", "avx512", "avx512_bf16", "amx"}) {
+  for (const char* isa : {"generic", "avx2", "avx512", "avx512_bf16", "avx512_bf16_sparse", "amx"}) {
     const Outcome o =
         run(fmt::format("spmm --weights '{}' --n 1,3,20 --block 1,4,8 --type f32,f16,bf16 --mode static "
                         "--isa {} --json",

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <iterator>
+#include <map>
 #include <span>
 #include <string>
 #include <string_view>
@@ -111,15 +112,18 @@ TEST_P(CodeletTest, SampleMatchesItsCodelet) {
   EXPECT_EQ(sample.params().size(), codelet->params.size());
 }
 
+machine::Machine with_isa(machine::Machine host, Isa isa) {
+  host.name = name_of(isa);
+  host.figures = machine::builtin_figures(host.facts, isa, 2);
+  return host;
+}
+
 /// This host, and those of every instruction set.
 std::vector<machine::Machine> hosts() {
   std::vector<machine::Machine> hosts = {machine::host(2)};
-  for (const Isa isa : {Isa::generic, Isa::neon, Isa::avx2, Isa::avx512, Isa::avx512_bf16, Isa::amx}) {
-    machine::Machine host = hosts.front();
-    host.name = name_of(isa);
-    host.figures = machine::builtin_figures(host.facts, isa, 2);
-    hosts.push_back(std::move(host));
-  }
+  for (const Isa isa :
+       {Isa::generic, Isa::neon, Isa::avx2, Isa::avx512, Isa::avx512_bf16, Isa::avx512_bf16_sparse, Isa::amx})
+    hosts.push_back(with_isa(hosts.front(), isa));
   return hosts;
 }
 
@@ -171,6 +175,42 @@ TEST_P(CodeletTest, CostOnTilesReadsNoIntegersButThoseOfCostedFields) {
   const program::Vertex vertex{blind, placed.vertex().params};
   for (const machine::Machine& machine : machines_for(program::RunsOn::tiles))
     EXPECT_EQ(codelet->cost(vertex, machine).total(), codelet->cost(placed.vertex(), machine).total());
+}
+
+/// Where dot products of BF16 are slow, only products with blocks use them: all others have the cost and the
+/// bits of AVX-512 without them.
+TEST(Bf16Codelets, WidenDenseOperandsWhereDotProductsAreSlow) {
+  const machine::Machine host = machine::host(2);
+  const machine::Machine without = with_isa(host, Isa::avx512),
+                         slow = with_isa(host, Isa::avx512_bf16_sparse);
+  size_t differing = 0;
+  bool is_slow = false;
+  for (const Case& c : all_cases()) {
+    const program::Codelet& codelet = *c.codelet;
+    if (codelet.runs_on == program::RunsOn::tiles || codelet.name.starts_with("block_spmm") ||
+        c.sample.name.find("bf16") == std::string_view::npos)
+      continue;
+    SCOPED_TRACE(fmt::format("{}/{}", codelet.name, c.sample.name));
+    const Sample sample = c.sample.make(5, 5);
+    std::map<Isa, SampleVertex> results;
+    test::on_every_isa([&] {
+      const SampleVertex& result = results.try_emplace(active_isa(), sample).first->second;
+      (codelet.simd != nullptr ? codelet.simd : codelet.reference)(result.vertex());
+    });
+    const program::Vertex vertex = results.begin()->second.vertex();
+    EXPECT_EQ(codelet.cost(vertex, slow).total(), codelet.cost(vertex, without).total());
+    const auto widened = results.find(Isa::avx512_bf16_sparse);
+    if (widened == results.end()) continue;
+    is_slow = true;
+    const auto has_bits_of = [&](Isa isa) {
+      for (size_t f = 0; f < sample.fields().size(); ++f)
+        if (!codelet.fields[f].scratch && !widened->second.has_bits_of(results.at(isa), f)) return false;
+      return true;
+    };
+    EXPECT_TRUE(has_bits_of(Isa::avx512));
+    if (!has_bits_of(Isa::avx512_bf16)) ++differing;
+  }
+  EXPECT_EQ(differing > 0, is_slow);
 }
 
 bool is_structured(const program::Codelet& codelet) {

@@ -7,11 +7,13 @@ namespace {
 
 TEST(Figures, EveryInstructionSetHasPositiveRatesThatFallAwayFromTheCore) {
   const HostFacts facts = detect_host();
-  for (Isa isa : {Isa::generic, Isa::neon, Isa::avx2, Isa::avx512, Isa::avx512_bf16, Isa::amx}) {
+  for (Isa isa : {Isa::generic, Isa::neon, Isa::avx2, Isa::avx512, Isa::avx512_bf16, Isa::avx512_bf16_sparse,
+                  Isa::amx}) {
     const HostFigures figures = builtin_figures(facts, isa, 2);
     EXPECT_EQ(figures.isa, isa);
     EXPECT_GT(figures.ghz, 0);
     EXPECT_GT(figures.flops_per_cycle, 0);
+    EXPECT_EQ(figures.bf16_flops_per_cycle > figures.flops_per_cycle, has_fast_bf16_products(isa));
     EXPECT_GT(figures.l1_bytes_per_cycle, figures.l2_bytes_per_cycle);
     EXPECT_GT(figures.l2_bytes_per_cycle, figures.l3_bytes_per_cycle);
     EXPECT_GT(figures.l3_bytes_per_cycle * figures.ghz, figures.memory_core_gbps);

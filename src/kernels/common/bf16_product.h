@@ -19,8 +19,9 @@ inline constexpr size_t kBf16StepValues = size_t{kBf16Columns} * kBf16Step;
 /// Maximum number of rows of A for Bf16Product::run().
 inline constexpr uint32_t kBf16Rows = 32;
 
-/// Whether the active instruction set has such instructions. This alone decides whether products use them,
-/// never the number of rows, so that results do not depend on a product's partition.
+/// Whether the active instruction set has such instructions. This alone decides whether sparse products use
+/// them, and has_fast_bf16_products() whether dense products and attention do, never the number of rows, so
+/// that results do not depend on a product's partition.
 bool has_bf16_products();
 
 /// sums = A·B, or sums += A·B.

@@ -17,14 +17,15 @@ struct CoreRates {
 // per cycle. l2, l3: sustained by streaming reads, about two thirds of the peak in the vendors' optimization
 // manuals (64 B per cycle from L2 on x86; L3 shared by all). exposed_loads: 512-bit loads and multiply-adds,
 // each two per cycle alone, alternate; from the product kernels on a Sapphire-Rapids-like core. bf16: dot
-// products of pairs at the rate of multiply-adds (Zen 4 and 5); one product of tiles, 16 × 16 × 32, in 16
-// cycles.
+// products of pairs at the rate of multiply-adds (Zen 4 and 5); one in two cycles (Sapphire Rapids); one
+// product of tiles, 16 × 16 × 32, in 16 cycles.
 constexpr CoreRates kCoreRates[] = {
     {Isa::generic, 8, 32, 16, 8, 0, 0},
     {Isa::neon, 16, 32, 24, 10, 0, 0},
     {Isa::avx2, 32, 64, 32, 10, 0, 0},
     {Isa::avx512, 64, 128, 44, 10, 0.35, 0},
     {Isa::avx512_bf16, 64, 128, 44, 10, 0.35, 128},
+    {Isa::avx512_bf16_sparse, 64, 128, 44, 10, 0.35, 32},
     {Isa::amx, 64, 128, 44, 10, 0.35, 1024},
 };
 
@@ -65,10 +66,10 @@ HostFigures builtin_figures(const HostFacts& facts, Isa isa, unsigned threads) {
 }
 
 std::string describe(const HostFigures& figures) {
-  const std::string bf16 =
-      figures.bf16_flops_per_cycle > 0
-          ? fmt::format("{:.0f} operations per cycle and core", figures.bf16_flops_per_cycle)
-          : "computed as FP32";
+  std::string bf16 = "computed as FP32";
+  if (figures.bf16_flops_per_cycle > 0)
+    bf16 = fmt::format("{:.0f} operations per cycle and core{}", figures.bf16_flops_per_cycle,
+                       has_fast_bf16_products(figures.isa) ? "" : ", sparse products only");
   return fmt::format(
       "instruction set: {}\n"
       "clock: {:.2f} GHz\n"

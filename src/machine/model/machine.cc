@@ -16,11 +16,13 @@ namespace {
 std::vector<Figure> host_sources(const Machine& m, const std::string& rates) {
   const HostFigures& f = m.figures;
   const std::string system = "operating system";
+  const bool is_for_sparse = f.bf16_flops_per_cycle > 0 && !has_fast_bf16_products(f.isa);
   return {
       {"tiles", static_cast<double>(m.tiles), "threads", "one per allowed physical core, or as requested"},
       {"clock", f.ghz, "GHz", rates},
       {"flops", f.flops_per_cycle, "per cycle and core", rates},
-      {"bf16_flops", f.bf16_flops_per_cycle, "per cycle and core, 0: as FP32", rates},
+      {"bf16_flops", f.bf16_flops_per_cycle,
+       is_for_sparse ? "per cycle and core, sparse products only" : "per cycle and core, 0: as FP32", rates},
       {"l1", static_cast<double>(f.l1_bytes), "bytes per core", system},
       {"l2", static_cast<double>(f.l2_bytes), "bytes per core", system},
       {"l3", static_cast<double>(f.l3_bytes), "bytes", system},

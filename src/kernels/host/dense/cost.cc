@@ -78,10 +78,6 @@ struct Bf16Work {
   double terms = 0;
 };
 
-bool multiplies_bf16(const FieldView& a, const FieldView& b, const HostFigures& f) {
-  return a.type == Type::bf16 && b.type == Type::bf16 && f.bf16_flops_per_cycle > 0;
-}
-
 /// Cycles of Bf16RowProduct; making a vector of pairs takes `pack`.
 double bf16_cycles(const Bf16Work& work, double pack, const HostFigures& f) {
   // Distance from the rate of tiles; loading a tile of B; and the sums of a pass over two panels and some
@@ -115,7 +111,7 @@ program::PhaseTimes panel_forward_cost(const program::Vertex& v, const machine::
   const double terms = panel_forward_terms(v);
   const double stream = stream_cycles(weight, f);
   const bool sees = !v.fields[window].empty();
-  if (multiplies_bf16(in, weight, f)) {
+  if (multiplies_bf16(in, weight, f.isa)) {
     constexpr double kPack = 3;
     // What each position sees is copied.
     const double seen = 2 * std::ceil(terms / lanes_of(f)) * out.rows + stream_cycles(in, f);
@@ -142,7 +138,7 @@ program::PhaseTimes panel_input_gradient_cost(const program::Vertex& v, const ma
   const HostFigures& f = m.figures;
   const FieldView &in = v.fields[dy], &weight = v.fields[w], &out = v.fields[dx];
   if (!v.fields[window].empty()) return phases(copy_cycles(in, f), fold_cycles(v, f));
-  if (multiplies_bf16(in, weight, f)) {
+  if (multiplies_bf16(in, weight, f.isa)) {
     constexpr double kPack = 8;  // and transposed
     return phases(can_multiply_in_place(in) ? 0 : copy_cycles(in, f),
                   bf16_cycles({double{1} * in.rows, double{1} * out.cols, double{1} * in.cols}, kPack, f) +
@@ -180,7 +176,7 @@ program::PhaseTimes panel_weight_gradient_add_cost(const program::Vertex& v, con
   const HostFigures& f = m.figures;
   const FieldView &gradient = v.fields[dy], &in = v.fields[x], &out = v.fields[dw];
   const DenseGradientFactor factor(v);
-  if (!factor.sees && multiplies_bf16(gradient, in, f)) {
+  if (!factor.sees && multiplies_bf16(gradient, in, f.isa)) {
     constexpr double kPack = 4;
     const double transposes = kTransposePerVector / lanes_of(f) * static_cast<double>(in.elements());
     return phases(

@@ -24,7 +24,7 @@ namespace tessera::kernels::HWY_NAMESPACE {
 #if TESSERA_HAS_VECTORS
 void forward(const program::Vertex& v, bool adds) {
 #if HWY_TARGET == HWY_AVX3
-  if (multiplies_bf16(v.fields[panel_forward_field::x], v.fields[panel_forward_field::w]))
+  if (multiplies_bf16(v.fields[panel_forward_field::x], v.fields[panel_forward_field::w], active_isa()))
     return PanelForwardBf16(v, adds).run();
 #endif
   PanelForward(v, adds).run();
@@ -35,7 +35,8 @@ void run_panel_forward_add(const program::Vertex& v) { forward(v, true); }
 
 void input_gradient(const program::Vertex& v, bool adds) {
 #if HWY_TARGET == HWY_AVX3
-  if (multiplies_bf16(v.fields[panel_input_gradient_field::dy], v.fields[panel_input_gradient_field::w]))
+  if (multiplies_bf16(v.fields[panel_input_gradient_field::dy], v.fields[panel_input_gradient_field::w],
+                      active_isa()))
     return PanelInputGradientBf16(v, adds).run();
 #endif
   PanelInputGradient(v, adds).run();
@@ -46,8 +47,8 @@ void run_panel_input_gradient_add(const program::Vertex& v) { input_gradient(v, 
 
 void weight_gradient(const program::Vertex& v, bool adds) {
 #if HWY_TARGET == HWY_AVX3
-  if (!DenseGradientFactor(v).sees &&
-      multiplies_bf16(v.fields[panel_weight_gradient_field::dy], v.fields[panel_weight_gradient_field::x]))
+  if (!DenseGradientFactor(v).sees && multiplies_bf16(v.fields[panel_weight_gradient_field::dy],
+                                                      v.fields[panel_weight_gradient_field::x], active_isa()))
     return PanelWeightGradientBf16(v, adds).run();
 #endif
   PanelWeightGradient(v, adds).run();

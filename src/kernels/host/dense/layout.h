@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "base/isa.h"
 #include "kernels/common/bf16_product.h"
 #include "kernels/common/element.h"
 #include "kernels/host/dense/blocking.h"
@@ -40,8 +41,9 @@ inline uint32_t panel_forward_terms(const program::Vertex& v) {
 inline constexpr uint32_t kBf16Depth = 512, kBf16Panels = 16, kBf16Batch = 512;
 inline constexpr uint32_t kBf16Groups = kBf16Panels / kDensePanels;
 
-inline bool multiplies_bf16(const program::FieldView& a, const program::FieldView& b) {
-  return a.type == Type::bf16 && b.type == Type::bf16 && has_bf16_products();
+/// Whether products of these use the BF16 instructions of `isa`.
+inline bool multiplies_bf16(const program::FieldView& a, const program::FieldView& b, Isa isa) {
+  return a.type == Type::bf16 && b.type == Type::bf16 && has_fast_bf16_products(isa);
 }
 
 /// Whether BF16 products can read rows in place: rows are whole steps, and the rows of a tile lie in

@@ -22,11 +22,7 @@ namespace hn = hwy::HWY_NAMESPACE;
 // Keys and values of a head for one range of keys, and a block of queries, as factors of BF16 products.
 class Bf16Attention {
  public:
-  static bool can_multiply(const program::Vertex& v) {
-    using namespace attention_input;
-    return has_bf16_products() && v.fields[q].type == Type::bf16 && v.fields[k].type == Type::bf16 &&
-           v.fields[attention_input::v].type == Type::bf16;
-  }
+  static bool can_multiply(const program::Vertex& v) { return multiplies_bf16(v, active_isa()); }
 
   /// Number of floats of a buffer for `keys` keys.
   static size_t floats(const AttentionProblem& p, uint32_t keys) { return Layout(p, keys).total; }

@@ -119,13 +119,6 @@ double tile_cycles(const Vertex& v, const machine::Machine& m, AttentionRowsOf r
   return p.sequences * p.heads * of_head + m.workers_per_tile * softmax;
 }
 
-/// Whether products are of BF16 values.
-bool multiplies_bf16(const Vertex& v, const machine::HostFigures& f) {
-  using namespace attention_input;
-  return f.bf16_flops_per_cycle > 0 && v.fields[q].type == Type::bf16 && v.fields[k].type == Type::bf16 &&
-         v.fields[attention_input::v].type == Type::bf16;
-}
-
 /// Cycles of products over the pairs of query and key: `of_size` products of the keys' size and `of_values`
 /// of the values' size.
 double cycles_of(const Vertex& v, const machine::HostFigures& f, double of_size, double of_values,
@@ -161,7 +154,7 @@ program::PhaseTimes attention_cost(const Vertex& v, const machine::Machine& m) {
         Phase::compute,
         tile_cycles(v, m, AttentionRowsOf::queries,
                     {.over_keys_size = 1, .to_values_size = 1, .vector_cycles = kTileSoftmaxCycles}));
-  const bool is_bf16 = multiplies_bf16(v, m.figures);
+  const bool is_bf16 = multiplies_bf16(v, m.figures.isa);
   const double operations = kSoftmaxOperations + (is_bf16 ? kBf16Operations : 0);
   return in_phase(Phase::compute, cycles_of(v, m.figures, 1, 1, operations, is_bf16));
 }

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <utility>
 
+#include "base/isa.h"
 #include "kernels/common/draws.h"
 #include "kernels/common/element.h"
 #include "kernels/common/lines.h"
@@ -37,6 +38,13 @@ class AttentionRows {
   std::array<int64_t, program::kMaxParams> params_;
   program::Vertex vertex_;
 };
+
+/// Whether attention multiplies by the BF16 instructions of `isa`.
+inline bool multiplies_bf16(const program::Vertex& vertex, Isa isa) {
+  using namespace attention_input;
+  return has_fast_bf16_products(isa) && vertex.fields[q].type == Type::bf16 &&
+         vertex.fields[k].type == Type::bf16 && vertex.fields[v].type == Type::bf16;
+}
 
 /// Keys [begin, end).
 struct KeyRange {
