@@ -228,9 +228,9 @@ class BertTrainer {
   /// whose results do not depend on this call. The mean loss of steps is 0 if there was no step since the
   /// last evaluation of train().
   PretrainingEvaluation evaluate();
-  /// Writes a checkpoint, as train() does when it is stopped. After a step that failed because its loss is
-  /// not finite and no loss scale leaves it out, save() and train() throw Error until a checkpoint is
-  /// resumed.
+  /// Writes a checkpoint, as train() does when it is stopped. After a step that failed when it had begun, or
+  /// whose loss is not finite and that no loss scale leaves out, or an evaluation in train() that failed,
+  /// save() and train() throw Error until a checkpoint is resumed.
   void save(const std::string& checkpoint);
 
   /// See graph::Session: load and save parameters only, in the form of Hugging Face's files.

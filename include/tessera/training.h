@@ -171,9 +171,9 @@ class Trainer {
   /// train() do not depend on these calls.
   SampleScore validate();
   SampleScore test();
-  /// Writes a checkpoint, as train() does when it is stopped. After a step that failed because its loss is
-  /// not finite, or an evaluation in train() that failed, save() and train() throw Error until a checkpoint
-  /// is resumed.
+  /// Writes a checkpoint, as train() does when it is stopped. After a step that failed when it had begun, or
+  /// whose loss is not finite, or an evaluation in train() that failed, save() and train() throw Error until
+  /// a checkpoint is resumed.
   void save(const std::string& checkpoint);
 
   /// Writes the parameters, sparse ones with their zeros, to a .safetensors file. Parameters of a residual

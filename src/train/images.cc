@@ -99,8 +99,10 @@ class ImageTrainer final : public TrainerImpl {
 StepResult ImageTrainer::step(uint64_t number) {
   batch_.load(training_, standardisation_, samples_of(number));
   if (drops_and_grows(settings_))
-    if (const double fraction = settings_.drop_grow.fraction(number, steps()); fraction > 0)
+    if (const double fraction = settings_.drop_grow.fraction(number, steps()); fraction > 0) {
+      begin_changes(number);
       regrowth_.apply(trained(), batch_, number, fraction);
+    }
   for (uint32_t i = 0; i < settings_.micro_batches; ++i)
     dropout_steps_[i] = static_cast<uint32_t>(number * settings_.micro_batches + i);
   return run_step(number, batch_.labels,

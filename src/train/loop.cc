@@ -81,6 +81,7 @@ StepResult TrainerImpl::run_step(uint64_t number, std::span<const uint32_t> labe
   auto from_one = static_cast<uint32_t>(number + 1);
   auto lr = static_cast<float>(what.settings.lr_of(number, steps()));
   float loss = 0;
+  begin_changes(number);
   arrays.insert(arrays.end(), {{kLabels, const_cast<uint32_t*>(labels.data())},
                                {"lr", &lr},
                                {"step", &from_one},
@@ -133,7 +134,6 @@ void TrainerImpl::add(const StepResult& step) {
 }
 
 void TrainerImpl::require_finite(double loss, const TrainingRun& run) {
-  has_failed |= !std::isfinite(loss);
   const bool has_checkpoint = !run.checkpoint.empty() && !position.epochs.empty();
   train::require_finite(loss, position.step, (position.step - 1) / identity.steps_per_epoch + 1,
                         what.settings.lr, has_checkpoint ? run.checkpoint : "");
@@ -154,7 +154,6 @@ TrainingProgress TrainerImpl::progress() const {
 void TrainerImpl::finish_epoch(const TrainingRun& run, double seconds) {
   const Clock::time_point start = Clock::now();
   const TrainingProgress now = progress();
-  has_failed = true;  // unless the evaluation ends, as an epoch without one would be lost
   const SampleScore score = validate();
   require_finite(score.loss, run);
   const auto better = [&](const EpochResult& best) { return score.accuracy > best.validation_accuracy; };
@@ -169,7 +168,7 @@ void TrainerImpl::finish_epoch(const TrainingRun& run, double seconds) {
                              .validation_accuracy = score.accuracy,
                              .activity = mean_of(position.sums.activity, identity.steps_per_epoch)});
   position.sums = {};
-  has_failed = false;
+  unfinished = 0;
   save(run);
   position.epochs.back().seconds = seconds + seconds_since(start);
 }
@@ -196,6 +195,7 @@ TrainingResult TrainerImpl::train(const TrainingRun& run) {
       epoch_start = Clock::now();
       now.finished = &position.epochs.back();
     }
+    unfinished = 0;
     stopped = ranks::is_any(communicator.get(), run.progress && !run.progress(now));
     if (stopped && now.finished == nullptr) save(run);
   }

@@ -156,11 +156,11 @@ void TrainerImpl::prepare_once() {
 }
 
 void TrainerImpl::require_success() const {
-  if (has_failed)
+  if (unfinished != 0)
     throw Error(
         fmt::format("step {}, or the evaluation after it, has failed, and training cannot go on from there: "
                     "resume a checkpoint",
-                    position.step));
+                    unfinished));
 }
 
 std::vector<NamedParameter> TrainerImpl::named_parameters() {
@@ -213,7 +213,7 @@ void Trainer::resume(const std::string& checkpoint, bool allow_different_bits) {
       load_checkpoint(checkpoint, impl_->identity, allow_different_bits, trained, impl_->communicator.get());
   impl_->last.reset();
   impl_->is_prepared = true;
-  impl_->has_failed = false;
+  impl_->unfinished = 0;
   if (impl_->position.step == impl_->steps()) impl_->take_best();
 }
 

@@ -107,11 +107,14 @@ struct TrainerImpl {
   Position position;
   std::optional<Snapshot> last;  ///< after the last step, while the parameters are those of the best epoch
   bool is_prepared = false;
-  bool has_failed = false;
+  /// The step, counted from 1, that has begun to change the session, until it and an evaluation after it have
+  /// ended well; 0: none.
+  uint64_t unfinished = 0;
 
  protected:
-  /// Trains with the batch of a step, counted from 0.
+  /// Trains with the batch of a step, counted from 0. Calls begin_changes() before it changes the session.
   virtual StepResult step(uint64_t number) = 0;
+  void begin_changes(uint64_t number) { unfinished = number + 1; }
   /// Evaluates the samples `which`, at most as many as the evaluation has rows; returns their labels.
   virtual std::span<const uint32_t> evaluate_batch(bool of_test, std::span<const uint32_t> which) = 0;
   virtual double loss_of(std::span<const float> row, uint32_t label) const {

@@ -3,9 +3,14 @@
 
 #include <tessera/communicator.h>
 
+#include <atomic>
+#include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <exception>
+#include <limits>
 #include <memory>
+#include <span>
 #include <string>
 #include <thread>
 #include <utility>
@@ -31,5 +36,32 @@ std::vector<std::string> errors_on_ranks(std::vector<std::shared_ptr<Communicato
   for (std::thread& thread : threads) thread.join();
   return errors;
 }
+
+/// Bytes of a message that those of gradients of small networks have, and those of decisions do not.
+inline constexpr size_t kGradientBytes = 1000;
+
+/// A rank's, whose connections break when they are told to.
+class BreakingCommunicator final : public Communicator {
+ public:
+  explicit BreakingCommunicator(std::shared_ptr<Communicator> of) : of_(std::move(of)) {}
+
+  /// From now on, messages of at least so many bytes are not sent.
+  void refuse(size_t bytes) { refused_ = bytes; }
+
+  uint32_t rank() const override { return of_->rank(); }
+  uint32_t size() const override { return of_->size(); }
+  std::chrono::milliseconds longest_wait() const override { return of_->longest_wait(); }
+  bool is_within_process() const override { return of_->is_within_process(); }
+  void exchange(std::span<const Outgoing> sent, std::span<const Incoming> received) override {
+    for (const Outgoing& message : sent)
+      if (message.bytes.size() >= refused_) throw RankError("the connection is broken");
+    of_->exchange(sent, received);
+  }
+  void abort(const std::string& message) noexcept override { of_->abort(message); }
+
+ private:
+  const std::shared_ptr<Communicator> of_;
+  std::atomic<size_t> refused_ = std::numeric_limits<size_t>::max();
+};
 
 }  // namespace tessera::test

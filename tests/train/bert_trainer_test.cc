@@ -247,6 +247,26 @@ TEST_F(BertTrainerTest, RanksResumeEqualCheckpointsOrNone) {
     EXPECT_TRUE(error.starts_with("rank 1 has another checkpoint than rank 0")) << error;
 }
 
+/// Of two ranks, one loses its connection in the second step.
+TEST_F(BertTrainerTest, RanksDoNotGoOnAfterAStepThatBrokeOff) {
+  PretrainingSettings settings = small();
+  settings.replicas = 2;
+  const auto errors = test::errors_on_ranks(
+      connect_threads(2, std::chrono::minutes(10)), [&](const std::shared_ptr<Communicator>& ranks) {
+        const auto breaking = std::make_shared<test::BreakingCommunicator>(ranks);
+        BertTrainer trainer(settings, text(), Machine::host(2), 1, breaking);
+        const auto progress = [&](const PretrainingProgress&) {
+          if (ranks->rank() == 1) breaking->refuse(test::kGradientBytes);
+          return true;
+        };
+        EXPECT_ERROR("the connection is broken", trainer.train({.progress = progress}));
+        EXPECT_EQ(trainer.step(), 1U);
+        EXPECT_ERROR("step 2 has failed, and training cannot go on from there: resume", trainer.train());
+        EXPECT_ERROR("step 2 has failed", trainer.save(path("never")));
+      });
+  EXPECT_EQ(errors, std::vector<std::string>(2));
+}
+
 /// The same checkpoints, also if training goes on in the middle of an epoch.
 TEST_F(BertTrainerTest, TextInAFileTrainsAsTextInMemory) {
   const TokenText all = synthetic_text({.vocabulary = 80, .documents = 60, .seed = 3});

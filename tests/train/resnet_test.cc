@@ -397,6 +397,26 @@ TEST(ResnetTrainer, SavesWhatTorchvisionReads) {
   std::filesystem::remove(path);
 }
 
+/// Of two ranks, one loses its connection in the second step.
+TEST(ResnetTrainer, RanksDoNotGoOnAfterAStepThatBrokeOff) {
+  ResnetTrainingSettings s = small_settings();
+  s.replicas = 2;
+  s.steps = 5;
+  const ImageSplit images = synthetic_images(48, 16, 1, {12, 12, 4});
+  on_two_ranks([&](const std::shared_ptr<Communicator>& ranks) {
+    const auto breaking = std::make_shared<test::BreakingCommunicator>(ranks);
+    Trainer trainer(s, images, Machine::host(2), 1, breaking);
+    const auto progress = [&](const TrainingProgress&) {
+      if (ranks->rank() == 1) breaking->refuse(test::kGradientBytes);
+      return true;
+    };
+    EXPECT_TRUE(says(error_of([&] { trainer.train({.progress = progress}); }), "the connection is broken"));
+    EXPECT_EQ(trainer.step(), 1U);
+    EXPECT_TRUE(says(error_of([&] { trainer.train(); }), "step 2, or the evaluation after it, has failed"));
+    EXPECT_TRUE(says(error_of([&] { trainer.save("never"); }), "step 2, or"));
+  });
+}
+
 #ifdef TESSERA_JPEG
 
 TEST(ResnetTrainer, LearnsFromAFolderOfFiles) {

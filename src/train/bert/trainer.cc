@@ -186,9 +186,9 @@ void BertTrainerImpl::require_fit() const {
 }
 
 void BertTrainerImpl::require_success() const {
-  if (has_failed)
+  if (unfinished != 0)
     throw Error(fmt::format("step {} has failed, and training cannot go on from there: resume a checkpoint",
-                            position.step));
+                            unfinished));
 }
 
 void BertTrainerImpl::add_phase(const PretrainingPhase& phase, const TextSplit& text) {
@@ -286,6 +286,7 @@ double BertTrainerImpl::step(uint64_t number, const PretrainingRun& run, StepTot
   const Clock::time_point start = Clock::now();
   arrays = taken_by(trained().graph(), std::move(arrays));
   if (communicator != nullptr) take_own_rows(trained().graph(), *communicator, arrays);
+  unfinished = from_one;
   trained().run(arrays);
   totals.seconds += machine.is_host() ? seconds_since(start) : trained().last_seconds();
   totals.tokens += batch.tokens;
@@ -390,7 +391,7 @@ void BertTrainerImpl::resume(const std::string& checkpoint, bool allow_different
   load_checkpoint(checkpoint, identity, allow_different_bits, trained(), take, communicator.get());
   position = std::move(found);
   last_checkpoint = checkpoint;
-  has_failed = false;
+  unfinished = 0;
 }
 
 PretrainingProgress BertTrainerImpl::progress() const {
@@ -411,7 +412,6 @@ PretrainingResult BertTrainerImpl::train(const PretrainingRun& run) {
   StepTotals totals;
   for (bool stopped = false; position.step < steps && !stopped;) {
     const double loss = step(position.step, run, totals);
-    has_failed = true;  // until all of it is done
     position.step += 1;
     if (std::isfinite(loss)) position.steps_in_sum += 1, position.loss_sum += loss;
     result.steps_run += 1;
@@ -424,13 +424,13 @@ PretrainingResult BertTrainerImpl::train(const PretrainingRun& run) {
                      last_checkpoint);
       position.steps_in_sum = 0;
       position.loss_sum = 0;
-      has_failed = false;
+      unfinished = 0;
       save(run);
       position.evaluations.back().seconds = seconds_since(since);
       since = Clock::now();
       now.evaluated = &position.evaluations.back();
     }
-    has_failed = false;
+    unfinished = 0;
     stopped = ranks::is_any(communicator.get(), run.progress && !run.progress(now));
     if (stopped && now.evaluated == nullptr) save(run);
   }

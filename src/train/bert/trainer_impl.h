@@ -79,7 +79,8 @@ struct BertTrainerImpl {
   PretrainingPosition position;
   std::optional<Sessions> present;
   std::string last_checkpoint;  ///< that was written or read; "": none
-  bool has_failed = false;      ///< whether the last step, or its evaluation, did not end well
+  /// The step, counted from 1, that has begun, until it and an evaluation after it have ended well; 0: none.
+  uint64_t unfinished = 0;
 
  private:
   /// What steps of this process took.

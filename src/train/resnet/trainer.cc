@@ -183,6 +183,7 @@ void ResnetTrainer::drop_and_grow(uint64_t number, double fraction) {
   if (settings_.drop_grow.kind == DropGrowKind::rigl) gradients = dense_gradients();
   std::vector<std::string> weights;
   for (const auto& [name, pattern] : patterns_) weights.push_back(name);
+  begin_changes(number);
   regrow(trained(), weights, gradients, fraction, settings_.seed, number);
 }
 
