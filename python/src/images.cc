@@ -120,6 +120,7 @@ void bind_image_data(nb::module_& m) {
       .def(
           "__init__",
           [](ImageFolder* made, const std::string& folder) {
+            const nb::gil_scoped_release released;
             new (made) ImageFolder(find_image_folder(folder));
           },
           "folder"_a)

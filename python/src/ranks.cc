@@ -8,13 +8,16 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <future>
 #include <memory>
 #include <span>
+#include <stdexcept>
 #include <string>
 #include <utility>
 
 #include "bindings.h"
+#include "ranks/agreement.h"
 #include "ranks/cores.h"
 
 namespace tessera::python {
@@ -92,6 +95,36 @@ class PythonCommunicator final : public Communicator {
   nb::object exchange_, abort_;
 };
 
+/// The message of an error, or its type, as KeyboardInterrupt has no message.
+std::string message_of(const nb::python_error& error) {
+  const std::string message = nb::str(error.value()).c_str();
+  return message.empty() ? nb::str(error.type().attr("__name__")).c_str() : message;
+}
+
+/// What each rank does for itself, as ranks::do_on_each(): this rank has its own error, the others one that
+/// quotes it.
+nb::object do_on_each(Communicator& communicator, const nb::callable& work) {
+  nb::object result;
+  std::exception_ptr own;
+  const auto call = [&] {
+    const nb::gil_scoped_acquire locked;
+    try {
+      result = work();
+    } catch (const nb::python_error& error) {
+      own = std::current_exception();
+      throw std::runtime_error(message_of(error));
+    }
+  };
+  const nb::gil_scoped_release released;  // as messages to the other ranks take Python meanwhile
+  try {
+    ranks::do_on_each(&communicator, call);
+  } catch (...) {
+    if (own) std::rethrow_exception(own);
+    throw;
+  }
+  return result;
+}
+
 }  // namespace
 
 void bind_ranks(nb::module_& m) {
@@ -112,6 +145,11 @@ void bind_ranks(nb::module_& m) {
       "A communicator of functions: exchange(sent, received) with lists of (rank, memoryview), which waits "
       "for `longest_wait` seconds, and abort(message). The ranks divide the cores of their computer if "
       "`divides_cores`.");
+  m.def(
+      "do_on_each", &do_on_each, "ranks"_a, "work"_a,
+      nb::sig("def do_on_each(ranks: Communicator, work: object) -> object"),
+      "The result of work(), which each rank calls for itself, and which must not use the ranks. If it fails "
+      "on one of them, it fails on all.");
 }
 
 }  // namespace tessera::python

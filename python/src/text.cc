@@ -125,7 +125,7 @@ void bind_token_text(nb::module_& m) {
           "load", &read_tokens, "path"_a, nb::call_guard<nb::gil_scoped_release>(),
           "Open a file. Its tokens are read once to check them, stay in the file, and are read when a "
           "batch needs them; the file must not change meanwhile.")
-      .def("split", &split, "fraction"_a = 0.05, "seed"_a = 0,
+      .def("split", &split, "fraction"_a = 0.05, "seed"_a = 0, nb::call_guard<nb::gil_scoped_release>(),
            "Split the text at random into a text for training and a held-out text with this fraction of the "
            "documents, at least two.");
   m.def(

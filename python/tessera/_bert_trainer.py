@@ -25,7 +25,7 @@ from tessera.graph._bert import PackedAverage, bert_config
 from tessera.graph._estimate import Estimate, machine_for
 from tessera.graph._graph import native_scale
 from tessera.graph._pipeline import PipelineKind
-from tessera.graph._ranks import communicator_of
+from tessera.graph._ranks import communicator_of, on_each
 from tessera.graph._training import (
     Numbers,
     ParameterGroup,
@@ -209,9 +209,13 @@ class BertTrainer(Trainer):
         ranks = None
         if process_group is not None:
             ranks = communicator_of(process_group, rank_timeout, bool(divide_cores))
-        self.machine = machine_for(machine, threads)
-        train, held_out = _split(text, validation, seed)
-        _require_vocabulary(config, own, train)
+
+        def load() -> tuple[Machine, TokenText, TokenText]:
+            train, held_out = _split(text, validation, seed)
+            _require_vocabulary(config, own, train)
+            return machine_for(machine, threads), train, held_out
+
+        self.machine, train, held_out = on_each(ranks, load)
         self._native = _tessera.BertTrainer(
             settings, train, held_out, self.machine, threads, bool(only_estimates), ranks
         )

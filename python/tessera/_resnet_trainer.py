@@ -23,7 +23,7 @@ from tessera._trainer import (
     set_placement,
 )
 from tessera.graph._estimate import Estimate, machine_for
-from tessera.graph._ranks import communicator_of
+from tessera.graph._ranks import communicator_of, on_each
 from tessera.graph._resnet import Shortcut
 from tessera.graph._training import Numbers, ScheduleKind
 
@@ -164,8 +164,7 @@ class ResnetTrainer(Trainer):
         ranks = None
         if process_group is not None:
             ranks = communicator_of(process_group, rank_timeout, bool(divide_cores))
-        self.machine = machine_for(machine, threads)
-        data = _native_images(images, size)
+        self.machine, data = on_each(ranks, lambda: (machine_for(machine, threads), _native_images(images, size)))
         self._native = _tessera.ResnetTrainer(settings, data, self.machine, threads, bool(only_estimates), ranks)
         self._depth = depth
 

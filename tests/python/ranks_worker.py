@@ -18,6 +18,7 @@ from tessera.text import BertTrainer, synthetic_text
 from tessera.vision import ResnetTrainer, synthetic_images
 
 ROWS, REPLICAS = 10, 4
+LACKED = "lacked.toml"
 
 
 def training_step(norm=False):
@@ -61,6 +62,11 @@ def interrupt_next_exchange():
     return begins
 
 
+def lacks(a):
+    """Whether this rank is to lack a file that the others have."""
+    return a.lack and int(os.environ["RANK"]) == int(os.environ["WORLD_SIZE"]) - 1
+
+
 def train_bert(group, a):
     """Trains by some steps of 8, from the checkpoint on that is there."""
     interruption = interrupt_next_exchange()
@@ -71,7 +77,7 @@ def train_bert(group, a):
         "intermediate_size": 64,
         "max_position_embeddings": 64,
     }
-    text = synthetic_text(vocabulary=80, documents=60, seed=3)
+    text = LACKED if lacks(a) else synthetic_text(vocabulary=80, documents=60, seed=3)
     options = {"length": 48, "packs": 4, "steps": 8, "evaluate_every": 3, "seed": 5, "threads": 1, "shard": 1}
     if a.stages > 1:
         options |= {"stages": a.stages, "pipeline": "1f1b", "micro_batches": 2, "shard": False}
@@ -99,7 +105,7 @@ def train_bert(group, a):
 
 def train_resnet(group, a):
     """Trains by some steps of 6, from the checkpoint on that is there, with a norm over all replicas."""
-    images = synthetic_images(80, 20, 3, height=12, width=12, channels=3)
+    images = LACKED if lacks(a) else synthetic_images(80, 20, 3, height=12, width=12, channels=3)
     trainer = ResnetTrainer(
         images,
         depth=8,
@@ -144,6 +150,7 @@ def main():
     parser.add_argument("--stages", type=int, default=1, help="each of which is a rank's, instead of replicas")
     parser.add_argument("--pipeline", default="1f1b")
     parser.add_argument("--places", type=int, nargs="*", help="of stages, several of which may share one")
+    parser.add_argument("--lack", action="store_true", help="let the last rank take its data, or machine, from no file")
     parser.add_argument("--interrupt", action="store_true", help="the last rank, in its first step of BERT")
     a = parser.parse_args()
     rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
@@ -163,7 +170,12 @@ def main():
         done = max((int(file.stem) for file in Path(a.checkpoints).iterdir()), default=0)
     made = staged_step(a.stages, a.pipeline, a.places) if a.stages > 1 else training_step(a.norm)
     session = made.session(
-        "host", threads=1, seed=seed, process_group=group, rank_timeout=a.timeout, divide_cores=not a.keep_cores
+        LACKED if lacks(a) else "host",
+        threads=1,
+        seed=seed,
+        process_group=group,
+        rank_timeout=a.timeout,
+        divide_cores=not a.keep_cores,
     )
     if a.cores is not None:
         Path(a.cores, str(rank)).write_text(repr(sorted(os.sched_getaffinity(0))))

@@ -66,6 +66,14 @@ def test_ranks_that_differ_are_refused(tmp_path):
         assert "rank 1 has another seed than rank 0, 1 and not 0: start all ranks with the same" in complaint
 
 
+@pytest.mark.parametrize("trainer", ["--bert", "--resnet", ""])
+def test_a_file_that_one_rank_lacks_ends_all(trainer, tmp_path):
+    status, complaints = run(2, "--out", tmp_path / "none", "--lack", *trainer.split())
+    assert status == [1, 1]
+    assert "RuntimeError: rank 1: lacked.toml: " in complaints[0]
+    assert "RuntimeError: lacked.toml: " in complaints[1]
+
+
 def test_a_rank_that_is_killed_ends_the_others(tmp_path):
     status, complaints = run(4, "--out", tmp_path / "none", "--die-after", 2)
     assert status == [1, 1, 1, -9]

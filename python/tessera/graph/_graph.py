@@ -15,7 +15,7 @@ from tessera._matrices import Matrix
 from tessera._tessera import Initial, Machine
 from tessera.graph._estimate import Estimate, machine_for
 from tessera.graph._pipeline import PipelineKind
-from tessera.graph._ranks import communicator_of
+from tessera.graph._ranks import communicator_of, on_each
 from tessera.graph._session import Session
 from tessera.graph._training import (
     Numbers,
@@ -355,7 +355,7 @@ class Graph:
             ranks = None
             if process_group is not None:
                 ranks = communicator_of(process_group, rank_timeout, bool(divide_cores))
-            chosen = machine_for(machine, threads)
+            chosen = on_each(ranks, lambda: machine_for(machine, threads))
             made = _tessera.Session(native, chosen, threads, seed, on_chips, parts, bool(host_io), compiled, ranks)
         session = Session(native, made, chosen, _kept_inputs(self), self._truths, repr(self), share)
         self._prepare(session)

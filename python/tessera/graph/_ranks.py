@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from tessera import _tessera
 
@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from torch.distributed import ProcessGroup
 
     _Messages = list[tuple[int, memoryview]]
+
+_Result = TypeVar("_Result")
 
 #: Seconds for which a rank that loses another one waits for the reason, and for the store that may have it.
 _LONGEST_REASON, _LONGEST_CALL = 1.0, 2.0
@@ -122,3 +124,8 @@ def communicator_of(group: ProcessGroup, longest_wait: float, divide_cores: bool
     ranks = _Ranks(group, longest_wait)
     rank, size = dist.get_rank(group), dist.get_world_size(group)
     return _tessera.communicator(rank, size, longest_wait, ranks.exchange, ranks.abort, divide_cores)
+
+
+def on_each(ranks: _tessera.Communicator | None, work: Callable[[], _Result]) -> _Result:
+    """What each rank does for itself, such as reading a file: if it fails on one of them, it fails on all."""
+    return work() if ranks is None else cast(_Result, _tessera.do_on_each(ranks, work))
