@@ -1,22 +1,18 @@
-#include <fmt/format.h>
 #include <tessera/communicator.h>
 #include <tessera/error.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <csignal>
 #include <cstdint>
-#include <cstdio>
 #include <memory>
+#include <string>
 
 #include "cli/bert_plan.h"
 #include "cli/bert_report.h"
 #include "cli/commands.h"
-#include "cli/interrupt.h"
-#include "cli/output.h"
 #include "cli/ranks.h"
-#include "cli/train_display.h"
 #include "cli/train_output.h"
+#include "cli/train_run.h"
 #include "io/atomic_file.h"
 #include "ranks/agreement.h"
 #include "report/pretraining_report.h"
@@ -25,14 +21,6 @@ namespace tessera::cli {
 namespace {
 
 using report::PretrainingReport;
-
-/// No rank can begin from the start if one rank has a checkpoint.
-void begin(const BertRequest& r, BertTrainer& trainer, Communicator* ranks) {
-  if (ranks::is_any(ranks, continues(r)))
-    trainer.resume(r.checkpoint, r.allow_different_bits);
-  else if (!r.init.empty())
-    trainer.load_parameters(r.init);
-}
 
 void write_files(const BertRequest& r, const PretrainingReport& report) {
   if (!r.report.empty()) io::write_text(r.report, page_of(report));
@@ -56,37 +44,28 @@ std::shared_ptr<Communicator> ranks_for(BertRequest& r, const CLI::App& command)
   return ranks;
 }
 
-int train(const BertRequest& r, BertTrainer& trainer, PretrainingReport& report, Communicator* ranks) {
-  begin(r, trainer, ranks);
-  const uint64_t first = trainer.step();
-  if (!r.json) fmt::print("{}{}\n{}", heading(report), printed(r, report), report::heading_of_evaluations());
-  std::fflush(stdout);
-  const Interruption interruption;
-  TrainDisplay display(!r.json, first, trainer.steps());
-  report.pretrained =
-      trainer.train({.checkpoint = r.checkpoint, .progress = [&](const PretrainingProgress& now) {
-                       display.show(now);
-                       return Interruption::pending() == 0;
-                     }});
-  display.clear();
-  const PretrainingResult& result = *report.pretrained;
-  fmt::print("{}", r.json ? json_of(r, trainer, report, first) : summary(report));
-  const bool saved = write_or_complain([&] {
-    if (result.finished && !r.save.empty()) trainer.save_parameters(r.save);
-  });
-  const bool written = write_or_complain([&] { ranks::do_once(ranks, [&] { write_files(r, report); }); });
-  if (result.finished) return saved && written ? 0 : 1;
-  complain(stopped_text(r, result.step, trainer.steps()));
-  const int last_signal = Interruption::pending();
-  return 128 + (last_signal != 0 ? last_signal : SIGTERM);  // another rank may have had it
+std::string output_of(const BertRequest& r, const BertTrainer& trainer, const PretrainingReport& report,
+                      uint64_t first) {
+  if (r.json) return json_of(r, trainer, report, first);
+  return r.estimate ? heading(report) + estimate(report) + printed(r, report) : summary(report);
 }
 
-int show_estimate(const BertRequest& r, const BertTrainer& trainer, const PretrainingReport& report) {
-  fmt::print("{}", r.json ? json_of(r, trainer, report, 0)
-                          : heading(report) + estimate(report) + printed(r, report));
-  const bool written = write_or_complain([&] { write_files(r, report); });
-  const int status = complain_of_overflow(report);
-  return written ? status : 1;
+int train(const BertRequest& r, BertTrainer& trainer, PretrainingReport& report, Communicator* ranks) {
+  return run_training(
+      {.options = r,
+       .ranks = ranks,
+       .heading = heading(report) + printed(r, report) + "\n" + report::heading_of_evaluations(),
+       .output = [&](uint64_t first) { return output_of(r, trainer, report, first); },
+       .write_files = [&] { write_files(r, report); },
+       .begin =
+           [&] {
+             if (!r.init.empty()) trainer.load_parameters(r.init);
+           },
+       .finish =
+           [&] {
+             if (report.pretrained->finished && !r.save.empty()) trainer.save_parameters(r.save);
+           }},
+      trainer, report, report.pretrained);
 }
 
 int run(const BertRequest& request, const CLI::App& command, const std::shared_ptr<Communicator>& ranks) {
@@ -99,8 +78,7 @@ int run(const BertRequest& request, const CLI::App& command, const std::shared_p
                             ? BertTrainer::for_estimates(settings, text, machine, request.threads)
                             : BertTrainer(settings, text, machine, request.threads, ranks);
   PretrainingReport report = report_of(request, trainer, machine, text);
-  return request.estimate ? show_estimate(request, trainer, report)
-                          : train(request, trainer, report, ranks.get());
+  return train(request, trainer, report, ranks.get());
 }
 
 int run(BertRequest request, const CLI::App& command) {

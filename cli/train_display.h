@@ -7,7 +7,9 @@
 #include <chrono>
 #include <cstdint>
 #include <string>
+#include <utility>
 
+#include "cli/interrupt.h"
 #include "cli/progress.h"
 
 namespace tessera::cli {
@@ -33,5 +35,17 @@ class TrainDisplay {
   Progress bar_;
   std::chrono::steady_clock::time_point shown_;
 };
+
+/// Trains to the end, or until a signal interrupts it, and shows that.
+template <class AnyTrainer>
+auto train_shown(AnyTrainer& trainer, const std::string& checkpoint, bool rows, std::string name = "") {
+  TrainDisplay display(rows, trainer.step(), trainer.steps(), std::move(name));
+  auto result = trainer.train({.checkpoint = checkpoint, .progress = [&](const auto& now) {
+                                 display.show(now);
+                                 return Interruption::pending() == 0;
+                               }});
+  display.clear();
+  return result;
+}
 
 }  // namespace tessera::cli

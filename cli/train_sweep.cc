@@ -37,13 +37,7 @@ class Sweep {
     if (one.resume && std::filesystem::exists(one.checkpoint))
       trainer.resume(one.checkpoint, one.allow_different_bits);
     const uint64_t first = trainer.step();
-    TrainDisplay display(false, first, run.report.phases[0].steps, name_of(one) + ", ");
-    run.report.result =
-        trainer.train({.checkpoint = one.checkpoint, .progress = [&](const TrainingProgress& now) {
-                         display.show(now);
-                         return Interruption::pending() == 0;
-                       }});
-    display.clear();
+    run.report.result = train_shown(trainer, one.checkpoint, false, name_of(one) + ", ");
     json_.push_back(json_of(one, name_of_samples(one), trainer, run.report, first));
     if (!run.report.result->finished) return false;
     if (!one.json) fmt::print("{}", summary_of_run(run));
