@@ -261,6 +261,18 @@ void Call::require_truth(size_t i) const {
     refuse("its input {} is {}; it has to be truth values: cast it to bool", i, name_of(type));
 }
 
+void Call::require_numbers() const {
+  for (size_t i = 0; i < size(); ++i)
+    if (has(i) && inputs_[i]->type == DataType::boolean)
+      refuse("its input {} has truth values: cast them to numbers", i);
+}
+
+void Call::require_one_kind(size_t i, size_t j) const {
+  const DataType a = (*this)[i].type, b = (*this)[j].type;
+  if ((a == DataType::boolean) != (b == DataType::boolean))
+    refuse("it is given {} and {}", name_of(a), name_of(b));
+}
+
 const wire::AttributeProto* Call::attribute(std::string_view name) const {
   for (const wire::AttributeProto& each : node.attribute()) {
     if (each.name() != name) continue;

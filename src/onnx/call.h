@@ -52,6 +52,10 @@ class Call {
   double number_of(size_t i) const;
   /// Throws UsageError if an input is missing, or is not of truth values.
   void require_truth(size_t i) const;
+  /// Throws UsageError for inputs of truth values.
+  void require_numbers() const;
+  /// Throws UsageError unless both inputs are truth values, or both are numbers.
+  void require_one_kind(size_t i, size_t j) const;
 
   // Attributes.
   const wire::AttributeProto* attribute(std::string_view name) const;

@@ -11,13 +11,6 @@ using graph::Value;
 
 Results truths(Value holds) { return {known(truth(holds), DataType::boolean)}; }
 
-bool is_truth(const Known& known) { return known.type == DataType::boolean; }
-
-/// Both are truth values, or numbers, of which graphs take one type.
-void require_one_kind(const Known& a, const Known& b) {
-  if (is_truth(a) != is_truth(b)) refuse("it is given {} and {}", name_of(a.type), name_of(b.type));
-}
-
 template <Value (*function)(Value, Value)>
 Results combine_truths(Call& call) {
   for (const size_t input : {0, 1}) call.require_truth(input);
@@ -26,7 +19,7 @@ Results combine_truths(Call& call) {
 
 template <Value (*function)(Value, Value), bool swapped = false>
 Results compare_values(Call& call) {
-  require_one_kind(call[0], call[1]);
+  call.require_one_kind(0, 1);
   const Value a = call.value(swapped ? 1 : 0), b = call.value(swapped ? 0 : 1);
   return truths(function(a, b));
 }
@@ -100,7 +93,7 @@ void note_guarded(Call& call, Value y) {
 
 Results choose_values(Call& call) {
   call.require_truth(0);
-  require_one_kind(call[1], call[2]);
+  call.require_one_kind(1, 2);
   const DataType type = call[1].type;
   const Value a = call.value(1), b = call.value(2);
   // 0 and 1 are these in each type.

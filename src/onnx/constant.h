@@ -75,7 +75,11 @@ struct Constant {
   const std::vector<float>& floats() const { return *std::get<0>(values); }
   const std::vector<int64_t>& integers() const { return *std::get<1>(values); }
   uint64_t size() const { return has_floats() ? floats().size() : integers().size(); }
-  double number(uint64_t i) const { return has_floats() ? floats()[i] : static_cast<double>(integers()[i]); }
+  double number(uint64_t i) const {
+    if (has_floats()) return floats()[i];
+    const int64_t x = integers()[i];  // of 64 bits without a sign, one that only looks as if it had a sign
+    return type == DataType::u64 ? static_cast<double>(static_cast<uint64_t>(x)) : static_cast<double>(x);
+  }
 };
 
 using ConstantPointer = std::shared_ptr<const Constant>;

@@ -98,12 +98,12 @@ Known moved(Call& call, const Constant& from, Dims dims, std::vector<int64_t> st
 // Elementwise, of integers; others are left to the graph.
 
 template <int64_t (*function)(int64_t, int64_t)>
-Results of_integers(Call& call) {
+Results of_pairs(Call& call) {
   Known so_far = call[0];
   if (call[0].constant->has_floats()) return {};
   for (size_t i = 1; i < call.size(); ++i) {
     const Constant &a = *so_far.constant, &b = call.constant(i);
-    if (b.has_floats()) refuse("its inputs have several types");
+    if (b.has_floats()) refuse("it is given {} and {}", name_of(a.type), name_of(b.type));
     const Dims dims = common_dims(a.dims, b.dims);
     Array y(call, a.type, dims);
     Walk at(dims, broadcast_steps(a.dims, dims)), bt(dims, broadcast_steps(b.dims, dims));
@@ -117,28 +117,47 @@ Results of_integers(Call& call) {
 template <int64_t (*function)(int64_t, int64_t)>
 Results of_truths(Call& call) {
   for (size_t i = 0; i < call.size(); ++i) call.require_truth(i);
-  return of_integers<function>(call);
+  return of_pairs<function>(call);
 }
 
-/// Wraps around, which signed numbers in C++ must not.
+template <int64_t (*function)(int64_t, int64_t)>
+Results of_integers(Call& call) {
+  call.require_numbers();
+  const DataType type = call[0].type;
+  for (size_t i = 1; i < call.size() && !is_float(type); ++i)
+    if (call[i].type != type) refuse("it is given {} and {}", name_of(type), name_of(call[i].type));
+  return of_pairs<function>(call);
+}
+
+/// Integers of 64 bits without a sign are the only ones that are stored with a sign that they do not have.
+template <Handler with_sign, Handler without_sign>
+Results by_sign(Call& call) {
+  return call[0].type == DataType::u64 ? without_sign(call) : with_sign(call);
+}
+
+/// Of numbers without a sign, which wrap around, as numbers with one must not in C++.
 template <class Function>
-int64_t wrapping(Function function, int64_t a, int64_t b) {
+int64_t unsigned_of(Function function, int64_t a, int64_t b) {
   return static_cast<int64_t>(function(static_cast<uint64_t>(a), static_cast<uint64_t>(b)));
 }
-int64_t add_constants(int64_t a, int64_t b) { return wrapping(std::plus<>(), a, b); }
-int64_t subtract_constants(int64_t a, int64_t b) { return wrapping(std::minus<>(), a, b); }
-int64_t multiply_constants(int64_t a, int64_t b) { return wrapping(std::multiplies<>(), a, b); }
-int64_t divide_constants(int64_t a, int64_t b) {
+int64_t add_constants(int64_t a, int64_t b) { return unsigned_of(std::plus<>(), a, b); }
+int64_t subtract_constants(int64_t a, int64_t b) { return unsigned_of(std::minus<>(), a, b); }
+int64_t multiply_constants(int64_t a, int64_t b) { return unsigned_of(std::multiplies<>(), a, b); }
+int64_t divisor(int64_t b) {
   if (b == 0) refuse("integers cannot be divided by 0");
-  return b == -1 ? subtract_constants(0, a) : a / b;
+  return b;
 }
+int64_t divide_constants(int64_t a, int64_t b) { return divisor(b) == -1 ? subtract_constants(0, a) : a / b; }
+int64_t divide_unsigned(int64_t a, int64_t b) { return unsigned_of(std::divides<>(), a, divisor(b)); }
 int64_t remainder(int64_t a, int64_t b) {
-  if (b == 0) refuse("integers cannot be divided by 0");
-  const int64_t rest = b == -1 ? 0 : a % b;
+  const int64_t rest = divisor(b) == -1 ? 0 : a % b;
   return rest != 0 && (rest < 0) != (b < 0) ? rest + b : rest;
 }
+int64_t remainder_unsigned(int64_t a, int64_t b) { return unsigned_of(std::modulus<>(), a, divisor(b)); }
 int64_t least(int64_t a, int64_t b) { return std::min(a, b); }
+int64_t least_unsigned(int64_t a, int64_t b) { return unsigned_of(std::less<>(), a, b) != 0 ? a : b; }
 int64_t most(int64_t a, int64_t b) { return std::max(a, b); }
+int64_t most_unsigned(int64_t a, int64_t b) { return unsigned_of(std::less<>(), a, b) != 0 ? b : a; }
 int64_t both_constants(int64_t a, int64_t b) { return a != 0 && b != 0 ? 1 : 0; }
 int64_t either(int64_t a, int64_t b) { return a != 0 || b != 0 ? 1 : 0; }
 int64_t one(int64_t a, int64_t b) { return (a != 0) != (b != 0) ? 1 : 0; }
@@ -161,19 +180,18 @@ int64_t shifted_down(int64_t a, int64_t b) {
 }
 int64_t shifted_down_with_sign(int64_t a, int64_t b) { return a >> (b < 0 || b > 63 ? 63 : b); }
 
-/// Integers of 64 bits without a sign are the only ones that are stored with a sign that they do not have.
 Results shift_constants(Call& call) {
   const std::string direction = call.text("direction", "");
   if (direction != "LEFT" && direction != "RIGHT") refuse("its direction is '{}'", direction);
   if (direction == "LEFT") return of_integers<shifted_up>(call);
-  return call[0].type == DataType::u64 ? of_integers<shifted_down>(call)
-                                       : of_integers<shifted_down_with_sign>(call);
+  return by_sign<of_integers<shifted_down_with_sign>, of_integers<shifted_down>>(call);
 }
 
-/// Integers to powers with a floating point stay integers.
+/// Integers to powers of another type, also with a floating point, stay what they are.
 Results power_of_constants(Call& call) {
+  call.require_numbers();
   const Constant &a = call.constant(0), &b = call.constant(1);
-  if (a.has_floats() || !b.has_floats()) return of_integers<power_constants>(call);
+  if (a.has_floats() || !b.has_floats()) return of_pairs<power_constants>(call);
   const Dims dims = common_dims(a.dims, b.dims);
   call.context.spend(elements_of(dims));
   Walk at(dims, broadcast_steps(a.dims, dims)), bt(dims, broadcast_steps(b.dims, dims));
@@ -187,26 +205,32 @@ Results power_of_constants(Call& call) {
 }
 
 Results modulo_constants(Call& call) {
-  return call.integer("fmod", 0) != 0 ? Results{} : of_integers<remainder>(call);
+  if (call.integer("fmod", 0) != 0) return {};
+  return by_sign<of_integers<remainder>, of_integers<remainder_unsigned>>(call);
+}
+
+template <class Compare>
+bool compares(const Constant& a, uint64_t at, const Constant& b, uint64_t bt) {
+  if (a.has_floats() || b.has_floats()) return Compare()(a.number(at), b.number(bt));
+  const int64_t x = a.integers()[at], y = b.integers()[bt];
+  if (a.type != DataType::u64 || b.type != DataType::u64) return Compare()(x, y);
+  return Compare()(static_cast<uint64_t>(x), static_cast<uint64_t>(y));
 }
 
 template <class Compare>
 Results compare_constants(Call& call) {
+  call.require_one_kind(0, 1);
   const Constant &a = call.constant(0), &b = call.constant(1);
   const Dims dims = common_dims(a.dims, b.dims);
   Array y(call, DataType::boolean, dims);
   Walk at(dims, broadcast_steps(a.dims, dims)), bt(dims, broadcast_steps(b.dims, dims));
-  for (uint64_t e = 0; e < y.size(); ++e, at.next(), bt.next()) {
-    const bool holds = a.has_floats() || b.has_floats()
-                           ? Compare()(a.number(at.place()), b.number(bt.place()))
-                           : Compare()(a.integers()[at.place()], b.integers()[bt.place()]);
-    y.set(e, int64_t{holds});
-  }
+  for (uint64_t e = 0; e < y.size(); ++e, at.next(), bt.next())
+    y.set(e, int64_t{compares<Compare>(a, at.place(), b, bt.place())});
   return {y.finish()};
 }
 
 template <int64_t (*function)(int64_t)>
-Results of_integer(Call& call) {
+Results of_elements(Call& call) {
   const Constant& x = call.constant(0);
   if (x.has_floats()) return {};
   Array y(call, x.type, x.dims);
@@ -217,13 +241,21 @@ Results of_integer(Call& call) {
 int64_t is_not(int64_t x) { return x == 0 ? 1 : 0; }
 Results negate_truths(Call& call) {
   call.require_truth(0);
-  return of_integer<is_not>(call);
+  return of_elements<is_not>(call);
 }
 
+template <int64_t (*function)(int64_t)>
+Results of_integer(Call& call) {
+  call.require_numbers();
+  return of_elements<function>(call);
+}
+
+int64_t unchanged(int64_t x) { return x; }
 int64_t negate_constants(int64_t x) { return subtract_constants(0, x); }
 int64_t size(int64_t x) { return x < 0 ? negate_constants(x) : x; }
 int64_t inverted(int64_t x) { return ~x; }
 int64_t sign_constants(int64_t x) { return x > 0 ? 1 : x < 0 ? -1 : 0; }
+int64_t sign_unsigned(int64_t x) { return x != 0 ? 1 : 0; }
 
 Results choose_constants(Call& call) {
   call.require_truth(0);
@@ -377,11 +409,13 @@ Results scatter_nd(Call& call) {
 
 // Reductions of integers.
 
-int64_t unchanged(int64_t x) { return x; }
 int64_t squared(int64_t x) { return multiply_constants(x, x); }
 
 template <int64_t (*function)(int64_t, int64_t), int64_t (*of_each)(int64_t) = unchanged>
 Results reduce(Call& call) {
+  constexpr bool kChooses =
+      function == &most || function == &most_unsigned || function == &least || function == &least_unsigned;
+  if (!kChooses) call.require_numbers();  // any or all of truth values are the largest or the least
   const Constant& x = call.constant(0);
   if (x.has_floats()) return {};
   std::vector<bool> reduced(x.dims.size());
@@ -396,7 +430,7 @@ Results reduce(Call& call) {
     if (!reduced[d] || call.integer("keepdims", 1) != 0) dims.push_back(kept[d]);
   }
   const uint64_t count = elements_of(kept);
-  if (x.size() == 0 && count > 0 && (function == &most || function == &least))
+  if (x.size() == 0 && count > 0 && kChooses)
     refuse("{} has no element, so none is the largest or the least", to_string(x.dims));
   call.context.spend(count);
   std::vector<std::optional<int64_t>> sums(count);
@@ -412,15 +446,10 @@ Results reduce(Call& call) {
   return {y.finish()};
 }
 
-/// Integers of 64 bits without a sign are their own magnitudes, though half of them are stored with a sign.
-Results reduce_magnitudes(Call& call) {
-  return call.constant(0).type == DataType::u64 ? reduce<add_constants>(call)
-                                                : reduce<add_constants, size>(call);
-}
-
 /// Along a dimension, of all elements up to each, or before it; `of_none`: of no element.
 template <int64_t (*function)(int64_t, int64_t), int64_t of_none>
 Results cumulate_constants(Call& call) {
+  call.require_numbers();
   const Constant& x = call.constant(0);
   if (x.has_floats()) return {};
   const size_t axis = Call::dimension(call.integer_of(1), x.dims.size());
@@ -489,6 +518,7 @@ Known range_of_integers(Call& call, DataType type) {
 }
 
 Results range(Call& call) {
+  call.require_numbers();
   const Constant& start = call.constant(0);
   if (start.size() != 1) refuse("its start is no scalar");
   if (!start.has_floats()) return {range_of_integers(call, start.type)};
@@ -537,54 +567,55 @@ Results non_zero(Call& call) {
   return {y.finish()};
 }
 
-constexpr Operator kConstantsOperators[] = {{"Abs", of_integer<size>},
-                                            {"Add", of_integers<add_constants>},
-                                            {"And", of_truths<both_constants>},
-                                            {"BitShift", shift_constants},
-                                            {"BitwiseAnd", of_integers<both_bits>},
-                                            {"BitwiseNot", of_integer<inverted>},
-                                            {"BitwiseOr", of_integers<either_bits>},
-                                            {"BitwiseXor", of_integers<other_bits>},
-                                            {"BlackmanWindow", blackman_window},
-                                            {"Concat", concatenate},
-                                            {"Constant", constant},
-                                            {"ConstantOfShape", constant_of_shape},
-                                            {"CumProd", cumulate_constants<multiply_constants, 1>},
-                                            {"CumSum", cumulate_constants<add_constants, 0>},
-                                            {"Div", of_integers<divide_constants>},
-                                            {"Equal", compare_constants<std::equal_to<>>},
-                                            {"Expand", expand},
-                                            {"Gather", gather},
-                                            {"Greater", compare_constants<std::greater<>>},
-                                            {"GreaterOrEqual", compare_constants<std::greater_equal<>>},
-                                            {"HammingWindow", hamming_window},
-                                            {"HannWindow", hann_window},
-                                            {"Less", compare_constants<std::less<>>},
-                                            {"LessOrEqual", compare_constants<std::less_equal<>>},
-                                            {"Max", of_integers<most>},
-                                            {"Min", of_integers<least>},
-                                            {"Mod", modulo_constants},
-                                            {"Mul", of_integers<multiply_constants>},
-                                            {"Neg", of_integer<negate_constants>},
-                                            {"NonZero", non_zero},
-                                            {"Not", negate_truths},
-                                            {"Or", of_truths<either>},
-                                            {"Pow", power_of_constants},
-                                            {"Range", range},
-                                            {"ReduceL1", reduce_magnitudes},
-                                            {"ReduceMax", reduce<most>},
-                                            {"ReduceMin", reduce<least>},
-                                            {"ReduceProd", reduce<multiply_constants>},
-                                            {"ReduceSum", reduce<add_constants>},
-                                            {"ReduceSumSquare", reduce<add_constants, squared>},
-                                            {"ScatterND", scatter_nd},
-                                            {"Sign", of_integer<sign_constants>},
-                                            {"Slice", slice},
-                                            {"Sub", of_integers<subtract_constants>},
-                                            {"Sum", of_integers<add_constants>},
-                                            {"Transpose", transpose_constants},
-                                            {"Where", choose_constants},
-                                            {"Xor", of_truths<one>}};
+constexpr Operator kConstantsOperators[] = {
+    {"Abs", by_sign<of_integer<size>, of_integer<unchanged>>},
+    {"Add", of_integers<add_constants>},
+    {"And", of_truths<both_constants>},
+    {"BitShift", shift_constants},
+    {"BitwiseAnd", of_integers<both_bits>},
+    {"BitwiseNot", of_integer<inverted>},
+    {"BitwiseOr", of_integers<either_bits>},
+    {"BitwiseXor", of_integers<other_bits>},
+    {"BlackmanWindow", blackman_window},
+    {"Concat", concatenate},
+    {"Constant", constant},
+    {"ConstantOfShape", constant_of_shape},
+    {"CumProd", cumulate_constants<multiply_constants, 1>},
+    {"CumSum", cumulate_constants<add_constants, 0>},
+    {"Div", by_sign<of_integers<divide_constants>, of_integers<divide_unsigned>>},
+    {"Equal", compare_constants<std::equal_to<>>},
+    {"Expand", expand},
+    {"Gather", gather},
+    {"Greater", compare_constants<std::greater<>>},
+    {"GreaterOrEqual", compare_constants<std::greater_equal<>>},
+    {"HammingWindow", hamming_window},
+    {"HannWindow", hann_window},
+    {"Less", compare_constants<std::less<>>},
+    {"LessOrEqual", compare_constants<std::less_equal<>>},
+    {"Max", by_sign<of_integers<most>, of_integers<most_unsigned>>},
+    {"Min", by_sign<of_integers<least>, of_integers<least_unsigned>>},
+    {"Mod", modulo_constants},
+    {"Mul", of_integers<multiply_constants>},
+    {"Neg", of_integer<negate_constants>},
+    {"NonZero", non_zero},
+    {"Not", negate_truths},
+    {"Or", of_truths<either>},
+    {"Pow", power_of_constants},
+    {"Range", range},
+    {"ReduceL1", by_sign<reduce<add_constants, size>, reduce<add_constants>>},
+    {"ReduceMax", by_sign<reduce<most>, reduce<most_unsigned>>},
+    {"ReduceMin", by_sign<reduce<least>, reduce<least_unsigned>>},
+    {"ReduceProd", reduce<multiply_constants>},
+    {"ReduceSum", reduce<add_constants>},
+    {"ReduceSumSquare", reduce<add_constants, squared>},
+    {"ScatterND", scatter_nd},
+    {"Sign", by_sign<of_integer<sign_constants>, of_integer<sign_unsigned>>},
+    {"Slice", slice},
+    {"Sub", of_integers<subtract_constants>},
+    {"Sum", of_integers<add_constants>},
+    {"Transpose", transpose_constants},
+    {"Where", choose_constants},
+    {"Xor", of_truths<one>}};
 
 }  // namespace
 

@@ -12,9 +12,7 @@ using graph::Value;
 
 /// What is computed of numbers.
 Results of(const Call& call, Value result) {
-  for (size_t i = 0; i < call.size(); ++i)
-    if (call.has(i) && call[i].type == DataType::boolean)
-      refuse("its input {} has truth values: cast them to numbers", i);
+  call.require_numbers();
   return {known(wrapped(result, call[0].type), call[0].type)};
 }
 

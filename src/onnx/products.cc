@@ -151,6 +151,7 @@ Value any_product(Call& call, const Known& a, const Known& b) {
 Results product(Call& call) {
   const Known &a = call[0], &b = call[1];
   if (a.dims.empty() || b.dims.empty()) refuse("a product with a scalar is not possible");
+  call.require_numbers();
   if (is_integer(a.type) || is_integer(b.type)) refuse("products of integers are not possible");
   const bool is_row = a.dims.size() == 1, is_column = b.dims.size() == 1;
   const bool is_of_constants = a.constant && b.constant;
@@ -165,6 +166,7 @@ Results product(Call& call) {
 
 /// alpha · a · b + beta · c of matrices.
 Results gemm(Call& call) {
+  call.require_numbers();
   const bool transposes_a = call.integer("transA", 0) != 0, transposes_b = call.integer("transB", 0) != 0;
   const double alpha = call.number("alpha", 1), beta = call.number("beta", 1);
   const Known &a = call[0], &b = call[1];

@@ -37,15 +37,20 @@ struct Reduction {
   bool is_none = false;  ///< nothing is reduced
 };
 
+Reduction reduction_of_numbers(Call& call) {
+  call.require_numbers();
+  return Reduction(call);
+}
+
 Value total(const Reduction& r, Value x) { return r.is_none ? x : sum(x, r.dims, r.keeps); }
 
 Results reduce_sum(Call& call) {
-  const Reduction r(call);
+  const Reduction r = reduction_of_numbers(call);
   return r.of(total(r, r.x));
 }
 
 Results reduce_mean(Call& call) {
-  const Reduction r(call);
+  const Reduction r = reduction_of_numbers(call);
   if (r.is_none) return r.of(r.x);
   const bool is_of_image = r.x.shape().size() == 4 && r.dims == std::vector<int>{2, 3};
   if (!is_of_image) return r.of(mean(r.x, r.dims, r.keeps));
@@ -65,27 +70,27 @@ Results reduce_min(Call& call) {
 }
 
 Results reduce_l1(Call& call) {
-  const Reduction r(call);
+  const Reduction r = reduction_of_numbers(call);
   return r.of(total(r, magnitude(r.x)));
 }
 
 Results reduce_l2(Call& call) {
-  const Reduction r(call);
+  const Reduction r = reduction_of_numbers(call);
   return r.of(cast(sqrt(total(r, square(widened(r.x)))), r.x.type().type));
 }
 
 Results reduce_sum_of_squares(Call& call) {
-  const Reduction r(call);
+  const Reduction r = reduction_of_numbers(call);
   return r.of(total(r, is_integer(r.x) ? r.x * r.x : square(r.x)));
 }
 
 Results reduce_log_sum(Call& call) {
-  const Reduction r(call);
+  const Reduction r = reduction_of_numbers(call);
   return r.of(cast(log(total(r, widened(r.x))), r.x.type().type));
 }
 
 Results reduce_log_sum_of_exponentials(Call& call) {
-  const Reduction r(call);
+  const Reduction r = reduction_of_numbers(call);
   if (r.is_none) return r.of(r.x);
   const Value x = widened(r.x);
   Value most = max(x, r.dims, true);
@@ -96,7 +101,7 @@ Results reduce_log_sum_of_exponentials(Call& call) {
 }
 
 Results reduce_product(Call& call) {
-  const Reduction r(call);
+  const Reduction r = reduction_of_numbers(call);
   Value y = r.x;
   for (const int d : r.dims) y = product_over(y, static_cast<uint32_t>(d));
   if (r.is_none || r.keeps) return r.of(y);
@@ -129,6 +134,7 @@ Results place(Call& call) {
 
 /// 1 at the first largest element, and 0 beside it.
 Results hard_max(Call& call) {
+  call.require_numbers();
   const Value x = call.value(0);
   const size_t dim = call.axis(x.shape().size(), -1);
   Shape shape(x.shape().size(), 1);
@@ -142,6 +148,7 @@ Results hard_max(Call& call) {
 }
 
 Results softmax_of(Call& call) {
+  call.require_numbers();
   const Value x = call.value(0);
   const size_t axis = call.axis(x.shape().size(), -1);
   const Value y = softmax(x, static_cast<int>(axis));
@@ -152,11 +159,13 @@ Results softmax_of(Call& call) {
 }
 
 Results log_softmax_of(Call& call) {
+  call.require_numbers();
   const Value x = call.value(0);
   return {known(log_softmax(x, static_cast<int>(call.axis(x.shape().size(), -1))), call[0].type)};
 }
 
 Results lp_normalization(Call& call) {
+  call.require_numbers();
   const Value given = call.value(0), x = widened(given);
   const auto dim = static_cast<int>(call.axis(x.shape().size(), -1));
   const int64_t p = call.integer("p", 2);

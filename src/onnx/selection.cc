@@ -403,6 +403,7 @@ Value cumulative_product_of(const Call& call, Value x, size_t dim) {
 
 template <bool is_product>
 Results cumulate(Call& call) {
+  call.require_numbers();
   Value x = call.value(0);
   const size_t dim = Call::dimension(call.integer_of(1), x.shape().size());
   const auto at = static_cast<uint32_t>(dim);

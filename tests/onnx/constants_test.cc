@@ -69,6 +69,52 @@ TEST(OnnxConstants, NormsHave64Bits) {
   EXPECT_EQ(results.at("t"), (Numbers{0}));
 }
 
+TEST(OnnxConstants, IntegersWithoutASignMayHave64Bits) {
+  constexpr int32_t kUint64 = 13;
+  OnnxFile file;
+  const auto numbers = [&](const char* name, const std::vector<uint64_t>& values) {
+    wire::TensorProto& made = file.initializer(name, {static_cast<int64_t>(values.size())}, kUint64);
+    for (const uint64_t value : values) made.add_uint64_data(value);
+  };
+  numbers("x", {UINT64_MAX, 6});
+  numbers("y", {7});
+  numbers("quarter", {uint64_t{1} << 62});
+  const auto add = [&](const char* operation, const std::vector<std::string>& inputs) {
+    file.output(operation).node(operation, inputs, {operation});
+  };
+  const auto add_quarters = [&](const char* operation, const std::vector<std::string>& inputs) {
+    const std::string all = std::string(operation) + " in units";
+    file.output(operation).node(operation, inputs, {all}).node("Div", {all, "quarter"}, {operation});
+  };
+  for (const char* comparison : {"Less", "Greater", "LessOrEqual"}) add(comparison, {"x", "y"});
+  for (const char* operation : {"Min", "Mod"}) add(operation, {"x", "y"});
+  for (const char* operation : {"Sign", "ReduceMin"}) add(operation, {"x"});
+  add_quarters("Max", {"x", "y"});
+  for (const char* operation : {"Abs", "ReduceMax"}) add_quarters(operation, {"x"});
+  file.output("Cast").node("Cast", {"x"}, {"Cast"}, {{"to", int64_t{1}}});
+  const WideArrays results = run(file, {});
+  EXPECT_EQ(results.at("Less"), (Numbers{0, 1}));
+  EXPECT_EQ(results.at("Greater"), (Numbers{1, 0}));
+  EXPECT_EQ(results.at("LessOrEqual"), (Numbers{0, 1}));
+  EXPECT_EQ(results.at("Min"), (Numbers{7, 6}));
+  EXPECT_EQ(results.at("Mod"), (Numbers{1, 6}));  // 2^64 is 2 more than a multiple of 7
+  EXPECT_EQ(results.at("Sign"), (Numbers{1, 1}));
+  EXPECT_EQ(results.at("ReduceMin"), (Numbers{6}));
+  EXPECT_EQ(results.at("Max"), (Numbers{3, 0}));
+  EXPECT_EQ(results.at("Abs"), (Numbers{3, 0}));
+  EXPECT_EQ(results.at("ReduceMax"), (Numbers{3}));
+  EXPECT_EQ(results.at("Cast"), (Numbers{18446744073709551616.0, 6}));
+}
+
+TEST(OnnxConstants, TheLargestOrLeastOfTruthValuesIsWhetherAnyOrAllHold) {
+  OnnxFile file;
+  file.output("any").output("all").initializer("x", {2}, test::kBool).set_raw_data(std::string("\x01\0", 2));
+  file.node("ReduceMax", {"x"}, {"any"}).node("ReduceMin", {"x"}, {"all"});
+  const WideArrays results = run(file, {});
+  EXPECT_EQ(results.at("any"), (Numbers{1}));
+  EXPECT_EQ(results.at("all"), (Numbers{0}));
+}
+
 TEST(OnnxConstants, ConstantsHaveNumbersOfTheirTypes) {
   constexpr int32_t kInt8 = 3;
   OnnxFile file;

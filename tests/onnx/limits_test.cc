@@ -233,6 +233,46 @@ TEST(OnnxLimits, OperandsAreOfOneType) {
   expect_says(error_of(weight), "MatMul (\"y\"): linear");
 }
 
+TEST(OnnxLimits, TruthValuesAreNoNumbers) {
+  struct Case {
+    const char* operation;
+    std::vector<std::string> others;
+  };
+  const std::vector<Case> cases = {
+      {"Abs", {}},        {"Add", {"a"}},     {"CumProd", {"axis"}}, {"CumSum", {"axis"}},
+      {"Div", {"a"}},     {"LogSoftmax", {}}, {"MatMul", {"a"}},     {"Max", {"a"}},
+      {"Mean", {"a"}},    {"Min", {"a"}},     {"Mod", {"a"}},        {"Mul", {"a"}},
+      {"Neg", {}},        {"Pow", {"a"}},     {"ReduceL1", {}},      {"ReduceMean", {}},
+      {"ReduceProd", {}}, {"ReduceSum", {}},  {"Sign", {}},          {"ReduceSumSquare", {}},
+      {"Softmax", {}},    {"Sub", {"a"}},     {"Sum", {"a"}}};
+  for (const Case& each : cases)
+    for (const char* given : {"truths", "x"}) {
+      OnnxFile file;
+      file.input("x", {2}, test::kBool).output("y").integers("axis", {}, {0});
+      file.initializer("truths", {2}, test::kBool).set_raw_data(std::string("\x01\0", 2));
+      std::vector<std::string> inputs = {given};
+      for (const std::string& other : each.others) inputs.push_back(other == "a" ? given : other);
+      file.node(each.operation, inputs, {"y"});
+      expect_says(
+          error_of(file),
+          fmt::format("{} (\"y\"): its input 0 has truth values: cast them to numbers", each.operation));
+    }
+}
+
+TEST(OnnxLimits, ConstantIntegersAreOfOneType) {
+  constexpr int32_t kInt32 = 6;
+  for (const char* operation : {"Add", "BitwiseAnd", "Div", "Max", "Mod", "Sub", "Sum"}) {
+    OnnxFile file;
+    file.output("y").integers("a", {1}, {7}).node(operation, {"a", "b"}, {"y"});
+    file.initializer("b", {1}, kInt32).add_int32_data(3);
+    expect_says(error_of(file), fmt::format("{} (\"y\"): it is given int64 and int32", operation));
+  }
+  OnnxFile compared;
+  compared.output("y").integers("a", {1}, {1}).node("Equal", {"a", "b"}, {"y"});
+  compared.initializer("b", {1}, test::kBool).add_int32_data(1);
+  expect_says(error_of(compared), "Equal (\"y\"): it is given int64 and bool");
+}
+
 TEST(OnnxLimits, ConditionsAreTruthValues) {
   struct Case {
     const char* operation;
