@@ -100,4 +100,12 @@ std::string data_folder(const std::string& given) {
   return given.empty() && variable != nullptr ? variable : given;
 }
 
+std::string data_folder_of(std::string_view dataset, const std::string& given) {
+  std::string folder = data_folder(given);
+  if (folder.empty())
+    throw UsageError(
+        fmt::format("--dataset {} needs its folder: pass --data FOLDER, or set TESSERA_DATA", dataset));
+  return folder;
+}
+
 }  // namespace tessera::cli

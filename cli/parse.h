@@ -46,5 +46,7 @@ std::vector<double> parse_densities(const std::string& text);              ///< 
 
 /// The folder given by --data, or else by TESSERA_DATA; "" if neither is given.
 std::string data_folder(const std::string& given);
+/// The same for a data set that needs one. Throws UsageError if neither is given.
+std::string data_folder_of(std::string_view dataset, const std::string& given);
 
 }  // namespace tessera::cli

@@ -154,11 +154,7 @@ std::variant<ImageSplit, ImageFolder, ImageOutline> images_for(const ResnetReque
     if (r.estimate) return ImageOutline{"synthetic images", images, testing, shape};
     return synthetic_images(images, testing, r.settings.seed, shape);
   }
-  const std::string folder = data_folder(r.data);
-  if (folder.empty())
-    throw UsageError(
-        fmt::format("--dataset {} needs its folder: pass --data FOLDER, or set TESSERA_DATA", kCifar));
-  return load_images(folder, kCifar);
+  return load_images(data_folder_of(kCifar, r.data), kCifar);
 }
 
 std::string network_of(const ResnetTrainingSettings& s) {

@@ -66,7 +66,7 @@ void add_learning_options(CLI::App& command, SpikingTrainingSettings& s) {
             "each epoch halves the distance (default: all)");
 }
 
-void add_data_options(CLI::App& command, RecordingSettings& s) {
+void add_recording_options(CLI::App& command, RecordingSettings& s) {
   constexpr uint32_t kMostSteps = 1U << 16;
   add_count(command, "--steps", s.steps, "Time steps of a recording (default: the data set's)", kMostSteps);
   add_real(command, "--window", s.seconds,
@@ -96,7 +96,7 @@ void add_spiking_options(CLI::App& command, TrainRequest& request) {
   const size_t others = command.get_options().size();
   add_neuron_options(command, request.spiking);
   add_learning_options(command, request.spiking);
-  add_data_options(command, request.recordings);
+  add_recording_options(command, request.recordings);
   const std::vector<CLI::Option*> all = command.get_options();
   for (size_t i = others; i < all.size(); ++i) all[i]->group(kSpikingGroup);
 }
@@ -116,9 +116,8 @@ void set_spiking_defaults(TrainRequest& r, const CLI::App& command) {
 }
 
 void check_spiking(const TrainRequest& r, const CLI::App& command) {
-  for (const char* option :
-       {"--density", "--block", "--butterfly", "--rank", "--recipe", "--form", "--activation", "--dropout",
-        "--schedule", "--change", "--every", "--until", "--micro-batches", "--images"})
+  // Options of other kinds of layers are refused before.
+  for (const char* option : {"--recipe", "--activation", "--dropout", "--micro-batches", "--images"})
     if (command.count(option) != 0)
       throw UsageError(fmt::format("{} is not for --kind spiking; leave it out", option));
   const auto sets = recording_sets();
@@ -129,10 +128,7 @@ void check_spiking(const TrainRequest& r, const CLI::App& command) {
 
 RecordingSplit recordings_for(const TrainRequest& r) {
   const std::string name = dataset_of(r);
-  const std::string folder = data_folder(r.data);
-  if (folder.empty() && name != kDefaultRecordings)
-    throw UsageError(
-        fmt::format("--dataset {} needs its folder: pass --data FOLDER, or set TESSERA_DATA", name));
+  const std::string folder = name == kDefaultRecordings ? data_folder(r.data) : data_folder_of(name, r.data);
   RecordingSettings settings = r.recordings;
   settings.seed = r.settings.seed;
   RecordingSplit split = load_recordings(name, folder, settings);

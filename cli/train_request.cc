@@ -205,10 +205,7 @@ ImageShape shape_of(uint32_t inputs, uint32_t classes) {
 }
 
 ImageSplit read_images(TrainRequest& r) {
-  const std::string folder = data_folder(r.data);
-  if (folder.empty())
-    throw UsageError(
-        fmt::format("--dataset {} needs its folder: pass --data FOLDER, or set TESSERA_DATA", r.dataset));
+  const std::string folder = data_folder_of(r.dataset, r.data);
   r.settings.grey = r.dataset == "cifar-10-grey";
   return load_images(folder, r.settings.grey ? "cifar-10" : r.dataset);
 }
