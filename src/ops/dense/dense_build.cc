@@ -32,10 +32,9 @@ constexpr uint32_t kMostHolders = 16;
 /// own.
 constexpr uint64_t kWorthSending = 8192;
 
-/// Place of a tile in the grid.
-struct GridPosition {
-  uint32_t m, k, n;
-};
+enum GridAxis : size_t { kAlongM, kAlongK, kAlongN };
+/// Place of a tile in the grid, along each axis.
+using GridPosition = std::array<uint32_t, 3>;
 
 /// The grid of a partition on tiles numbered from 0.
 class DenseGrid {
@@ -43,8 +42,8 @@ class DenseGrid {
   explicit DenseGrid(const DensePartition& partition) : p_(partition) {}
 
   TileId tile_of(const GridPosition& at) const {
-    return p_.pairs_share_x ? (at.k * p_.n_parts + at.n) * p_.m_parts + at.m
-                            : (at.k * p_.m_parts + at.m) * p_.n_parts + at.n;
+    const auto [m, k, n] = at;
+    return p_.pairs_share_x ? (k * p_.n_parts + n) * p_.m_parts + m : (k * p_.m_parts + m) * p_.n_parts + n;
   }
   GridPosition place_of(TileId tile) const {
     if (p_.pairs_share_x)
@@ -56,23 +55,31 @@ class DenseGrid {
   const DensePartition& p_;
 };
 
-/// The tile with this copy of part (i, j) of a matrix.
-using PlaceOfPart = GridPosition (*)(uint32_t copy, uint32_t i, uint32_t j);
-GridPosition place_in_w(uint32_t copy, uint32_t i, uint32_t j) { return {i, j, copy}; }
-GridPosition place_in_x(uint32_t copy, uint32_t i, uint32_t j) { return {copy, i, j}; }
-GridPosition place_in_y(uint32_t copy, uint32_t i, uint32_t j) { return {i, copy, j}; }
+/// The axes along which the copies of a matrix lie, and the rows and columns of its parts.
+struct MatrixAxes {
+  GridAxis copies, rows, cols;
+
+  /// The tile with this copy of part (i, j).
+  GridPosition place_of(uint32_t copy, uint32_t i, uint32_t j) const {
+    GridPosition at{};
+    at[copies] = copy, at[rows] = i, at[cols] = j;
+    return at;
+  }
+};
+constexpr MatrixAxes kAxesOfW{kAlongN, kAlongM, kAlongK}, kAxesOfX{kAlongM, kAlongK, kAlongN},
+    kAxesOfY{kAlongK, kAlongM, kAlongN};
 
 /// A mapping of `rows` rows of a matrix in parts: the elements of each part are distributed over the tiles
 /// with its first `holders` copies.
 std::vector<MappedBox> share_out(const PartedMatrix& parts, uint32_t rows, uint32_t holders,
-                                 const DenseGrid& grid, PlaceOfPart place) {
+                                 const DenseGrid& grid, const MatrixAxes& axes) {
   std::vector<MappedBox> mapping;
   for (uint32_t i = 0; i < parts.row_parts(); ++i)
     for (uint32_t j = 0; j < parts.col_parts(); ++j) {
       const std::vector<uint32_t> begin = split_evenly(parts.elements_of(i, j), holders);
       for (uint32_t h = 0; h + 1 < begin.size(); ++h)
-        mapping.push_back(
-            {{0, rows, parts.begin(i, j) + begin[h], begin[h + 1] - begin[h]}, grid.tile_of(place(h, i, j))});
+        mapping.push_back({{0, rows, parts.begin(i, j) + begin[h], begin[h + 1] - begin[h]},
+                           grid.tile_of(axes.place_of(h, i, j))});
     }
   return mapping;
 }
@@ -91,30 +98,9 @@ class DenseBuilder {
         partition_(partition),
         layouts_(dense_layouts(shape, partition)),
         grid_(partition),
-        w_{*layouts_.values.parts,
-           operands.values,
-           partition.n_parts,
-           partition.m_slices > 1,
-           [](const GridPosition& p) {
-             return std::array{p.n, p.m, p.k};
-           },
-           place_in_w},
-        x_{*layouts_.x.parts,
-           operands.x,
-           partition.m_parts,
-           partition.n_slices > 1,
-           [](const GridPosition& p) {
-             return std::array{p.m, p.k, p.n};
-           },
-           place_in_x},
-        y_{*layouts_.y.parts,
-           operands.y,
-           partition.k_parts,
-           partition.slices() > 1,
-           [](const GridPosition& p) {
-             return std::array{p.k, p.m, p.n};
-           },
-           place_in_y} {}
+        w_{*layouts_.values.parts, operands.values, partition.n_parts, partition.m_slices > 1, kAxesOfW},
+        x_{*layouts_.x.parts, operands.x, partition.m_parts, partition.n_slices > 1, kAxesOfX},
+        y_{*layouts_.y.parts, operands.y, partition.k_parts, partition.slices() > 1, kAxesOfY} {}
 
   StepId build() {
     if (partition_.slices() > 1)
@@ -140,15 +126,13 @@ class DenseBuilder {
     const Operand& operand;
     uint32_t copies;
     bool is_sliced;
-    std::array<uint32_t, 3> (*where)(const GridPosition&);  ///< which copy, and which part of it
-    PlaceOfPart place;                                      ///< the inverse
-    VariableId local = 0;                                   ///< what the tiles process
+    MatrixAxes axes;
+    VariableId local = 0;  ///< what the tiles process
     bool is_local_copy = false;
 
     /// A tile's box of the local variable, which has a row for each copy.
     Box box(const GridPosition& at, bool has_copies) const {
-      const auto [copy, i, j] = where(at);
-      return parts.part(has_copies ? copy : 0, i, j);
+      return parts.part(has_copies ? at[axes.copies] : 0, at[axes.rows], at[axes.cols]);
     }
   };
 
@@ -195,7 +179,7 @@ class DenseBuilder {
     const bool in_place = side.copies > 1 ? b_.holds(sum_) && !adds_on_few_tiles(side)
                                           : lies_as(sum_, layout_of_result().mapping);
     if (partition_.slices() > 1 || !in_place) {
-      std::vector<MappedBox> mapping = share_out(side.parts, 1, side.copies, grid_, side.place);
+      std::vector<MappedBox> mapping = share_out(side.parts, 1, side.copies, grid_, side.axes);
       sum_ = b_.temporary(b_.variable_name(side.operand) + ".slice", shape_.numbers.operands, 1,
                           side.parts.slice_elements(), std::move(mapping), b_.purpose_of(side.operand));
     }
@@ -234,10 +218,10 @@ class DenseBuilder {
   program::ComputeSet multiply() {
     std::vector<int64_t> m, k, n;
     for (TileId tile = 0; tile < partition_.tiles(); ++tile) {
-      const GridPosition p = grid_.place_of(tile);
-      m.push_back(w_.parts.rows_of(p.m));
-      k.push_back(w_.parts.cols_of(p.k));
-      n.push_back(x_.parts.cols_of(p.n));
+      const auto [i, j, l] = grid_.place_of(tile);
+      m.push_back(w_.parts.rows_of(i));
+      k.push_back(w_.parts.cols_of(j));
+      n.push_back(x_.parts.cols_of(l));
     }
     program::VertexGroup group{&codelet(), 0, partition_.tiles(), 1, {}, {}};
     for (const Side* side : {&left(), &right(), &result()}) group.fields.push_back(field_of(*side));
@@ -309,9 +293,9 @@ ProductLayouts dense_layouts(const DenseShape& s, const DensePartition& p) {
   PartedMatrix w(s.m, s.k, p.m_slices, 1, p.m_parts, kDenseRowGrain, p.k_parts, grain);
   PartedMatrix x(s.k, s.n, 1, p.n_slices, p.k_parts, grain, p.n_parts, 1);
   PartedMatrix y(s.m, s.n, p.m_slices, p.n_slices, p.m_parts, kDenseRowGrain, p.n_parts, 1);
-  auto w_mapping = share_out(w, w.slices(), std::min(p.n_parts, kMostHolders), grid, place_in_w);
-  auto x_mapping = share_out(x, x.slices(), std::min(p.m_parts, kMostHolders), grid, place_in_x);
-  auto y_mapping = share_out(y, y.slices(), p.k_parts, grid, place_in_y);
+  auto w_mapping = share_out(w, w.slices(), std::min(p.n_parts, kMostHolders), grid, kAxesOfW);
+  auto x_mapping = share_out(x, x.slices(), std::min(p.m_parts, kMostHolders), grid, kAxesOfX);
+  auto y_mapping = share_out(y, y.slices(), p.k_parts, grid, kAxesOfY);
   return {parted_layout(std::move(w), std::move(w_mapping)),
           parted_layout(std::move(x), std::move(x_mapping)),
           parted_layout(std::move(y), std::move(y_mapping))};
