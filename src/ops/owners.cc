@@ -1,5 +1,11 @@
 #include "ops/owners.h"
 
+#include <algorithm>
+#include <utility>
+
+#include "kernels/common/element.h"
+#include "kernels/map/reduce/codelet.h"
+
 namespace tessera::ops {
 
 using program::Box;
@@ -42,6 +48,21 @@ std::vector<program::VertexGroup> groups_of_owners(const std::vector<MappedBox>&
     begin = end;
   }
   return groups;
+}
+
+program::ComputeSet sums_of_owners(const std::vector<MappedBox>& owners, const OwnerField& received,
+                                   const Operand& result) {
+  return {"reduce", program::Phase::reduce,
+          groups_of_owners(owners, kernels::reduce_sum_codelet, {received, {result, boxes_of(owners)}},
+                           {kernels::param_of(1.0F)})};
+}
+
+program::ComputeSet sums_of_rows(std::vector<MappedBox> owners, const Operand& partials,
+                                 const Operand& result) {
+  std::ranges::sort(owners, {}, &MappedBox::tile);
+  std::vector<Box> boxes;
+  for (const MappedBox& owned : owners) boxes.push_back({0, partials.rows(), owned.box.col, owned.box.cols});
+  return sums_of_owners(owners, {partials, std::move(boxes)}, result);
 }
 
 }  // namespace tessera::ops

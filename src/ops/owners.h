@@ -20,6 +20,13 @@ std::vector<program::VertexGroup> groups_of_owners(const std::vector<program::Ma
                                                    const std::vector<OwnerField>& fields,
                                                    const std::vector<program::Param>& params);
 
+/// Lets the owners of parts of a result add the rows of a box each of what they received.
+program::ComputeSet sums_of_owners(const std::vector<program::MappedBox>& owners, const OwnerField& received,
+                                   const Operand& result);
+/// The same for all rows of partial sums, which have the columns of the result.
+program::ComputeSet sums_of_rows(std::vector<program::MappedBox> owners, const Operand& partials,
+                                 const Operand& result);
+
 /// The boxes of a mapping.
 std::vector<program::Box> boxes_of(const std::vector<program::MappedBox>& mapping);
 /// Box i on tile i.

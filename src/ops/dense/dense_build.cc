@@ -4,8 +4,6 @@
 #include <optional>
 
 #include "base/ceil_divide.h"
-#include "kernels/common/element.h"
-#include "kernels/map/reduce/codelet.h"
 #include "kernels/tile/tile_product/codelet.h"
 #include "ops/dense/dense.h"
 #include "ops/owners.h"
@@ -111,7 +109,8 @@ class DenseBuilder {
     std::vector<StepId> steps;
     b_.copy(std::move(input_copies_), steps);
     steps.push_back(b_.execute(multiply()));
-    if (result().copies > 1) steps.push_back(b_.execute(reduce()));
+    if (result().copies > 1)
+      steps.push_back(b_.execute(sums_of_rows(b_.mapping_of(sum_), b_.whole(result().local), sum_)));
     if (partition_.slices() > 1) steps.push_back(b_.copy(store_slice()));
     const bool is_sent = partition_.slices() == 1;
     if (is_sent) b_.send(sum_, result().operand, steps);
@@ -247,18 +246,6 @@ class DenseBuilder {
       case ProductKind::sddmm: return kernels::dense_weight_gradient_codelet;
       default: return kernels::dense_product_codelet;
     }
-  }
-
-  program::ComputeSet reduce() {
-    std::vector<MappedBox> owners = b_.mapping_of(sum_);
-    std::ranges::sort(owners, {}, &MappedBox::tile);
-    std::vector<Box> from;
-    for (const MappedBox& owned : owners) from.push_back({0, result().copies, owned.box.col, owned.box.cols});
-    const Operand partials = b_.whole(result().local);
-    return {
-        "reduce", Phase::reduce,
-        groups_of_owners(owners, kernels::reduce_sum_codelet,
-                         {{partials, std::move(from)}, {sum_, boxes_of(owners)}}, {kernels::param_of(1.0F)})};
   }
 
   program::CopySet store_slice() {

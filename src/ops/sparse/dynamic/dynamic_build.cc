@@ -1,7 +1,5 @@
 #include <algorithm>
 
-#include "kernels/common/element.h"
-#include "kernels/map/reduce/codelet.h"
 #include "kernels/tile/bucket/codelet.h"
 #include "ops/owners.h"
 #include "ops/sparse/dynamic/dynamic.h"
@@ -43,7 +41,8 @@ class DynamicBuilder {
     if (partitions_ > 1 && is_sddmm()) steps.push_back(return_exchange());
     choose_result();
     steps.push_back(b_.copy(is_sddmm() ? send_buckets() : send_partials()));
-    if (needs_sum()) steps.push_back(b_.execute(reduce()));
+    if (needs_sum())
+      steps.push_back(b_.execute(sums_of_owners(owners_, {received_, received_boxes_}, result_)));
     b_.send(result_, result_operand(), steps);
     return {b_.sequence(std::move(steps)), bucket_.metadata.variable};
   }
@@ -315,13 +314,6 @@ class DynamicBuilder {
     received_ = temporary("partials.received", shape_.numbers.partials, uint64_t{summands} * rows,
                           result_.cols(), std::move(mapping));
     return {"send partials", {copy_boxes(from, std::move(sources), received_, std::move(targets))}};
-  }
-
-  ComputeSet reduce() const {
-    return {"reduce", Phase::reduce,
-            groups_of_owners(owners_, kernels::reduce_sum_codelet,
-                             {{received_, received_boxes_}, {result_, boxes_of(owners_)}},
-                             {kernels::param_of(1.0F)})};
   }
 
   struct Bucket {

@@ -1,5 +1,3 @@
-#include "kernels/common/element.h"
-#include "kernels/map/reduce/codelet.h"
 #include "kernels/tile/tile_product/codelet.h"
 #include "ops/sparse/static/part_builder.h"
 #include "ops/sparse/static/sddmm.h"
@@ -10,7 +8,6 @@ namespace {
 
 using program::Box;
 using program::MappedBox;
-using program::Phase;
 using program::StepId;
 using program::VariableId;
 
@@ -96,10 +93,7 @@ class StaticSddmmBuilder : PartBuilder {
   program::ComputeSet reduce_set(const Operand& received_blocks) const {
     std::vector<Box> from;
     for (const MappedBox& owned : shape_.values.mapping) from.push_back(received(owned.box));
-    return {"reduce", Phase::reduce,
-            groups_of_owners(shape_.values.mapping, kernels::reduce_sum_codelet,
-                             {{received_blocks, std::move(from)}, {dw_, boxes_of(shape_.values.mapping)}},
-                             {kernels::param_of(1.0F)})};
+    return sums_of_owners(shape_.values.mapping, {received_blocks, std::move(from)}, dw_);
   }
 
   const StaticSddmmShape& shape_;

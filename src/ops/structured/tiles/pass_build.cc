@@ -3,8 +3,6 @@
 
 #include <algorithm>
 
-#include "kernels/common/element.h"
-#include "kernels/map/reduce/codelet.h"
 #include "kernels/tile/kronecker/codelet.h"
 #include "ops/owners.h"
 #include "ops/structured/tiles/pass_grid.h"
@@ -211,18 +209,7 @@ class TilePassBuilder {
 
   /// Each tile adds a slice of the weights that it shares with others.
   StepId reduce() const {
-    const std::vector<MappedBox> owners = [&] {
-      std::vector<MappedBox> mapping = pass_weight_mapping(problem_, partition_);
-      std::ranges::sort(mapping, {}, &MappedBox::tile);
-      return mapping;
-    }();
-    std::vector<Box> from;
-    for (const MappedBox& owned : owners)
-      from.push_back({0, partition_.n_parts, owned.box.col, owned.box.cols});
-    return b_.execute({"reduce", Phase::reduce,
-                       groups_of_owners(owners, kernels::reduce_sum_codelet,
-                                        {{*partials_, std::move(from)}, {*o_.dweight, boxes_of(owners)}},
-                                        {kernels::param_of(1.0F)})});
+    return b_.execute(sums_of_rows(pass_weight_mapping(problem_, partition_), *partials_, *o_.dweight));
   }
 
   const Builder& b_;
