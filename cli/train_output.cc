@@ -205,8 +205,8 @@ bool continues(const RunOptions& r) {
   return false;
 }
 
-std::string stopped_text(const RunOptions& r, uint64_t step, uint64_t steps) {
-  return fmt::format("interrupted after step {} of {}{}", step, steps,
+std::string stopped_text(const RunOptions& r, const std::string& where) {
+  return fmt::format("interrupted {}{}", where,
                      r.checkpoint.empty()
                          ? ", without a checkpoint"
                          : fmt::format("; continue with --checkpoint {} --resume", r.checkpoint));

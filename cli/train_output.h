@@ -28,8 +28,8 @@ std::string estimate(const report::CostReport& report);
 std::string printed(const RunOptions& options, const report::CostReport& report);
 /// Whether there is a checkpoint to continue from; says so if a requested checkpoint does not exist.
 bool continues(const RunOptions& options);
-/// The message for a training that was stopped.
-std::string stopped_text(const RunOptions& options, uint64_t step, uint64_t steps);
+/// The message for a training that was stopped, such as "after step 3 of 8".
+std::string stopped_text(const RunOptions& options, const std::string& where);
 /// Prints a message if a machine's memory does not suffice; returns the exit status.
 int complain_of_overflow(const report::CostReport& report);
 /// Memory and time of a step and an evaluation, added to a JSON object. `measured` are seconds of the

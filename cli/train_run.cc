@@ -37,7 +37,7 @@ int show_result(const TrainingTask& task, uint64_t first, uint64_t step, uint64_
   });
   const bool written = write_or_complain([&] { ranks::do_once(task.ranks, task.write_files); });
   if (step == steps) return finished && written ? 0 : 1;
-  complain(stopped_text(task.options, step, steps));
+  complain(stopped_text(task.options, fmt::format("after step {} of {}", step, steps)));
   const int last_signal = Interruption::pending();
   return 128 + (last_signal != 0 ? last_signal : SIGTERM);  // another rank may have had it
 }

@@ -80,10 +80,7 @@ int train_sweep(const TrainRequest& request, const TrainingData& data) {
   for (const TrainRequest& one : trainings) {
     if (sweep.train(one)) continue;
     if (request.json) sweep.show_json();
-    complain(fmt::format("interrupted while training with {}{}", name_of(one),
-                         request.checkpoint.empty()
-                             ? ", without a checkpoint"
-                             : fmt::format("; continue with --checkpoint {} --resume", request.checkpoint)));
+    complain(stopped_text(request, "while training with " + name_of(one)));
     return 128 + Interruption::pending();
   }
   return sweep.show() ? 0 : 1;
