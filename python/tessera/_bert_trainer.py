@@ -206,9 +206,7 @@ class BertTrainer(Trainer):
         if loss_scale is not None:
             settings.set_loss_scale(*native_scale(loss_scale))
         threads = checked_threads(threads)
-        ranks = None
-        if process_group is not None:
-            ranks = communicator_of(process_group, rank_timeout, bool(divide_cores))
+        ranks = communicator_of(process_group, rank_timeout, divide_cores)
 
         def load() -> tuple[Machine, TokenText, TokenText]:
             train, held_out = _split(text, validation, seed)

@@ -161,9 +161,7 @@ class ResnetTrainer(Trainer):
         settings.recompute = bool(recompute)
         settings.set_drop_grow(change, _tessera.whole_number("every", every, 1), until)
         threads = checked_threads(threads)
-        ranks = None
-        if process_group is not None:
-            ranks = communicator_of(process_group, rank_timeout, bool(divide_cores))
+        ranks = communicator_of(process_group, rank_timeout, divide_cores)
         self.machine, data = on_each(ranks, lambda: (machine_for(machine, threads), _native_images(images, size)))
         self._native = _tessera.ResnetTrainer(settings, data, self.machine, threads, bool(only_estimates), ranks)
         self._depth = depth

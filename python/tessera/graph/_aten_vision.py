@@ -6,7 +6,7 @@ permutations, and a session removes permutations that undo each other.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -53,22 +53,26 @@ def sizes_of_each(sizes: Any, dimensions: int, otherwise: int) -> list[int]:
 # Pooling.
 
 
+def _dimensions(call: Call) -> int:
+    return 1 if "1d" in call.operator else 2
+
+
+def _pool(
+    pool: Callable[..., Value], call: Call, x: Value, window: Any, stride: Any, padding: Any, **more: Any
+) -> Value:
+    count = _dimensions(call)
+    images = Images(x, count)
+    sizes = sizes_of_each(window, count, 1)
+    strides = sizes_of_each(stride, count, 1) if stride else sizes
+    return images.first(pool(images.last, sizes, stride=strides, padding=sizes_of_each(padding, count, 0), **more))
+
+
 @handles("max_pool1d.default", "max_pool2d.default")
 def _max_pool(
     call: Call, x: Value, window: Any, stride: Any = (), padding: Any = 0, dilation: Any = 1, ceil: bool = False
 ) -> Value:
-    count = 1 if "1d" in call.operator else 2
-    images = Images(x, count)
-    sizes = sizes_of_each(window, count, 1)
-    y = vision.max_pool(
-        images.last,
-        sizes,
-        stride=sizes_of_each(stride, count, 1) if stride else sizes,
-        padding=sizes_of_each(padding, count, 0),
-        dilation=sizes_of_each(dilation, count, 1),
-        ceil=ceil,
-    )
-    return images.first(y)
+    far = sizes_of_each(dilation, _dimensions(call), 1)
+    return _pool(vision.max_pool, call, x, window, stride, padding, dilation=far, ceil=ceil)
 
 
 @handles("max_pool2d_with_indices.default")
@@ -87,19 +91,9 @@ def _average_pool(
     counts_padding: bool = True,
     divisor: int | None = None,
 ) -> Value:
-    count = 1 if "1d" in call.operator else 2
-    images = Images(x, count)
-    sizes = sizes_of_each(window, count, 1)
-    y = vision.average_pool(
-        images.last,
-        sizes,
-        stride=sizes_of_each(stride, count, 1) if stride else sizes,
-        padding=sizes_of_each(padding, count, 0),
-        ceil=ceil,
-        counts_padding=counts_padding,
-        divisor=divisor,
+    return _pool(
+        vision.average_pool, call, x, window, stride, padding, ceil=ceil, counts_padding=counts_padding, divisor=divisor
     )
-    return images.first(y)
 
 
 @handles("adaptive_avg_pool1d.default", "adaptive_avg_pool2d.default", "_adaptive_avg_pool2d.default")

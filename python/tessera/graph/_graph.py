@@ -352,9 +352,7 @@ class Graph:
             chosen = share.machine
             made = _tessera.Session(native, share._native, compiled)
         else:
-            ranks = None
-            if process_group is not None:
-                ranks = communicator_of(process_group, rank_timeout, bool(divide_cores))
+            ranks = communicator_of(process_group, rank_timeout, divide_cores)
             chosen = on_each(ranks, lambda: machine_for(machine, threads))
             made = _tessera.Session(native, chosen, threads, seed, on_chips, parts, bool(host_io), compiled, ranks)
         session = Session(native, made, chosen, _kept_inputs(self), self._truths, repr(self), share)

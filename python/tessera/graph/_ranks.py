@@ -115,15 +115,19 @@ def _briefly(call: Callable[[], str]) -> str:
     return results[0] if results else ""
 
 
-def communicator_of(group: ProcessGroup, longest_wait: float, divide_cores: bool) -> _tessera.Communicator:
+def communicator_of(
+    group: ProcessGroup | None, longest_wait: float, divide_cores: bool
+) -> _tessera.Communicator | None:
     """The ranks of a process group; every one of them has to call it, before it makes machines of the host."""
+    if group is None:
+        return None
     if not longest_wait >= 0.001:  # gloo would take less as no limit
         raise ValueError(f"rank_timeout is {longest_wait}; it must be at least 0.001 seconds")
     import torch.distributed as dist
 
     ranks = _Ranks(group, longest_wait)
     rank, size = dist.get_rank(group), dist.get_world_size(group)
-    return _tessera.communicator(rank, size, longest_wait, ranks.exchange, ranks.abort, divide_cores)
+    return _tessera.communicator(rank, size, longest_wait, ranks.exchange, ranks.abort, bool(divide_cores))
 
 
 def on_each(ranks: _tessera.Communicator | None, work: Callable[[], _Result]) -> _Result:
