@@ -47,13 +47,6 @@ std::vector<ParameterArray> arrays_of_parameters(const BertTrainer& trainer) {
   return all;
 }
 
-std::pair<std::shared_ptr<TokenText>, std::shared_ptr<TokenText>> text_from(const std::string& path,
-                                                                            double fraction, uint64_t seed) {
-  const TextSplit parts = load_text(path, fraction, seed);
-  return {std::const_pointer_cast<TokenText>(parts.train),
-          std::const_pointer_cast<TokenText>(parts.held_out)};
-}
-
 void bind_settings(nb::module_& m) {
   using Settings = PretrainingSettings;
   nb::class_<Settings> settings(m, "PretrainingSettings", "How BERT is pre-trained.");
@@ -124,7 +117,6 @@ void bind_evaluation(nb::module_& m) {
 }  // namespace
 
 void bind_bert_trainer(nb::module_& m) {
-  m.def("load_text", &text_from, "path"_a, "fraction"_a, "seed"_a, Released());
   bind_settings(m);
   bind_evaluation(m);
   nb::class_<BertTrainer> trainer(m, "BertTrainer", "BERT with its text, on a machine.");

@@ -90,11 +90,17 @@ auto numbers_of(nb::handle_t<TokenText> self) {
   return view_of(std::span(std::as_const(nb::cast<TokenText&>(self).*member)), self);
 }
 
-std::pair<std::shared_ptr<TokenText>, std::shared_ptr<TokenText>> split(const TokenText& text,
-                                                                        double fraction, uint64_t seed) {
-  const TextSplit parts = split_text(text, fraction, seed);
+using TwoTexts = std::pair<std::shared_ptr<TokenText>, std::shared_ptr<TokenText>>;
+
+TwoTexts two_texts(const TextSplit& parts) {
   return {std::const_pointer_cast<TokenText>(parts.train),
           std::const_pointer_cast<TokenText>(parts.held_out)};
+}
+TwoTexts split(const TokenText& text, double fraction, uint64_t seed) {
+  return two_texts(split_text(text, fraction, seed));
+}
+TwoTexts load_two_texts(const std::string& path, double fraction, uint64_t seed) {
+  return two_texts(load_text(path, fraction, seed));
 }
 
 void bind_token_text(nb::module_& m) {
@@ -128,6 +134,8 @@ void bind_token_text(nb::module_& m) {
       .def("split", &split, "fraction"_a = 0.05, "seed"_a = 0, nb::call_guard<nb::gil_scoped_release>(),
            "Split the text at random into a text for training and a held-out text with this fraction of the "
            "documents, at least two.");
+  m.def("load_text", &load_two_texts, "path"_a, "fraction"_a, "seed"_a,
+        nb::call_guard<nb::gil_scoped_release>());
   m.def(
       "synthetic_text",
       [](uint32_t vocabulary, uint32_t documents, uint64_t seed) {
