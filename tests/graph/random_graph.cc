@@ -170,6 +170,16 @@ class Generator {
     }
     recipe_.items.push_back(std::move(item));
   }
+  /// Adds an item with leaves that it takes, unless it is not possible.
+  bool add_with(std::vector<Item> leaves, Item item) {
+    for (Item& leaf : leaves) add(std::move(leaf));
+    try {
+      add(std::move(item));
+    } catch (const UsageError&) {
+      return false;
+    }
+    return true;
+  }
 
   void evaluate(const Item& item) {
     const std::vector<Value>& values = built_.values.back();
@@ -302,13 +312,7 @@ class Generator {
     } catch (const UsageError&) {
       return false;
     }
-    for (Item& leaf : leaves) add(std::move(leaf));
-    try {
-      add(std::move(item));
-    } catch (const UsageError&) {
-      return false;
-    }
-    return true;
+    return add_with(std::move(leaves), std::move(item));
   }
 
   Item leaf(const Case& c, size_t input, const TensorType& type) {
@@ -366,13 +370,7 @@ class Generator {
       if (is_float(of.type.type) && of.given.empty() && (layer || random_.coin()))
         leaves.back().kind = Kind::parameter;
     }
-    for (Item& leaf : leaves) add(std::move(leaf));
-    try {
-      add(std::move(item));
-    } catch (const UsageError&) {
-      return false;
-    }
-    return true;
+    return add_with(std::move(leaves), std::move(item));
   }
 
   Loop loop_of(const Recipe& body) {

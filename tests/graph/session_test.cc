@@ -69,6 +69,16 @@ TEST(Session, SavesOnlyWhatItCanLoad) {
   EXPECT_FALSE(std::filesystem::exists(path));
 }
 
+void copy_by_file(const Session& from, Session& to, const std::string& path, bool parameters_only) {
+  if (parameters_only) {
+    from.save_parameters(path);
+    to.load_parameters(path);
+  } else {
+    from.save(path);
+    to.load(path);
+  }
+}
+
 TEST(Session, SavesIntegersAsThemselves) {
   for (const auto& [type, dtype] : {std::pair(Type::u32, "U32"), {Type::i32, "I32"}}) {
     Graph g;
@@ -79,13 +89,7 @@ TEST(Session, SavesIntegersAsThemselves) {
       Session session(g, Machine::host(1)), other(g, Machine::host(1));
       const std::vector<float> values = {7, 0, 3};
       session.set("counts", values);
-      if (are_parameters) {
-        session.save_parameters(path);
-        other.load_parameters(path);
-      } else {
-        session.save(path);
-        other.load(path);
-      }
+      copy_by_file(session, other, path, are_parameters);
       EXPECT_EQ(other.get("counts"), values);
       EXPECT_EQ(io::list_safetensors(io::Source::open(path)).at(0).dtype, dtype);
     }
@@ -106,13 +110,7 @@ TEST(Session, SavesIntegersThatFloatsLack) {
     std::vector<uint32_t> given = {1, (1 << 24) + 1, 0x7FFFFFFF, 0x80000001, 0xFFFFFFFF, 6}, found(6);
     const std::vector<Tensor> arrays = {{"m", given.data()}, {"y", found.data()}};
     session.run(arrays);
-    if (are_parameters) {
-      session.save_parameters(path);
-      other.load_parameters(path);
-    } else {
-      session.save(path);
-      other.load(path);
-    }
+    copy_by_file(session, other, path, are_parameters);
     const std::vector<uint32_t> expected = given;
     std::ranges::fill(given, 0);
     other.run(arrays);

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "onnx/run.h"
 #include "support/error_of.h"
@@ -44,15 +45,15 @@ TEST(OnnxFunctions, BranchesAndFunctionsAreThoseThatRun) {
   EXPECT_EQ(run(file, {{"x", {1, -2}}}).at("y"), (Numbers{2, -4}));
 }
 
-TEST(OnnxFunctions, BranchesWithinFunctionsHaveAttributesOfTheCaller) {
-  OnnxFile file;
-  file.input("x", {2, 1, 3}).output("y");
-  file.node("Turned", {"x"}, {"y"}, {{"order", std::vector<int64_t>{0, 2, 1}}});
+/// Adds the function of the first node, of whose inputs a branch that is always taken computes an operation;
+/// returns the operation's node.
+wire::NodeProto& add_branching_function(OnnxFile& file, const std::string& name,
+                                        const std::vector<std::string>& inputs, const char* operation) {
   file.model().mutable_graph()->mutable_node(0)->set_domain("own");
   wire::FunctionProto& function = *file.model().add_functions();
-  function.set_name("Turned");
+  function.set_name(name);
   function.set_domain("own");
-  function.add_input("a");
+  for (const std::string& input : inputs) function.add_input(input);
   function.add_output("b");
   wire::NodeProto &yes = *function.add_node(), &branch = *function.add_node();
   yes.set_op_type("Constant");
@@ -66,12 +67,20 @@ TEST(OnnxFunctions, BranchesWithinFunctionsHaveAttributesOfTheCaller) {
   wire::AttributeProto& then = *branch.add_attribute();
   then.set_name("then_branch");
   wire::NodeProto& node = *then.mutable_g()->add_node();
-  node.set_op_type("Transpose");
-  node.add_input("a");
+  node.set_op_type(operation);
+  for (const std::string& input : inputs) node.add_input(input);
   node.add_output("r");
+  then.mutable_g()->add_output()->set_name("r");
+  return node;
+}
+
+TEST(OnnxFunctions, BranchesWithinFunctionsHaveAttributesOfTheCaller) {
+  OnnxFile file;
+  file.input("x", {2, 1, 3}).output("y");
+  file.node("Turned", {"x"}, {"y"}, {{"order", std::vector<int64_t>{0, 2, 1}}});
+  wire::NodeProto& node = add_branching_function(file, "Turned", {"a"}, "Transpose");
   node.add_attribute()->set_name("perm");
   node.mutable_attribute(0)->set_ref_attr_name("order");
-  then.mutable_g()->add_output()->set_name("r");
   EXPECT_EQ(run(file, {{"x", {1, 2, 3, 4, 5, 6}}}).at("y"), (Numbers{1, 2, 3, 4, 5, 6}));
   EXPECT_EQ(to_string(import(file).outputs[0]), "float32[2, 3, 1]");
 }
@@ -79,28 +88,7 @@ TEST(OnnxFunctions, BranchesWithinFunctionsHaveAttributesOfTheCaller) {
 TEST(OnnxFunctions, BranchesWithinFunctionsLackInputsThatTheCallerLeavesOut) {
   OnnxFile file;
   file.input("x", {3}).output("y").floats("most", {}, {2}).node("Limited", {"x", "", "most"}, {"y"});
-  file.model().mutable_graph()->mutable_node(0)->set_domain("own");
-  wire::FunctionProto& function = *file.model().add_functions();
-  function.set_name("Limited");
-  function.set_domain("own");
-  for (const char* input : {"a", "low", "high"}) function.add_input(input);
-  function.add_output("b");
-  wire::NodeProto &yes = *function.add_node(), &branch = *function.add_node();
-  yes.set_op_type("Constant");
-  yes.add_output("yes");
-  yes.add_attribute()->set_name("value");
-  yes.mutable_attribute(0)->mutable_t()->set_data_type(test::kBool);
-  yes.mutable_attribute(0)->mutable_t()->add_int32_data(1);
-  branch.set_op_type("If");
-  branch.add_input("yes");
-  branch.add_output("b");
-  wire::AttributeProto& then = *branch.add_attribute();
-  then.set_name("then_branch");
-  wire::NodeProto& node = *then.mutable_g()->add_node();
-  node.set_op_type("Clip");
-  for (const char* input : {"a", "low", "high"}) node.add_input(input);
-  node.add_output("r");
-  then.mutable_g()->add_output()->set_name("r");
+  add_branching_function(file, "Limited", {"a", "low", "high"}, "Clip");
   EXPECT_EQ(run(file, {{"x", {-9, 1, 5}}}).at("y"), (Numbers{-9, 1, 2}));
 }
 
