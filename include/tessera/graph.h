@@ -362,6 +362,8 @@ Value sum_over_replicas(Value x, uint32_t group = 0);
 /// its mean over the step is the sum of all terms divided by their total number. It has no gradient, so x
 /// must not depend on parameters that are trained.
 Value mean_over_step(Value x);
+/// x itself, as if it were a constant: nothing has a gradient through it.
+Value stop_gradient(Value x);
 /// The transpose of a matrix.
 Value transpose(Value x);
 Value reshape(Value x, Shape shape);

@@ -89,9 +89,15 @@ BatchNorm batch_norm_of_batch(Value x, std::optional<Value> weight, std::optiona
     throw UsageError(fmt::format("batch_norm: {} has one element of each channel; a variance takes more",
                                  to_string(x.type())));
   // Of deviations from the mean of all, as sums of squares would lose digits where that is large beside them.
-  const Value all = wide(x), average = mean_of_channels(all, replicas), centred = all - average;
+  const Value all = wide(x), average = mean_of_channels(all, replicas), constant = stop_gradient(average);
+  const Value centred = all - constant;
   const Value variance = over_replicas(mean_of_squares(centred), replicas);
-  const Value y = scaled(centred, factor_of(variance, weight, epsilon), bias);
+  const Value factor = factor_of(variance, weight, epsilon);
+  // The variance does not depend on the mean, as deviations add up to 0; y does, through a row of zeros,
+  // whose gradient is a sum that the bias needs too.
+  Value added = (constant - average) * factor;
+  if (bias) added = added + wide(*bias);
+  const Value y = scaled(centred, factor, added);
   return {cast(y, x.type().type), average, without_bias(variance, rows, replicas)};
 }
 

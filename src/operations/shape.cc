@@ -366,6 +366,25 @@ constexpr Operation kShape[] = {
      reshape_cases,
      {.keeps_samples = elements_keep_samples, .reorder = reorder_reshape, .aliases = true},
      absorb_view},
+    {.name = "stop_gradient",
+     .infer =
+         [](const Signature& s) {
+           require_dense(s);
+           return s.inputs;
+         },
+     .reference = [](const Evaluation& e) { return std::vector<Array>{*e.inputs[0]}; },
+     .layouts = same_layouts,
+     .lower = lower_alias,
+     .cases =
+         [] {
+           return std::vector<Case>{{.inputs = {{Type::f32, {3, 7, 33}, {}, {}}}, .differentiable = false},
+                                    {.inputs = {{Type::f16, {16, 3}, {}, {}}}, .differentiable = false}};
+         },
+     .traits = {.keeps_samples = elements_keep_samples,
+                .reorder = [](const Graph&, const Node&, const DimensionOrder& order)
+                    -> std::optional<Reordered> { return Reordered{.attributes = {}, .order = order}; },
+                .aliases = true,
+                .zero_derivative = true}},
     {"slice",
      1,
      1,
@@ -393,6 +412,8 @@ constexpr Operation kShape[] = {
 std::span<const Operation> shape_operations() { return kShape; }
 
 Value transpose(Value x) { return x.owner().apply("transpose", {x})[0]; }
+
+Value stop_gradient(Value x) { return x.owner().apply("stop_gradient", {x})[0]; }
 
 Value reshape(Value x, Shape shape) {
   if (x.shape() == shape) return x;

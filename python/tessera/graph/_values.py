@@ -495,6 +495,11 @@ def mean_over_step(x: Value) -> Value:
     return apply("mean_over_step", x)
 
 
+def stop_gradient(x: Value) -> Value:
+    """x itself, as if it were a constant: nothing has a gradient through it."""
+    return apply("stop_gradient", x)
+
+
 def transpose(x: Value) -> Value:
     """The transpose of a matrix."""
     return apply("transpose", x)
