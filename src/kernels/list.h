@@ -23,6 +23,7 @@ namespace tessera::kernels {
   X(dropout)                        \
   X(element_sparse)                 \
   X(elementwise)                    \
+  X(expression)                     \
   X(fastfood)                       \
   X(fill)                           \
   X(gather)                         \

@@ -20,8 +20,8 @@ std::vector<uint32_t> rows_of(const TensorType& value, const TensorType& out) {
 
 }  // namespace
 
-Broadcast broadcast_of(const ops::Operand& operand, const ops::Operand& out) {
-  const bool row = operand.rows() == 1 && out.rows() != 1, column = operand.cols() == 1 && out.cols() != 1;
+Broadcast broadcast_of(const ops::Operand& operand, uint32_t rows, uint32_t cols) {
+  const bool row = operand.rows() == 1 && rows != 1, column = operand.cols() == 1 && cols != 1;
   if (row) return column ? Broadcast::scalar : Broadcast::row;
   return column ? Broadcast::column : Broadcast::none;
 }

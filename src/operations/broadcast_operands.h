@@ -9,8 +9,11 @@
 
 namespace tessera::graph {
 
-/// How codelets broadcast an operand to another with the same layout.
-ops::Broadcast broadcast_of(const ops::Operand& operand, const ops::Operand& out);
+/// How codelets broadcast an operand to a matrix, or to another operand with the same layout.
+ops::Broadcast broadcast_of(const ops::Operand& operand, uint32_t rows, uint32_t cols);
+inline ops::Broadcast broadcast_of(const ops::Operand& operand, const ops::Operand& out) {
+  return broadcast_of(operand, out.rows(), out.cols());
+}
 
 /// The broadcast of the transposed matrices.
 inline ops::Broadcast transposed(ops::Broadcast broadcast) {

@@ -9,6 +9,7 @@
 // The files of operations/, each of which defines `NAME_operations()`.
 #define TESSERA_OPERATION_FILES(X) \
   X(elementwise)                   \
+  X(expression)                    \
   X(exact)                         \
   X(where)                         \
   X(activations)                   \

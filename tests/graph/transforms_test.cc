@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <tessera/error.h>
 #include <tessera/gradients.h>
+#include <tessera/vision.h>
 
 #include <algorithm>
 #include <cmath>
@@ -54,7 +55,7 @@ void expect_same(const WideArrays& found, const WideArrays& expected) {
 
 TEST(Transforms, LeaveWhatRandomGraphsCompute) {
   std::map<std::string_view, uint32_t> changed;
-  const machine::Machine bow = Machine::find("bow").model();
+  const machine::Machine bow = Machine::find("bow").model(), host = Machine::host(2).model();
   for (uint64_t seed = 0; seed < 3000; ++seed) {
     SCOPED_TRACE(fmt::format("seed {}", seed));
     const Recipe recipe = random_recipe(seed, {.operations = 2 + static_cast<uint32_t>(seed % 7)});
@@ -66,7 +67,7 @@ TEST(Transforms, LeaveWhatRandomGraphsCompute) {
     const WideArrays expected = evaluate(built.graph, contents.inputs, expected_state);
     for (const Transform& each : session_transforms()) {
       Graph graph = built.graph;
-      transform(graph, {&each, 1}, bow);
+      transform(graph, {&each, 1}, each.name == "join elementwise" ? host : bow);
       ASSERT_NO_THROW(verify(graph)) << each.name;
       changed[each.name] += to_string(graph) != to_string(built.graph) ? 1 : 0;
       WideArrays state = contents.state;
@@ -81,6 +82,42 @@ std::vector<std::string_view> operations_of(const Graph& graph) {
   std::vector<std::string_view> names;
   for (const Node& node : graph.nodes()) names.push_back(node.operation->name);
   return names;
+}
+
+/// A batch norm with its gradient: sums share passes over x and dy, and nothing of x's size is stored but y
+/// and dx.
+TEST(JoinElementwise, NormalisesInFewPasses) {
+  Graph g;
+  const Value x = g.parameter("x", {40, 12}), weight = g.parameter("weight", {12}),
+              bias = g.parameter("bias", {12}), dy = g.input("dy", {40, 12});
+  const Value y = relu(batch_norm_of_batch(x, weight, bias).y);
+  g.output("y", y);
+  const auto slopes = gradients(sum(y * dy), {x, weight, bias});
+  for (size_t i = 0; i < slopes.size(); ++i) g.output(fmt::format("slope{}", i), *slopes[i]);
+  transform(g, session_transforms(), Machine::host(2).model());
+  size_t large = 0, reductions = 0;
+  for (const Node& node : g.nodes()) {
+    const bool takes_large =
+        std::ranges::any_of(node.inputs, [&](ValueId id) { return g.type(id).rows() == 40; });
+    const bool gives_large = g.type(node.outputs[0]).rows() == 40;
+    large += gives_large ? 1 : 0;
+    reductions += takes_large && !gives_large ? 1 : 0;
+  }
+  EXPECT_EQ(large, 2U) << to_string(g);
+  EXPECT_EQ(reductions, 3U) << to_string(g);
+}
+
+TEST(JoinElementwise, KeepsStagesWeightsAndWhatIsStoredAnyway) {
+  Graph g;
+  const Value x = g.input("x", {6, 4}), w = g.parameter("w", {5, 4});
+  const Value scaled = w * 2.0 + 1.0, a = x * 3.0;
+  g.output("a", a);
+  g.output("y", linear(relu(a + 1.0), scaled));
+  Graph joined = g;
+  EXPECT_EQ(join_elementwise(joined, Machine::host(2).model()), 1U);
+  EXPECT_EQ(operations_of(joined),
+            (std::vector<std::string_view>{"scale", "offset", "scale", "expression", "linear"}));
+  EXPECT_EQ(join_elementwise(g, Machine::find("bow").model()), 0U);
 }
 
 TEST(Fuse, TakesAnActivationThatAloneUsesAProduct) {
@@ -275,11 +312,11 @@ TEST(Sessions, RecordTheirPasses) {
     std::vector<std::string> names;
     for (const PassRecord& pass : cost.passes) names.push_back(pass.name);
     EXPECT_EQ(std::vector(names.begin(), names.begin() + 8),
-              (std::vector<std::string>{"move permutations", "decompose", "remove unused", "fuse", "weights",
-                                        "layouts", "lower", "verify"}));
+              (std::vector<std::string>{"move permutations", "decompose", "remove unused", "fuse",
+                                        "join elementwise", "weights", "layouts", "lower"}));
     EXPECT_EQ(cost.passes[0].did, "0 operations");
     EXPECT_EQ(cost.passes[3].did, "1 operations");
-    EXPECT_EQ(cost.passes[4].did, "1 weights");
+    EXPECT_EQ(cost.passes[5].did, "1 weights");
   }
 }
 

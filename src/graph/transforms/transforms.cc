@@ -14,7 +14,8 @@ constexpr Transform kOfSessions[] = {
     {"move permutations", [](Graph& graph, const machine::Machine&) { return move_permutations(graph); }},
     {"decompose", decompose},
     {"remove unused", [](Graph& graph, const machine::Machine&) { return remove_unused(graph); }},
-    {"fuse", [](Graph& graph, const machine::Machine&) { return fuse(graph); }}};
+    {"fuse", [](Graph& graph, const machine::Machine&) { return fuse(graph); }},
+    {"join elementwise", join_elementwise}};
 
 /// Functions, and what became of them: those that are called several times stay one.
 using Functions = std::map<std::shared_ptr<const Graph>, std::shared_ptr<const Graph>>;

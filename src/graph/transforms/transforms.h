@@ -42,6 +42,9 @@ size_t remove_unused(Graph& graph);
 /// Fuses operations with the sole users of their results where Operation::absorb allows it, such as a product
 /// with its activation.
 size_t fuse(Graph& graph);
+/// On hosts: joins elementwise operations, and reductions of their results, into expressions, which are
+/// computed in one pass. Results have the same bits, but for sums over more than 2^20 rows.
+size_t join_elementwise(Graph& graph, const machine::Machine& machine);
 
 /// Maps the values of one graph to their clones in another.
 using Clones = std::map<ValueId, ValueId>;

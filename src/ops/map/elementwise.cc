@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <tessera/error.h>
 
+#include <utility>
+
 #include "kernels/common/element.h"
 #include "kernels/map/elementwise/codelet.h"
 #include "ops/types.h"
@@ -24,12 +26,16 @@ void require_addend(const BinaryProblem& p) {
 
 template <class Problem>
 MapOperand operand_of(const char* name, const Problem& p, Broadcast broadcast) {
-  const bool is_row = broadcast == Broadcast::row || broadcast == Broadcast::scalar;
-  const bool is_column = broadcast == Broadcast::column || broadcast == Broadcast::scalar;
-  return {name, p.type, Role::input, is_row ? 1 : p.rows, is_column ? 1 : p.cols, !is_row, !is_column};
+  return broadcast_operand(name, p.type, p.rows, p.cols, broadcast);
 }
 
 }  // namespace
+
+MapOperand broadcast_operand(std::string name, Type type, uint32_t rows, uint32_t cols, Broadcast broadcast) {
+  const bool is_row = broadcast == Broadcast::row || broadcast == Broadcast::scalar;
+  const bool is_column = broadcast == Broadcast::column || broadcast == Broadcast::scalar;
+  return {std::move(name), type, Role::input, is_row ? 1 : rows, is_column ? 1 : cols, !is_row, !is_column};
+}
 
 MapOperation operation_of(const UnaryProblem& p) {
   require_float(p.type, "an elementwise operation");

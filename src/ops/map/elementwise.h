@@ -2,6 +2,7 @@
 #pragma once
 
 #include <optional>
+#include <string>
 
 #include "kernels/map/elementwise/elementwise.h"
 #include "kernels/map/elementwise/exact.h"
@@ -61,6 +62,9 @@ struct WhereProblem {
   Broadcast a = Broadcast::none;
   Broadcast b = Broadcast::none;
 };
+
+/// An input of a rows × cols operation that broadcasts it.
+MapOperand broadcast_operand(std::string name, Type type, uint32_t rows, uint32_t cols, Broadcast broadcast);
 
 /// Operands "in", "out"; "a", "b", "out"; "condition", "a", "b", "out".
 MapOperation operation_of(const UnaryProblem& problem);

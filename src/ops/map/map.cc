@@ -428,7 +428,8 @@ Box operand_box(const MapOperand& operand, const Box& own) {
   }
   if (operand.split_cols)
     box.col = own.col * operand.cols_per_col, box.cols = own.cols * operand.cols_per_col;
-  return operand.transposed ? transpose(box) : box;
+  if (operand.transposed) box = transpose(box);
+  return intersection(box, {0, operand.rows, 0, operand.cols});
 }
 
 uint32_t MapPartition::tiles() const {

@@ -86,7 +86,8 @@ struct MapOperand {
   bool split_rows = true;
   bool split_cols = true;
   std::shared_ptr<const std::byte> contents = {};  ///< contents of a constant
-  uint32_t rows_per_row = 1;  ///< if rows are split: number of its rows per row of the partitioned matrix
+  uint32_t rows_per_row = 1;  ///< if rows are split: number of its rows per row of the partitioned matrix,
+                              ///< of which the last may have fewer
   uint32_t row_group = 1;     ///< or per group of this many rows of the partitioned matrix, of which a vertex
                               ///< has a part
   uint32_t cols_per_col = 1;  ///< if columns are split: number of its columns per column of the partitioned

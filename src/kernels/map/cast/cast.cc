@@ -46,9 +46,13 @@ namespace tessera::kernels {
 
 HWY_EXPORT(cast);
 
+void run_cast(Type from, Type to, const std::byte* in, size_t count, std::byte* out) {
+  HWY_DYNAMIC_DISPATCH(cast)(from, to, in, count, out);
+}
+
 void apply_cast(const program::FieldView& in, const program::FieldView& out) {
   for_each_run<2>({in, out}, [&](const std::array<std::byte*, 2>& at, size_t count) {
-    HWY_DYNAMIC_DISPATCH(cast)(in.type, out.type, at[0], count, at[1]);
+    run_cast(in.type, out.type, at[0], count, at[1]);
   });
 }
 

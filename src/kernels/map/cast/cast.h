@@ -27,6 +27,8 @@ inline double converted(Type from, Type to, double number) {
   return to == Type::i32 ? 1.0 * static_cast<int32_t>(bits) : 1.0 * bits;
 }
 
+/// Converts `count` contiguous elements.
+void run_cast(Type from, Type to, const std::byte* in, size_t count, std::byte* out);
 /// out = in, converted to the type of out. Fields of one shape.
 void apply_cast(const program::FieldView& in, const program::FieldView& out);
 

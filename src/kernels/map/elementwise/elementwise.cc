@@ -177,9 +177,23 @@ HWY_EXPORT(binary);
 HWY_EXPORT(add_to_wide);
 HWY_EXPORT(where);
 
+void run_unary(Unary op, Type type, float factor, const std::byte* in, size_t count, std::byte* out) {
+  HWY_DYNAMIC_DISPATCH(unary)(op, type, factor, in, count, out);
+}
+
+void run_binary(Binary op, Type type, float factor, const std::byte* a, const std::byte* b, size_t count,
+                std::byte* out) {
+  HWY_DYNAMIC_DISPATCH(binary)(op, type, factor, a, b, count, out);
+}
+
+void run_where(Type type, const std::byte* condition, const std::byte* a, const std::byte* b, size_t count,
+               std::byte* out) {
+  HWY_DYNAMIC_DISPATCH(where)(type, condition, a, b, count, out);
+}
+
 void apply_unary(Unary op, float factor, const program::FieldView& in, const program::FieldView& out) {
   for_each_run<2>({in, out}, [&](const std::array<std::byte*, 2>& at, size_t count) {
-    HWY_DYNAMIC_DISPATCH(unary)(op, in.type, factor, at[0], count, at[1]);
+    run_unary(op, in.type, factor, at[0], count, at[1]);
   });
 }
 
@@ -188,7 +202,7 @@ void apply_binary(Binary op, float factor, const program::FieldView& a, const pr
   const std::array fields = {broadcast_to(a, out), broadcast_to(b, out), out};
   for_each_run<3>(fields, [&](const std::array<std::byte*, 3>& at, size_t count) {
     if (b.type == a.type)
-      HWY_DYNAMIC_DISPATCH(binary)(op, a.type, factor, at[0], at[1], count, at[2]);
+      run_binary(op, a.type, factor, at[0], at[1], count, at[2]);
     else
       HWY_DYNAMIC_DISPATCH(add_to_wide)(b.type, factor, at[0], at[1], count, at[2]);
   });
@@ -198,7 +212,7 @@ void apply_where(const program::FieldView& condition, const program::FieldView& 
                  const program::FieldView& b, const program::FieldView& out) {
   const std::array fields = {broadcast_to(condition, out), broadcast_to(a, out), broadcast_to(b, out), out};
   for_each_run<4>(fields, [&](const std::array<std::byte*, 4>& at, size_t count) {
-    HWY_DYNAMIC_DISPATCH(where)(out.type, at[0], at[1], at[2], count, at[3]);
+    run_where(out.type, at[0], at[1], at[2], count, at[3]);
   });
 }
 

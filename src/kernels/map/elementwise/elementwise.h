@@ -84,6 +84,13 @@ void with_integer_type(Type type, const Visit& visit) {
   type == Type::i32 ? visit(int32_t{}) : visit(uint32_t{});
 }
 
+/// The functions below, on `count` contiguous elements of a type.
+void run_unary(Unary op, Type type, float factor, const std::byte* in, size_t count, std::byte* out);
+void run_binary(Binary op, Type type, float factor, const std::byte* a, const std::byte* b, size_t count,
+                std::byte* out);
+void run_where(Type type, const std::byte* condition, const std::byte* a, const std::byte* b, size_t count,
+               std::byte* out);
+
 /// out = op(in), with the factor of an operation that takes one. Fields of one shape and type.
 void apply_unary(Unary op, float factor, const program::FieldView& in, const program::FieldView& out);
 

@@ -73,10 +73,8 @@ HWY_INLINE void fold_group(const T* from, int64_t stride, size_t cols, float* su
 }
 
 template <Reduction op, class T>
-void fold_columns(const T* from, int64_t stride, uint32_t rows, size_t cols, float* sums) {
+void fold_rows(const T* from, int64_t stride, uint32_t rows, size_t cols, float* sums) {
   constexpr uint32_t kRows = 8;
-  const Floats d;
-  for (size_t i = 0; i < cols; i += hn::Lanes(d)) hn::StoreU(Fold<op>::identity(), d, sums + i);
   uint32_t r = 0;
   for (; r + kRows <= rows; r += kRows) fold_group<op, kRows>(from + r * stride, stride, cols, sums);
   for (; r < rows; ++r) fold_group<op, 1>(from + r * stride, stride, cols, sums);
@@ -113,11 +111,17 @@ HWY_INLINE void with_reduction(Reduction op, const Visit& visit) {
 
 }  // namespace
 
-/// sums[c] = op of column c; written in whole vectors. The rows of `in` are contiguous.
-void axis_columns(Reduction op, const program::FieldView& in, float* sums) {
+void axis_begin(Reduction op, size_t cols, float* sums) {
+  const Floats d;
+  with_reduction(op, [&]<Reduction of>() HWY_ATTR {
+    for (size_t i = 0; i < cols; i += hn::Lanes(d)) hn::StoreU(Fold<of>::identity(), d, sums + i);
+  });
+}
+
+void axis_fold(Reduction op, const program::FieldView& in, float* sums) {
   with_reduction(op, [&]<Reduction of>() HWY_ATTR {
     with_float_type(in.type, [&]<class T>(T) HWY_ATTR {
-      fold_columns<of>(in.as<const T>(), in.row_stride, in.rows, in.cols, sums);
+      fold_rows<of>(in.as<const T>(), in.row_stride, in.rows, in.cols, sums);
     });
   });
 }
@@ -146,16 +150,14 @@ HWY_AFTER_NAMESPACE();
 namespace tessera::kernels {
 namespace {
 
-HWY_EXPORT(axis_columns);
+HWY_EXPORT(axis_begin);
+HWY_EXPORT(axis_fold);
 HWY_EXPORT(axis_rows);
 HWY_EXPORT(axis_scaled);
 
 using program::FieldView;
 
-// Parts of fixed sizes, whose results are joined in order: enough work for a thread, whose sums stay in the
-// L1 cache. Long sums are also rounded less often so.
-constexpr uint32_t kPartRows = 1024;
-constexpr uint32_t kPartCols = 1024;
+// Parts have fixed sizes, so that the order of additions is fixed. Long sums are also rounded less often so.
 constexpr uint32_t kPartElements = 1U << 13;
 
 FieldView part_of(FieldView field, uint32_t row, uint32_t rows, uint32_t col, uint32_t cols) {
@@ -166,6 +168,12 @@ FieldView part_of(FieldView field, uint32_t row, uint32_t rows, uint32_t col, ui
 }
 
 uint32_t parts_of(uint32_t elements, uint32_t part) { return (elements - 1) / part + 1; }
+
+/// sums[c] = op of column c.
+void axis_columns(Reduction op, const FieldView& in, float* sums) {
+  begin_columns(op, in.cols, sums);
+  fold_columns(op, in, sums);
+}
 
 /// Stores sums as elements of a row.
 void store_row(const float* sums, float scale, const FieldView& out) {
@@ -181,7 +189,7 @@ void reduce_columns(Reduction op, const FieldView& in, float scale, const FieldV
   const auto finish = [&](Reduction of, const FieldView& from, uint32_t block) {
     const uint32_t col = block * kPartCols;
     alignas(64) float sums[kPartCols];
-    HWY_DYNAMIC_DISPATCH(axis_columns)(of, part_of(from, 0, from.rows, col, kPartCols), sums);
+    axis_columns(of, part_of(from, 0, from.rows, col, kPartCols), sums);
     store_row(sums, scale, part_of(out, 0, 1, col, kPartCols));
   };
   if (row_parts == 1)
@@ -191,8 +199,7 @@ void reduce_columns(Reduction op, const FieldView& in, float scale, const FieldV
   program::share_work(helpers, row_parts * blocks, nullptr, [&](uint32_t i, std::byte*) {
     const uint32_t row = i / blocks;
     const uint32_t col = i % blocks * kPartCols;
-    HWY_DYNAMIC_DISPATCH(axis_columns)
-    (op, part_of(in, row * kPartRows, kPartRows, col, kPartCols), &partials[row * pitch + col]);
+    axis_columns(op, part_of(in, row * kPartRows, kPartRows, col, kPartCols), &partials[row * pitch + col]);
   });
   const FieldView stacked{
       reinterpret_cast<std::byte*>(partials.data()), Type::f32, row_parts, in.cols, pitch, 1};
@@ -219,6 +226,16 @@ void reduce_rows(Reduction op, const FieldView& in, float scale, const FieldView
 }
 
 }  // namespace
+
+void begin_columns(Reduction op, uint32_t cols, float* sums) {
+  HWY_DYNAMIC_DISPATCH(axis_begin)(op, cols, sums);
+}
+
+void fold_columns(Reduction op, const FieldView& in, float* sums) {
+  HWY_DYNAMIC_DISPATCH(axis_fold)(op, in, sums);
+}
+
+void store_columns(const float* sums, float scale, const FieldView& out) { store_row(sums, scale, out); }
 
 bool apply_axis_reduction(Reduction op, bool over_rows, FieldView in, float scale, FieldView out,
                           program::Helpers* helpers) {

@@ -21,6 +21,17 @@ enum class ReduceOver : uint8_t { rows, columns, all };
 /// How partial results become one.
 constexpr Reduction joining(Reduction op) { return op == Reduction::sum_of_squares ? Reduction::sum : op; }
 
+/// Rows of a part, of which the parts are joined in order: enough work for a thread.
+inline constexpr uint32_t kPartRows = 1024;
+/// Columns of a part, whose sums stay in the L1 cache.
+inline constexpr uint32_t kPartCols = 1024;
+
+/// Reductions of at most kPartCols columns, by a few rows after others. Sums are read and written in whole
+/// vectors; the rows of `in` are contiguous, as are those of `out`, a row.
+void begin_columns(Reduction op, uint32_t cols, float* sums);
+void fold_columns(Reduction op, const program::FieldView& in, float* sums);
+void store_columns(const float* sums, float scale, const program::FieldView& out);
+
 /// out = scale · op of each column of `in` (rows × cols to 1 × cols) if over_rows, otherwise of each row (to
 /// rows × 1). The order of additions depends on shape and strides alone, not on the number of threads.
 /// Returns false, as there is no SIMD form, if `in` is empty or has integers, or neither its rows nor its

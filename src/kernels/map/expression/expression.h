@@ -1,0 +1,61 @@
+// Expressions of elementwise functions, evaluated for a few elements after another, so that values between
+// the functions stay in the L1 cache.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "kernels/map/elementwise/elementwise.h"
+#include "kernels/map/reduce/axis.h"
+#include "program/codelet.h"
+
+namespace tessera::kernels {
+
+inline constexpr size_t kMostExpressionInputs = 6;
+inline constexpr size_t kMostExpressionResults = 3;
+inline constexpr size_t kMostExpressionSteps = 12;
+
+/// One function of an expression. Its operands are numbers of values: first the inputs, then the results of
+/// the steps.
+struct ExpressionStep {
+  enum class Kind : uint8_t { none, unary, binary, where, cast };
+
+  Kind kind = Kind::none;
+  uint8_t function = 0;   ///< a Unary or a Binary
+  Type type = Type::f32;  ///< of its result: f32, f16 or bf16, to which it is rounded
+  std::array<uint8_t, 3> operands = {};
+  float factor = 1;
+
+  size_t operand_count() const;
+};
+
+/// A value of an expression that is a result, or of which each column is reduced to one.
+struct ExpressionResult {
+  uint8_t value = 0;
+  Reduction reduction = Reduction::sum;
+  float scale = 1;
+};
+
+/// Steps and results, as parameters of codelets: those of each step, and of each result.
+struct Expression {
+  std::vector<ExpressionStep> steps;
+  std::vector<ExpressionResult> results;
+};
+std::vector<int64_t> params_of(const Expression& expression);
+Expression expression_of(std::span<const int64_t> params, size_t results);
+
+/// The results of an expression; the fields are its inputs and then its results, all of one shape, or inputs
+/// that are a single row, column or number, which is broadcast. Results are apart from inputs.
+void evaluate(const Expression& expression, std::span<const program::FieldView> fields);
+
+/// The columns of values of an expression, reduced: row i of the results is that of rows i · kPartRows and
+/// following of the values, which inputs are broadcast to. The order of additions is that of
+/// apply_axis_reduction().
+void evaluate_reduced(const Expression& expression, std::span<const program::FieldView> fields);
+
+/// Rows of the results of `rows` rows.
+constexpr uint32_t reduced_rows(uint32_t rows) { return (rows - 1) / kPartRows + 1; }
+
+}  // namespace tessera::kernels

@@ -1,0 +1,39 @@
+// Operations on each element that hosts compute in one pass.
+#pragma once
+
+#include <tessera/graph.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "graph/operation.h"
+
+namespace tessera::graph {
+
+/// Operations, each of inputs and of results of the ones before, by number: first all inputs, then the steps.
+/// The expression's results are those of some steps, by the numbers of the steps: elementwise ones, or
+/// reductions over the rows, which no step takes.
+struct Expression {
+  struct Step {
+    const Operation* operation = nullptr;
+    Attributes attributes = {};
+    std::vector<int64_t> operands = {};
+  };
+
+  std::vector<Step> steps = {};
+  std::vector<int64_t> results = {};
+};
+
+/// The attributes of an "expression", and back. Throws UsageError for attributes that are no expression.
+Attributes attributes_of(const Expression& expression);
+Expression expression_of(const Node& node);
+
+/// Whether an operation of dense numbers may be a step; a reduction, only as a result.
+bool may_be_step(const Graph& graph, const Node& node);
+bool may_be_reduction(const Graph& graph, const Node& node);
+
+/// Whether an elementwise step costs about as much as reading its operands.
+bool is_cheap(const Node& node);
+
+}  // namespace tessera::graph

@@ -1,0 +1,84 @@
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "kernels/common/element.h"
+#include "kernels/map/expression/codelet.h"
+#include "kernels/samples/list.h"
+
+namespace tessera::kernels {
+namespace {
+
+using Kind = ExpressionStep::Kind;
+
+ExpressionStep step(Unary op, Type type, size_t x, float factor = 1) {
+  return {Kind::unary, static_cast<uint8_t>(op), type, {static_cast<uint8_t>(x)}, factor};
+}
+ExpressionStep step(Binary op, Type type, size_t a, size_t b) {
+  return {Kind::binary, static_cast<uint8_t>(op), type, {static_cast<uint8_t>(a), static_cast<uint8_t>(b)}};
+}
+
+/// Of all inputs, with each kind of step; results are the last values.
+Expression sample_expression(size_t inputs, size_t results, Type type) {
+  Expression expression;
+  std::vector<ExpressionStep>& steps = expression.steps;
+  steps = {step(Unary::offset, type, 0, 0.5F), step(Binary::maximum, type, inputs, 0)};
+  for (size_t i = 1; i < inputs; ++i)
+    steps.push_back(step(i % 2 == 0 ? Binary::add : Binary::mul, type, inputs + steps.size() - 1, i));
+  steps.push_back({Kind::cast, 0, Type::f32, {static_cast<uint8_t>(inputs + steps.size() - 1)}});
+  const auto last = static_cast<uint8_t>(inputs + steps.size() - 1);
+  steps.push_back({Kind::where, 0, Type::f32, {last, last, last}});
+  constexpr std::array kReductions = {Reduction::sum_of_squares, Reduction::maximum, Reduction::sum};
+  for (size_t r = 0; r < results; ++r)
+    expression.results.push_back(
+        {static_cast<uint8_t>(inputs + steps.size() - 1 - r), kReductions.at(r), r == 0 ? 0.25F : 1.0F});
+  return expression;
+}
+
+/// The first input is whole; of the others some are rows, columns or numbers.
+template <size_t inputs, size_t results, bool is_reduced, Type type>
+Sample expression_sample(uint32_t scale, uint64_t seed) {
+  const uint32_t rows = is_reduced ? 600 * scale : 5 * scale, cols = 37 * scale;
+  const Expression expression = sample_expression(inputs, results, type);
+  Sample sample(expression_codelet(inputs, results, is_reduced));
+  for (size_t i = 0; i < inputs; ++i) {
+    const bool is_row = i % 4 == 1 || i == 5, is_column = i % 4 == 3 || i == 5;
+    sample.random(type, is_row ? 1 : rows, is_column ? 1 : cols, seed + i, 2, !is_reduced);
+  }
+  for (const ExpressionResult& result : expression.results) {
+    const size_t step = result.value - inputs;
+    sample.unset(is_reduced ? Type::f32 : expression.steps[step].type, is_reduced ? reduced_rows(rows) : rows,
+                 cols);
+  }
+  for (const int64_t param : params_of(expression)) sample.param(param);
+  if (is_reduced) sample.tolerance(product_tolerance(type, Type::f32, std::min(rows, kPartRows)));
+  return sample;
+}
+
+template <size_t inputs, size_t results, bool is_reduced>
+constexpr NamedSample kSamples[] = {{"f32", expression_sample<inputs, results, is_reduced, Type::f32>},
+                                    {"f16", expression_sample<inputs, results, is_reduced, Type::f16>},
+                                    {"bf16", expression_sample<inputs, results, is_reduced, Type::bf16>}};
+
+constexpr size_t kOfEachKind = kMostExpressionInputs * kMostExpressionResults;
+
+template <size_t... index>
+std::array<CodeletSamples, sizeof...(index)> samples_of_all(std::index_sequence<index...>) {
+  const auto of = []<size_t i>() {
+    constexpr size_t inputs = i % kOfEachKind / kMostExpressionResults + 1,
+                     results = i % kMostExpressionResults + 1;
+    constexpr bool is_reduced = i >= kOfEachKind;
+    return CodeletSamples{expression_codelet(inputs, results, is_reduced),
+                          kSamples<inputs, results, is_reduced>};
+  };
+  return {of.template operator()<index>()...};
+}
+
+}  // namespace
+
+std::span<const CodeletSamples> expression_samples() {
+  static const auto kAll = samples_of_all(std::make_index_sequence<2 * kOfEachKind>());
+  return kAll;
+}
+
+}  // namespace tessera::kernels
