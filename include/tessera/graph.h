@@ -684,7 +684,9 @@ class Session {
   /// The arrays of a run: inputs in their order, then outputs in the order of their names.
   std::vector<ArrayType> arrays() const;
   /// Runs once with the caller's arrays, in place: one for each of the graph's inputs and outputs; throws
-  /// UsageError for an array that is missing, given twice, or neither input nor output.
+  /// UsageError for an array that is missing, given twice, or neither input nor output. If a run throws when
+  /// it has begun to change parameters and state, the session, and those that share its parameters, refuse
+  /// runs with Error, and do not give what may be half changed, until load() or others have set all of it.
   void run(std::span<const Tensor> arrays);
   /// Runs once with an array for each of arrays(), in that order. For short calls: does not check sizes.
   void run_in_order(std::span<void* const> arrays);

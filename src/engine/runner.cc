@@ -12,7 +12,9 @@
 #include <future>
 #include <map>
 #include <optional>
+#include <set>
 #include <utility>
+#include <variant>
 
 #include "base/integer_types.h"
 #include "compiler/tile_cycles.h"
@@ -22,6 +24,7 @@
 #include "engine/touches.h"
 #include "program/missing_row.h"
 #include "program/overflow.h"
+#include "program/uses.h"
 
 namespace tessera::engine {
 namespace {
@@ -53,6 +56,12 @@ uint32_t threads_of(const compiler::Executable& executable, const DispatchTable&
   if (most == 0 && executable.machine.kind == machine::Kind::host) most = executable.machine.tiles;
   if (most == 0) most = default_threads();
   return std::min(most, table.most_threads());
+}
+
+/// Whether a step is more than the steps within it. A call is: it passes what its function writes.
+bool writes_by_itself(const program::Step& step) {
+  return std::holds_alternative<program::Execute>(step) || std::holds_alternative<program::Copy>(step) ||
+         std::holds_alternative<program::Collect>(step) || std::holds_alternative<program::Call>(step);
 }
 
 /// A collective that another thread does with data of the run, which therefore lasts until that is done.
@@ -88,6 +97,7 @@ class Run {
         team_(team),
         threads_(state.threads) {
     threads_.reserve(team == nullptr ? 1 : team->threads());
+    state_.begun.assign(program_.steps().size(), false);
     if (!is_timed_) return;
     clocks_.assign(memories_.size(), compiler::ChipClocks(executable.machine));
     profile_ = empty_profile(program_);
@@ -133,6 +143,7 @@ class Run {
 
   void walk(StepId id) {
     if (id == program::kNoStep) return;
+    state_.begun[id] = true;
     present_part_ = part_within(program_, id, called_part_);
     const bool is_watched = watch_ != nullptr && watch_->watches(id);
     if (is_watched) watch_->enter(id, clocks_.front());
@@ -653,6 +664,7 @@ class Run {
 }  // namespace
 
 Profile Runner::run(RunState& state, std::span<const Binding> bindings, const RunOptions& options) const {
+  state.begun.clear();  // in case it cannot begin
   for (RunMemory& memory : state.memories) {
     if (options.dry) {
       memory.bind_metadata(bindings);
@@ -672,6 +684,18 @@ Profile Runner::run(RunState& state, std::span<const Binding> bindings, const Ru
   if (!options.dry)
     for (const RunMemory& memory : state.memories) memory.store_outputs();
   return profile;
+}
+
+std::vector<program::VariableId> Runner::state_in_writing(const RunState& state) const {
+  const program::Program& program = *executable_->program;
+  program::UsesOfSteps uses(program);
+  std::set<program::VariableId> written;
+  for (StepId id = 0; id < state.begun.size(); ++id) {
+    if (!state.begun[id] || !writes_by_itself(program.steps()[id])) continue;
+    for (const auto& [v, is_written] : uses.of(id).own)
+      if (is_written && program.variable(v).role == program::Role::state) written.insert(v);
+  }
+  return {written.begin(), written.end()};
 }
 
 void Runner::run_side_by_side(std::span<RunState* const> states,

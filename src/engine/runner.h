@@ -41,6 +41,7 @@ struct RunState {
   std::unique_ptr<Pool> pool;               ///< null: the process's
   std::deque<RunMemory> memories;           ///< by replica, from the first own one
   std::vector<program::VariableId> lacked;  ///< in a dry run: state that other ranks have, and this does not
+  std::vector<bool> begun;                  ///< by StepId: the steps to which the last run has come
   WorkSharing threads;
   CommunicationThread collectives;  ///< runs those of several ranks; what it does uses the above
 };
@@ -56,6 +57,9 @@ class Runner {
   /// Binds the caller's arrays, runs the program once, and on machines with private memories copies inputs to
   /// the tiles before and outputs back afterwards.
   Profile run(RunState& state, std::span<const Binding> bindings, const RunOptions& options) const;
+
+  /// The state that the steps write to which the last run has come.
+  std::vector<program::VariableId> state_in_writing(const RunState& state) const;
 
   /// Runs a program of one thread once with each of several sets of arrays, on one thread per state.
   void run_side_by_side(std::span<RunState* const> states, std::span<const std::vector<Binding>> runs) const;

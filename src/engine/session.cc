@@ -91,9 +91,16 @@ Profile Session::run(std::span<const Binding> bindings, const RunOptions& option
   const std::lock_guard lock(mutex_);
   if (options.dry) return runner_->dry_run(bindings, options, state_.get());
   require_fit(executable());
+  has_failed_ = true;  // unless it ends well
   Profile profile = together(state_->ranks.get(), [&] { return runner_->run(*state_, bindings, options); });
+  has_failed_ = false;
   sent_bytes_ += profile.sent_bytes;
   return profile;
+}
+
+std::vector<VariableId> Session::half_written() const {
+  const std::lock_guard lock(mutex_);
+  return has_failed_ ? runner_->state_in_writing(*state_) : std::vector<VariableId>{};
 }
 
 uint64_t Session::sent_bytes() const {

@@ -50,8 +50,12 @@ class Session {
   void note(uint64_t what);
 
   /// Runs the program once, like Engine::run(), on the state left by the last run. After a run that throws,
-  /// state may be partially updated. A dry run starts from the integers of the state and changes nothing.
+  /// state may be half written. A dry run starts from the integers of the state and changes nothing.
   Profile run(std::span<const Binding> bindings, const RunOptions& options = {});
+
+  /// The state that the last run may have half written; none if it ended well, or threw before it came to a
+  /// step that writes any.
+  std::vector<program::VariableId> half_written() const;
 
   /// Bytes that this rank has sent to others in all runs that have ended well (Profile::sent_bytes).
   uint64_t sent_bytes() const;
@@ -113,6 +117,7 @@ class Session {
   std::unique_ptr<const Runner> runner_;
   std::unique_ptr<RunState> state_;
   uint64_t sent_bytes_ = 0;
+  bool has_failed_ = false;      ///< whether the last run threw
   std::deque<RunState> beside_;  ///< states of further threads that run side by side
   mutable std::mutex mutex_;
 };

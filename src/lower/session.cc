@@ -85,7 +85,7 @@ class BoundRun {
     std::vector<std::vector<std::byte>> scratch;
     for (const DividedArray& array : divided_)
       if (!array.is_input) arrays_.set(array.position, scratch.emplace_back(array.bytes).data());
-    return in_terms_of_graph(impl_, impl_, [&] { return impl_.program().run(arrays_, options); });
+    return in_terms_of_graph(impl_, impl_, [&] { return impl_.run(arrays_, options); });
   }
   engine::Profile run(const engine::RunOptions& options) {
     if (impl_.parts) {
@@ -98,6 +98,7 @@ class BoundRun {
  private:
   explicit BoundRun(Session::Impl& impl)
       : impl_(impl), externals_(impl.externals()), arrays_(impl.program()) {
+    impl.require_whole();
     impl.take_shared();
   }
 
@@ -124,7 +125,7 @@ class BoundRun {
   }
 
   engine::Profile run_whole(const engine::RunOptions& options) const {
-    const engine::Profile profile = impl_.program().run(arrays_, options);
+    const engine::Profile profile = impl_.run(arrays_, options);
     for (const Session::Impl::StoredOutput& output : stored_) impl_.unpack(output);
     return profile;
   }
@@ -179,6 +180,28 @@ class BoundRun {
 };
 
 }  // namespace
+
+engine::Profile Session::Impl::run(const bound::Arrays& arrays, const engine::RunOptions& options) {
+  try {
+    return program().run(arrays, options);
+  } catch (...) {
+    const std::vector<program::VariableId> written = program().state().half_written();
+    const auto is_written = [&](const Assignment& assignment) {
+      return std::ranges::find(written, kept_variable_of(assignment.state)) != written.end();
+    };
+    if (std::ranges::any_of(graph.assignments(), is_written))
+      for (const Assignment& assignment : graph.assignments()) torn.insert(assignment.state);
+    throw;
+  }
+}
+
+void Session::Impl::require_whole() const {
+  if (torn.empty()) return;
+  throw Error(fmt::format(
+      "a run has failed when it had begun to change parameters or state, so '{}'{} may be half changed: load "
+      "or set all of them, or make another session",
+      graph.info(*torn.begin()).name, torn.size() == 1 ? "" : fmt::format(" and {} more", torn.size() - 1)));
+}
 
 void Session::Impl::check_lists(std::span<const Tensor> arrays) const {
   const auto array_of = [&](ValueId id) -> const void* {
@@ -355,7 +378,8 @@ std::vector<float> moved(const Pattern& from, std::span<const float> values, con
 
 }  // namespace
 
-void Session::Impl::change_patterns(const std::map<ValueId, Pattern>& patterns) {
+void Session::Impl::change_patterns(const std::map<ValueId, Pattern>& patterns,
+                                    const ReadValues& replacements) {
   if (patterns.empty()) return;
   for (const auto& [parameter, pattern] : patterns)
     require_in_groups(groups, graph.info(parameter).name, pattern);
@@ -364,9 +388,13 @@ void Session::Impl::change_patterns(const std::map<ValueId, Pattern>& patterns) 
   const auto changed_with = [&](ValueId id) {
     return lowered.forms[id] ? patterns.find(*lowered.forms[id]) : patterns.end();
   };
-  std::vector<std::pair<ValueId, std::vector<float>>> values;
+  const auto is_replaced = [&](ValueId id) {
+    return std::ranges::any_of(replacements, [&](const auto& each) { return each.first == id; });
+  };
+  ReadValues values;
   for (ValueId id = 0; id < graph.values().size(); ++id)
-    if (is_own_state(id) && changed_with(id) != patterns.end()) values.emplace_back(id, read(id));
+    if (is_own_state(id) && changed_with(id) != patterns.end() && !is_replaced(id))
+      values.emplace_back(id, read(id));
   auto next = patterns.begin();
   try {
     for (; next != patterns.end(); ++next) weight(next->first)->set_pattern(next->second);
@@ -391,8 +419,7 @@ void Session::Impl::change_patterns(const std::map<ValueId, Pattern>& patterns) 
   }
 }
 
-void Session::Impl::replace(const std::map<ValueId, Pattern>& patterns,
-                            const std::vector<std::pair<ValueId, std::vector<float>>>& values) {
+void Session::Impl::replace(const std::map<ValueId, Pattern>& patterns, const ReadValues& values) {
   for (const auto& [id, pattern] : patterns) {
     const std::string& name = graph.info(id).name;
     if (!graph.type(id).pattern) throw UsageError(fmt::format("'{}' is not sparse", name));
@@ -411,7 +438,7 @@ void Session::Impl::replace(const std::map<ValueId, Pattern>& patterns,
                : graph.type(id).pattern  ? pattern_of(id)
                                          : Pattern());
   }
-  change_patterns(patterns);
+  change_patterns(patterns, values);
   for (const auto& [id, array] : values) write(id, array);
 }
 

@@ -115,13 +115,15 @@ struct Session::Impl {
 
   const bound::BoundProgram& program() const { return *placed.program; }
   const compiler::Executable& executable() const { return program().executable(); }
-  const Variable& variable(ValueId id) const {
-    return executable().program->variable(lowered.operands[id]->variable);
-  }
+  program::VariableId variable_of(ValueId id) const { return lowered.operands[id]->variable; }
+  const Variable& variable(ValueId id) const { return executable().program->variable(variable_of(id)); }
   /// The variable of a value, or of the replica's part if replicas have no more.
-  const Variable& kept_variable(ValueId id) const {
+  program::VariableId kept_variable_of(ValueId id) const {
     const auto part = lowered.parts.find(id);
-    return part == lowered.parts.end() ? variable(id) : executable().program->variable(part->second.variable);
+    return part == lowered.parts.end() ? variable_of(id) : part->second.variable;
+  }
+  const Variable& kept_variable(ValueId id) const {
+    return executable().program->variable(kept_variable_of(id));
   }
   /// The replicas that this process runs.
   uint32_t own_replicas() const { return program().own_replicas(); }
@@ -216,6 +218,7 @@ struct Session::Impl {
   void take_shared() {
     if (shared.empty()) return;
     owner->program().require_fit();
+    owner->require_whole();
     follow_patterns();
     for (const auto& [own, id] : shared_copies) write(own, owner->read(id));
     engine::Session& state = owner->program().state();
@@ -234,14 +237,13 @@ struct Session::Impl {
     }
     return {variable_of(own), memory.data, 1, memory.row_stride};
   }
-  program::VariableId variable_of(ValueId id) const { return lowered.operands[id]->variable; }
 
   /// Sets the patterns of weights, or none if one does not fit. Blocks in the old and new pattern keep their
-  /// contents in this session's values, and gradients are set to 0 where products do not write them.
-  void change_patterns(const std::map<ValueId, Pattern>& patterns);
+  /// contents in this session's values, but for those that are to be replaced, and gradients are set to 0
+  /// where products do not write them.
+  void change_patterns(const std::map<ValueId, Pattern>& patterns, const ReadValues& replacements = {});
   /// Sets patterns, then the contents of this session's parameters and state, or nothing if one does not fit.
-  void replace(const std::map<ValueId, Pattern>& patterns,
-               const std::vector<std::pair<ValueId, std::vector<float>>>& values);
+  void replace(const std::map<ValueId, Pattern>& patterns, const ReadValues& values);
   /// The present pattern of a sparse parameter or state.
   Pattern pattern_of(ValueId id) const {
     return weight(id) != nullptr ? weight(id)->pattern() : *graph.type(id).pattern;
@@ -281,6 +283,14 @@ struct Session::Impl {
       throw UsageError(fmt::format("{}: {} values; it has {}", graph.info(id).name, given, expected));
   }
 
+  /// Runs the program. If that throws, parameters and state may be torn.
+  engine::Profile run(const bound::Arrays& arrays, const engine::RunOptions& options);
+  /// Throw Error if parameters and state, or this one, are torn.
+  void require_whole() const;
+  void require_whole(ValueId id) const {
+    if (torn.contains(id)) require_whole();
+  }
+
   void write(ValueId id, std::span<const float> values) {
     check_size(id, values.size(), graph.type(id).pattern ? pattern_of(id) : Pattern());
     const ValueId like = lies_as(id);
@@ -291,6 +301,7 @@ struct Session::Impl {
       std::vector<std::byte> bytes = kernels::as_type(own, kept.type);
       program().state().write(kept.name, view(kept, bytes), replica...);
     };
+    torn.erase(id);
     if (!is_in_parts(id)) return write_to(stored);
     const uint32_t first = program().first_replica();
     for (uint32_t r = 0; r < own_replicas(); ++r) write_to(take_part(part_of(id), stored, first + r), r);
@@ -319,6 +330,7 @@ struct Session::Impl {
 
   std::vector<float> read(ValueId id) const {
     if (const auto found = shared.find(id); found != shared.end()) return owner->read(found->second);
+    require_whole(id);
     const ValueId like = lies_as(id);
     const std::vector<float> all = stored(id);
     return weight(id) != nullptr ? weight(id)->load(all) : reordered(all, variable(like).rows, like);
@@ -338,11 +350,13 @@ struct Session::Impl {
     return is_integer(graph.type(id).type) && weight(id) == nullptr && !is_shard(graph, id);
   }
   std::vector<std::byte> read_integers(ValueId id) const {
+    require_whole(id);
     std::vector<std::byte> bytes(variable(id).bytes());
     program().state().read(variable(id).name, row_by_row(id, bytes));
     return bytes;
   }
   void write_integers(ValueId id, std::vector<std::byte> bytes) {
+    torn.erase(id);
     program().state().write(variable(id).name, row_by_row(id, bytes));
   }
   /// The elements of a value, row by row, as its variable, which may have the rows as columns.
@@ -452,6 +466,8 @@ struct Session::Impl {
   Placed placed;
   Lowered& lowered = placed.lowered;
   double last_seconds = 0;  ///< seconds of the last run on a modelled machine
+  /// Parameters and state that a run may have half changed, as it threw: no run takes them until all are set.
+  std::set<ValueId> torn;
 
  private:
   void add_external(const std::string& name, ValueId id, const ops::Operand& operand, bool is_input) const {

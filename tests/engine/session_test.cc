@@ -4,9 +4,15 @@
 #include <gtest/gtest.h>
 #include <tessera/error.h>
 
+#include <cstdint>
 #include <filesystem>
 #include <fstream>
+#include <memory>
+#include <stdexcept>
+#include <string>
 #include <thread>
+#include <utility>
+#include <vector>
 
 #include "compiler/compile.h"
 #include "engine/engine.h"
@@ -104,6 +110,40 @@ TEST_P(Sessions, KeepStateFromRunToRun) {
   session.reset();
   EXPECT_EQ(sum_of(session), counted_from(1));
   EXPECT_EQ(steps_of(session), 0U);
+}
+
+/// When a vertex throws: before sum += x, or after it, which the main step or a function does.
+enum class Throws : uint8_t { before, after, after_call };
+
+std::shared_ptr<const compiler::Executable> throwing(const machine::Machine& machine, Throws when) {
+  Program p;
+  const program::TileId space = machine.kind == machine::Kind::tiled ? 0 : program::kShared;
+  const auto x = p.add(variable("x", Type::f32, 4, 3, Role::input, space));
+  const auto sum = p.add(variable("sum", Type::f32, 4, 3, Role::state, space));
+  const auto add_to = [&](program::VariableId to) {
+    return testing::execute(p, testing::accumulate_codelet, {x, to});
+  };
+  const auto add_by_call = [&] {
+    const auto to = p.add(variable("to", Type::f32, 4, 3, Role::argument, space));
+    const auto add = p.add(program::Function{"add", add_to(to), {{to, program::Access::inout}}});
+    return p.add(program::Step{program::Call{add, {{sum, {0, 4, 0, 3}}}}});
+  };
+  const program::StepId fails = testing::execute(p, testing::throw_codelet, {x}),
+                        adds = when == Throws::after_call ? add_by_call() : add_to(sum);
+  p.set_main(when == Throws::before ? p.sequence({fails, adds}) : p.sequence({adds, fails}));
+  return compiler::compile(std::move(p), machine);
+}
+
+TEST_P(Sessions, SayWhatAFailedRunMayHaveHalfWritten) {
+  for (const Throws when : {Throws::before, Throws::after, Throws::after_call}) {
+    Session session(throwing(GetParam(), when));
+    EXPECT_TRUE(session.half_written().empty());
+    EXPECT_THROW(run(session, 1), std::runtime_error);
+    std::vector<std::string> names;
+    for (const program::VariableId v : session.half_written())
+      names.push_back(session.executable().program->variable(v).name);
+    EXPECT_EQ(names, when == Throws::before ? std::vector<std::string>{} : std::vector<std::string>{"sum"});
+  }
 }
 
 TEST_P(Sessions, OfOneExecutableAreIndependent) {

@@ -378,6 +378,75 @@ TEST(Session, SharesParametersWithAnEvaluation) {
     }
 }
 
+/// A training step with a lookup of `ids`, which fails for one that is too large: after the updates, or
+/// before them.
+Graph step_with_lookup(Layers kind, bool fails_late) {
+  Classifier network(kind);
+  Graph& g = network.graph;
+  const Value ids = g.input("ids", {3}, Type::u32),
+              table =
+                  g.constant("table", {Classifier::kClasses, 1}, std::vector<float>(Classifier::kClasses));
+  const auto look_up = [&] { g.output("rows", embedding(ids, table)); };
+  if (!fails_late) look_up();
+  add_training(network.loss, {Sgd{.momentum = 0.9}, {}});
+  if (fails_late) look_up();
+  return g;
+}
+
+TEST(Session, RefusesWhatAFailedRunHasHalfChanged) {
+  const std::string path = path_of("before_a_failure"), parameters = path_of("parameters_before_a_failure");
+  for (const Machine& machine : {Machine::host(2), Machine::find("gc200").with("tiles", 12)})
+    for (const Layers kind : {Layers::dense, Layers::dynamic}) {
+      const Classifier network(kind);
+      const Graph g = step_with_lookup(kind, true);
+      Session session(g, machine), evaluation(network.graph, session);
+      Arrays inputs = narrowed(network.inputs(1)), wrong;
+      const Arrays evaluated = inputs;
+      inputs["lr"] = {0.0625F};
+      wrong = inputs;
+      inputs["ids"] = {0, 9, 3};
+      wrong["ids"] = {0, 10, 3};
+      session.run(inputs);
+      session.save(path);
+      session.save_parameters(parameters);
+      const Arrays before = session.state(), loss_before = evaluation.run(evaluated);
+      EXPECT_USAGE_ERROR("entry [1] of the ids, which come from 'ids', is 10", session.run(wrong));
+      EXPECT_ERROR("may be half changed: load or set all of them", session.run(inputs));
+      EXPECT_ERROR("may be half changed", session.get("third.bias"));
+      EXPECT_ERROR("may be half changed", session.state());
+      EXPECT_ERROR("may be half changed", session.save(path));
+      EXPECT_ERROR("may be half changed", session.save_parameters(parameters));
+      EXPECT_ERROR("may be half changed", evaluation.run(evaluated));
+      session.load_parameters(parameters);  // but not what the optimizer keeps
+      EXPECT_EQ(session.get("third.bias"), before.at("third.bias"));
+      EXPECT_ERROR(".velocity' and ", session.run(inputs));
+      session.load(path);
+      EXPECT_EQ(session.state(), before);
+      EXPECT_EQ(evaluation.run(evaluated), loss_before);
+      session.run(inputs);
+      for (const std::string& each : {path, parameters}) std::filesystem::remove(each);
+    }
+}
+
+TEST(Session, GoesOnAfterARunThatFailedBeforeItChangedAnything) {
+  const Classifier network(Layers::dense);
+  const Graph g = step_with_lookup(Layers::dense, false);
+  Arrays inputs = narrowed(network.inputs(1));
+  inputs["lr"] = {0.0625F};
+  Arrays wrong = inputs;
+  inputs["ids"] = {0, 9, 3};
+  wrong["ids"] = {0, 10, 3};
+  for (const Machine& machine : {Machine::host(2), Machine::find("gc200").with("tiles", 12)}) {
+    Session session(g, machine);
+    session.run(inputs);
+    const Arrays before = session.state();
+    EXPECT_USAGE_ERROR("is 10", session.run(wrong));
+    EXPECT_EQ(session.state(), before);
+    session.run(inputs);
+    EXPECT_NE(session.state(), before);
+  }
+}
+
 /// Two products with weights whose patterns may change.
 Graph two_dynamic(uint64_t spare) {
   Graph g;
