@@ -89,15 +89,21 @@ std::optional<fs::path> test_folder_of(const fs::path& folder) {
   return std::nullopt;
 }
 
-/// Throws Error for a class of which there is nothing to learn.
+/// Throws Error for a class of which there is nothing to learn, and for one without others.
 void require_each_class(const ImageFolder& folder) {
+  if (folder.classes.size() == 1)
+    throw Error(
+        fmt::format("{}: '{}' is the only class, from which there is none to tell it: give at least two",
+                    folder.name, folder.classes.front()));
   std::vector<size_t> counts(folder.classes.size());
   for (const uint32_t label : folder.train.labels) ++counts[label];
   const auto none = std::ranges::find(counts, size_t{0});
   if (none == counts.end()) return;
+  const auto label = static_cast<uint32_t>(none - counts.begin());
   throw Error(fmt::format(
-      "{}: there is no JPEG file of class '{}' for training: add some, or remove the folder of the class",
-      folder.name, folder.classes[static_cast<size_t>(none - counts.begin())]));
+      "{}: there is no JPEG file of class '{}' for training{}: add some, or remove the folder of the class",
+      folder.name, folder.classes[label],
+      std::ranges::count(folder.test.labels, label) > 0 ? " beside those for testing" : ""));
 }
 
 /// Decodes images when they are read.
@@ -162,7 +168,7 @@ ImageFolder find_image_folder(const std::string& folder) {
   } else {
     divide_classes(place, found);
   }
-  if (found.train.count() == 0 || found.test.count() == 0)
+  if (found.test.count() == 0)
     throw Error(
         fmt::format("{}: {} JPEG files for training and {} for testing; expected are CLASS/*.jpg, or "
                     "train/CLASS/*.jpg and val/CLASS/*.jpg",

@@ -88,10 +88,13 @@ ImageSplit load_images(const std::string& folder, const std::string& name) {
     if (auto split = find_mnist(folder)) return std::move(*split);
   if (name != "mnist")
     if (auto split = find_cifar10(folder)) return std::move(*split);
-  throw Error(
-      fmt::format("{}: no images of {} here; expected are t10k-images-idx3-ubyte[.gz] (MNIST) or "
-                  "test_batch.bin (CIFAR-10, binary version), in it or in mnist/, cifar-10-batches-bin/",
-                  folder, name.empty() ? "MNIST or CIFAR-10" : name));
+  const std::string mnist = "t10k-images-idx3-ubyte[.gz] (MNIST), in it or in mnist/",
+                    cifar = "test_batch.bin (CIFAR-10, binary version), in it or in cifar-10-batches-bin/";
+  throw Error(fmt::format("{}: no images of {} here; expected is {}", folder,
+                          name.empty() ? "MNIST or CIFAR-10" : name,
+                          name.empty()      ? mnist + "; or " + cifar
+                          : name == "mnist" ? mnist
+                                            : cifar));
 }
 
 }  // namespace tessera

@@ -99,7 +99,8 @@ class JpegDecoder {
   ~JpegDecoder() { jpeg_destroy_decompress(&decoder_); }
 
   Pixels decode(const std::string& name, std::span<const std::byte> content) {
-    if (!read_header(decoder_, failure_, content)) fail(name, "no JPEG image: {}", failure_.message);
+    if (!read_header(decoder_, failure_, content))
+      fail(name, "no JPEG image: {}; convert it to JPEG, or remove it", failure_.message);
     const uint64_t pixels = uint64_t{decoder_.image_height} * decoder_.image_width;
     if (pixels == 0 || pixels > kMostPixels)
       fail(name, "an image of {} × {} pixels; 1 to {} are possible", decoder_.image_height,
@@ -111,7 +112,7 @@ class JpegDecoder {
     progress_.progress_monitor = refuse_many_scans;
     decoder_.progress = &progress_;
     if (!read_rows(decoder_, failure_, decoded.rgb.data()))
-      fail(name, "a damaged JPEG image: {}", failure_.message);
+      fail(name, "a damaged JPEG image: {}; replace it, or remove it", failure_.message);
     if (is_cmyk) decoded.rgb = rgb_of_cmyk(decoded.rgb, decoder_.saw_Adobe_marker != 0);
     return decoded;
   }
@@ -125,7 +126,7 @@ class JpegDecoder {
 }  // namespace
 
 Pixels read_jpeg(const std::string& name, std::span<const std::byte> content) {
-  if (content.empty()) fail(name, "no JPEG image: the file is empty");
+  if (content.empty()) fail(name, "no JPEG image: the file is empty; replace it, or remove it");
   return JpegDecoder().decode(name, content);
 }
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <span>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -37,13 +38,14 @@ void add_seconds(const graph::RunCost& cost, std::vector<double>& seconds) {
 
 }  // namespace
 
-void train::require_finite(double loss, uint64_t step, uint64_t epoch, double lr, const std::string& kept) {
+void train::require_finite(std::string_view name, double loss, uint64_t step, uint64_t epoch, double lr,
+                           const std::string& kept) {
   if (std::isfinite(loss)) return;
-  throw Error(fmt::format(
-      "training diverged: the loss is {} after step {}, in epoch {}. A learning rate below {} may "
-      "help, or clipping the gradients{}",
-      std::isnan(loss) ? "NaN" : "infinite", step, epoch, lr,
-      kept.empty() ? "" : fmt::format("; {} is from before", kept)));
+  throw Error(
+      fmt::format("training diverged: the {} is {} after step {}, in epoch {}. A learning rate below {} may "
+                  "help, or clipping the gradients{}",
+                  name, std::isnan(loss) ? "NaN" : "infinite", step, epoch, lr,
+                  kept.empty() ? "" : fmt::format("; {} is from before", kept)));
 }
 
 std::span<const uint32_t> TrainerImpl::samples_of(uint64_t step) {
@@ -133,9 +135,9 @@ void TrainerImpl::add(const StepResult& step) {
   }
 }
 
-void TrainerImpl::require_finite(double loss, const TrainingRun& run) {
+void TrainerImpl::require_finite(std::string_view name, double loss, const TrainingRun& run) {
   const bool has_checkpoint = !run.checkpoint.empty() && !position.epochs.empty();
-  train::require_finite(loss, position.step, (position.step - 1) / identity.steps_per_epoch + 1,
+  train::require_finite(name, loss, position.step, (position.step - 1) / identity.steps_per_epoch + 1,
                         what.settings.lr, has_checkpoint ? run.checkpoint : "");
 }
 
@@ -155,7 +157,7 @@ void TrainerImpl::finish_epoch(const TrainingRun& run, double seconds) {
   const Clock::time_point start = Clock::now();
   const TrainingProgress now = progress();
   const SampleScore score = validate();
-  require_finite(score.loss, run);
+  require_finite("validation loss", score.loss, run);
   const auto better = [&](const EpochResult& best) { return score.accuracy > best.validation_accuracy; };
   if (position.best_epoch == 0 || better(position.epochs[position.best_epoch - 1])) {
     position.best_epoch = now.epoch;
@@ -187,7 +189,7 @@ TrainingResult TrainerImpl::train(const TrainingRun& run) {
     add(taken);
     result.steps_run += 1;
     result.step_seconds += taken.seconds;
-    require_finite(taken.loss, run);
+    require_finite("loss", taken.loss, run);
     TrainingProgress now = progress();
     now.step_loss = taken.loss;
     if (position.step % identity.steps_per_epoch == 0 || position.step == identity.steps) {

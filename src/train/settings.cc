@@ -152,8 +152,9 @@ void check_samples(const LearningSettings& s, uint64_t training, uint64_t testin
     throw UsageError(fmt::format("a batch of {} is larger than the {} {} for training; make it smaller",
                                  s.batch, training - validation, samples));
   if (validation == 0 || testing == 0)
-    throw UsageError(fmt::format("{} {} for validation and {} for testing; at least one of each is needed",
-                                 validation, samples, testing));
+    throw UsageError(fmt::format(
+        "{} of {} {} for validation and {} for testing; at least one of each is needed: give more {}",
+        validation, training, samples, testing, samples));
   graph::Schedule schedule = s.lr_schedule;
   if (schedule.steps == 0) schedule.steps = (training - validation) / s.batch * s.epochs;
   graph::check(schedule);

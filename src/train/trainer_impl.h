@@ -12,6 +12,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -147,7 +148,7 @@ struct TrainerImpl {
   SampleScore evaluate(bool of_test, std::span<const uint32_t> which);
   uint64_t cycles_of(double seconds) const;
   void add(const StepResult& step);
-  void require_finite(double loss, const TrainingRun& run);
+  void require_finite(std::string_view name, double loss, const TrainingRun& run);
   TrainingProgress progress() const;
   void finish_epoch(const TrainingRun& run, double seconds);
   void save(const TrainingRun& run);
@@ -178,7 +179,8 @@ void make_for(const Machine& machine, const std::function<void()>& make);
 void require_fit(std::initializer_list<graph::RunCost> costs);
 
 /// Throws Error for a loss that is not finite; `kept` is the last checkpoint, or "".
-void require_finite(double loss, uint64_t step, uint64_t epoch, double lr, const std::string& kept);
+void require_finite(std::string_view name, double loss, uint64_t step, uint64_t epoch, double lr,
+                    const std::string& kept);
 
 }  // namespace train
 

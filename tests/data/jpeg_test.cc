@@ -99,9 +99,26 @@ TEST(Jpeg, HasThePixelsOfTheImage) {
     EXPECT_NEAR(image.rgb[i], i % 3 == 0 ? 200 : i % 3 == 1 ? 100 : 50, 4);
 }
 
+/// As some files of ImageNet are. Those of Adobe's programs have no ink at 255.
+TEST(Jpeg, MayBeGreyOrOfPrintersColours) {
+  std::vector<uint8_t> inks;
+  for (uint32_t i = 0; i < 9 * 17; ++i) inks.insert(inks.end(), {200, 100, 50, 255});
+  const std::string grey = test::jpeg_of(9, 17, std::vector<uint8_t>(9 * 17, 120), false, JCS_GRAYSCALE),
+                    printed = test::jpeg_of(9, 17, inks, false, JCS_CMYK);
+  const io::Pixels of_grey = io::read_jpeg("grey.jpg", bytes_in(grey)),
+                   of_printed = io::read_jpeg("printed.jpg", bytes_in(printed));
+  ASSERT_EQ(of_grey.rgb.size(), 9U * 17 * 3);
+  ASSERT_EQ(of_printed.rgb.size(), 9U * 17 * 3);
+  for (size_t i = 0; i < of_grey.rgb.size(); ++i) {
+    EXPECT_NEAR(of_grey.rgb[i], 120, 4);
+    EXPECT_NEAR(of_printed.rgb[i], i % 3 == 0 ? 200 : i % 3 == 1 ? 100 : 50, 4);
+  }
+}
+
 TEST(Jpeg, DamagedFilesAreRefused) {
-  EXPECT_ERROR("a.jpg: no JPEG image", io::read_jpeg("a.jpg", {}));
-  EXPECT_ERROR("a.jpg: no JPEG image", io::read_jpeg("a.jpg", bytes_in("not at all")));
+  EXPECT_ERROR("a.jpg: no JPEG image: the file is empty", io::read_jpeg("a.jpg", {}));
+  EXPECT_ERROR("a.jpg: no JPEG image: Not a JPEG file", io::read_jpeg("a.jpg", bytes_in("not at all")));
+  EXPECT_ERROR("convert it to JPEG, or remove it", io::read_jpeg("a.jpg", bytes_in("\x89PNG\r\n\x1A\n")));
   // Wherever it is cut, also in the pixels.
   const std::string content = test::jpeg_of(20, 20, 1, 2, 3);
   for (size_t size = 0; size < content.size(); ++size) {
@@ -164,8 +181,26 @@ TEST(ImageFolders, MayHavePartsForTrainingAndTesting) {
   const ImageFolder found = find_image_folder(path);
   EXPECT_THAT(found.train.labels, ElementsAre(0, 1));
   EXPECT_THAT(found.test.labels, ElementsAre(0, 1));
+  std::filesystem::rename(folder.path() / "train/b/1.jpg", folder.path() / "train/b/1.txt");
+  EXPECT_ERROR("no JPEG file of class 'b' for training beside those for testing", find_image_folder(path));
+  std::filesystem::rename(folder.path() / "train/b/1.txt", folder.path() / "train/b/1.jpg");
   for (const char* part : {"train", "val"}) std::filesystem::create_directory(folder.path() / part / "c");
   EXPECT_ERROR("no JPEG file of class 'c' for training", find_image_folder(path));
+}
+
+TEST(ImageFolders, HaveImagesOfEachClassForTrainingAndTesting) {
+  const TemporaryFolder folder;
+  const std::string path = folder.path().string(), image = test::jpeg_of(8, 8, 1, 2, 3);
+  std::filesystem::create_directory(folder.path() / "a");
+  folder.write("a/1.jpg", image);
+  EXPECT_ERROR("'a' is the only class", find_image_folder(path));
+  std::filesystem::create_directory(folder.path() / "b");
+  folder.write("b/1.jpg", image);
+  EXPECT_ERROR("no JPEG file of class 'a' for training beside those for testing", find_image_folder(path));
+  for (const char* name : {"a/2.jpg", "b/2.jpg"}) folder.write(name, image);
+  const ImageFolder found = find_image_folder(path);
+  EXPECT_THAT(found.train.labels, ElementsAre(0, 1));
+  EXPECT_THAT(found.test.labels, ElementsAre(0, 1));
 }
 
 #else

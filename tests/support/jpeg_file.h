@@ -14,9 +14,10 @@
 
 namespace tessera::test {
 
-/// The content of a file with pixels [height, width, 3], in several scans if it is progressive.
-inline std::string jpeg_of(uint32_t height, uint32_t width, std::vector<uint8_t> rgb,
-                           bool is_progressive = false) {
+/// The content of a file with pixels [height, width, colours], in several scans if it is progressive.
+inline std::string jpeg_of(uint32_t height, uint32_t width, std::vector<uint8_t> pixels,
+                           bool is_progressive = false, J_COLOR_SPACE space = JCS_RGB) {
+  const size_t stride = pixels.size() / height;
   jpeg_compress_struct encoder{};
   jpeg_error_mgr errors{};
   encoder.err = jpeg_std_error(&errors);
@@ -26,14 +27,14 @@ inline std::string jpeg_of(uint32_t height, uint32_t width, std::vector<uint8_t>
   jpeg_mem_dest(&encoder, &bytes, &size);
   encoder.image_height = height;
   encoder.image_width = width;
-  encoder.input_components = 3;
-  encoder.in_color_space = JCS_RGB;
+  encoder.input_components = static_cast<int>(stride / width);
+  encoder.in_color_space = space;
   jpeg_set_defaults(&encoder);
   jpeg_set_quality(&encoder, 95, TRUE);
   if (is_progressive) jpeg_simple_progression(&encoder);
   jpeg_start_compress(&encoder, TRUE);
   while (encoder.next_scanline < encoder.image_height) {
-    JSAMPROW row = &rgb[size_t{encoder.next_scanline} * width * 3];
+    JSAMPROW row = &pixels[encoder.next_scanline * stride];
     jpeg_write_scanlines(&encoder, &row, 1);
   }
   jpeg_finish_compress(&encoder);

@@ -417,11 +417,12 @@ PretrainingResult BertTrainerImpl::train(const PretrainingRun& run) {
     result.steps_run += 1;
     PretrainingProgress now = progress();
     now.step_loss = loss;
-    if (!is_left_out(loss)) require_finite(loss, position.step, now.epoch, settings.lr, last_checkpoint);
+    if (!is_left_out(loss))
+      require_finite("loss", loss, position.step, now.epoch, settings.lr, last_checkpoint);
     if (is_evaluated(position.step)) {
       position.evaluations.push_back(evaluate());
-      require_finite(position.evaluations.back().held_out_loss, position.step, now.epoch, settings.lr,
-                     last_checkpoint);
+      require_finite("held-out loss", position.evaluations.back().held_out_loss, position.step, now.epoch,
+                     settings.lr, last_checkpoint);
       position.steps_in_sum = 0;
       position.loss_sum = 0;
       unfinished = 0;
