@@ -692,7 +692,8 @@ std::vector<program::VariableId> Runner::state_in_writing(const RunState& state)
   std::set<program::VariableId> written;
   for (StepId id = 0; id < state.begun.size(); ++id) {
     if (!state.begun[id] || !writes_by_itself(program.steps()[id])) continue;
-    for (const auto& [v, is_written] : uses.of(id).own)
+    const program::StepUses found = uses.of(id);
+    for (const auto& [v, is_written] : found.own)
       if (is_written && program.variable(v).role == program::Role::state) written.insert(v);
   }
   return {written.begin(), written.end()};

@@ -399,7 +399,7 @@ TEST(Session, RefusesWhatAFailedRunHasHalfChanged) {
     for (const Layers kind : {Layers::dense, Layers::dynamic}) {
       const Classifier network(kind);
       const Graph g = step_with_lookup(kind, true);
-      Session session(g, machine), evaluation(network.graph, session);
+      Session session(g, machine), sharing(network.graph, session);
       Arrays inputs = narrowed(network.inputs(1)), wrong;
       const Arrays evaluated = inputs;
       inputs["lr"] = {0.0625F};
@@ -409,20 +409,20 @@ TEST(Session, RefusesWhatAFailedRunHasHalfChanged) {
       session.run(inputs);
       session.save(path);
       session.save_parameters(parameters);
-      const Arrays before = session.state(), loss_before = evaluation.run(evaluated);
+      const Arrays before = session.state(), loss_before = sharing.run(evaluated);
       EXPECT_USAGE_ERROR("entry [1] of the ids, which come from 'ids', is 10", session.run(wrong));
       EXPECT_ERROR("may be half changed: load or set all of them", session.run(inputs));
       EXPECT_ERROR("may be half changed", session.get("third.bias"));
       EXPECT_ERROR("may be half changed", session.state());
       EXPECT_ERROR("may be half changed", session.save(path));
       EXPECT_ERROR("may be half changed", session.save_parameters(parameters));
-      EXPECT_ERROR("may be half changed", evaluation.run(evaluated));
+      EXPECT_ERROR("may be half changed", sharing.run(evaluated));
       session.load_parameters(parameters);  // but not what the optimizer keeps
       EXPECT_EQ(session.get("third.bias"), before.at("third.bias"));
       EXPECT_ERROR(".velocity' and ", session.run(inputs));
       session.load(path);
       EXPECT_EQ(session.state(), before);
-      EXPECT_EQ(evaluation.run(evaluated), loss_before);
+      EXPECT_EQ(sharing.run(evaluated), loss_before);
       session.run(inputs);
       for (const std::string& each : {path, parameters}) std::filesystem::remove(each);
     }

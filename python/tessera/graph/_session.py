@@ -64,7 +64,8 @@ class Session:
 
         NumPy arrays and PyTorch's CPU tensors are used in place if they are contiguous and have the input's type; other
         arrays are converted. Returns the output as an array, a scalar output as a number, and several outputs as a
-        dict. Boolean outputs of a module are returned as booleans.
+        dict. Boolean outputs of a module are returned as booleans. If a run fails when it has begun to change
+        parameters or state, other runs and reads raise RuntimeError until all of these are loaded or set.
         """
         results = self.outputs_of(self._bind(arrays, named))
         outputs = {name: result if result.ndim else result[()] for name, result in results.items()}
