@@ -11,6 +11,8 @@
 #include <cmath>
 #include <limits>
 #include <numeric>
+#include <utility>
+#include <vector>
 
 #include "networks.h"
 #include "support/error_of.h"
@@ -35,6 +37,31 @@ TEST(Pooling, GivesTheGradientOfEqualElementsToTheFirst) {
   for (const char* machine : {"host", "bow"}) {
     Session session(g, Machine::find(machine, 2));
     expect_near(session.run(Arrays()), expected, 0);
+  }
+}
+
+/// Also of more than a type counts without gaps.
+TEST(Pooling, GivesTheGradientToTheFirstOfManyEqualElements) {
+  for (const auto& [type, count] :
+       {std::pair(Type::f16, 9U), std::pair(Type::f16, 2100U), std::pair(Type::bf16, 300U)}) {
+    SCOPED_TRACE(fmt::format("{} of {}", count, name_of(type)));
+    Graph g;
+    const Value x = g.parameter("x", {1, count, 1}, {}, type);
+    g.output("dx", *gradients(sum(adaptive_max_pool(x, {1})), {x})[0]);
+    WideArrays expected = {{"dx", std::vector<double>(count)}};
+    expected["dx"][0] = 1;
+    expect_near(Session(g, Machine::find("bow")).run(Arrays()), expected, 0);
+  }
+}
+
+TEST(Pooling, GivesTheGradientOfNaNToItself) {
+  Graph g;
+  const Value x = g.input("x", {1, 3, 1});
+  g.output("dx", *gradients(sum(max_pool(x, {.window = {2}, .stride = {1}})), {x})[0]);
+  const WideArrays expected = {{"dx", {0, 2, 0}}};
+  for (const char* machine : {"host", "bow"}) {
+    Session session(g, Machine::find(machine, 2));
+    expect_near(session.run({{"x", {1, std::numeric_limits<float>::quiet_NaN(), 3}}}), expected, 0);
   }
 }
 
