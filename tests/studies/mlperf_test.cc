@@ -151,6 +151,8 @@ TEST(MlperfStudy, GainsCountTheFactorAndTheStepsOfBoth) {
   EXPECT_NEAR(all.at("depth 3 nnlshp: speed-up").ours.value(), 1.996 * 1.9 / 2, 1e-9);
   EXPECT_EQ(all.at("depth 3 nnlshp: speed-up").published, 1.913);
   EXPECT_EQ(all.at("depth 3 nnlshp: speed-up").origin, "modelled");
+  EXPECT_EQ(all.at("depth 1 none: speed-up").ours, 1);
+  EXPECT_EQ(all.at("depth 1 none: speed-up").published, 1);
   const double with_transfers = all.at("packed in time").ours.value();
   EXPECT_EQ(with_transfers, all.at("depth 3 nnlshp: speed-up with transfers").ours);
   EXPECT_NEAR(with_transfers, 1.996 * 1.9 / 2, 1e-2);

@@ -116,6 +116,12 @@ const std::vector<Beside>& beside_pipeline() {
        [](const Study&) {
          return in_words(Origin::computed, "C++, Python and the tool: --stages, --replicas and --recompute");
        }},
+      {"performance of strategies",
+       [](const Study&) {
+         return in_words(Origin::modelled,
+                         "what packing, sharding, local batches and recomputation gain is in the sections "
+                         "speed-up, sharding, batch and resnet");
+       }},
       {"strategies",
        [](const Study&) {
          return in_words(Origin::computed,

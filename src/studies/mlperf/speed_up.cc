@@ -20,14 +20,15 @@ constexpr std::string_view kSpeedUp = "speed-up";
 
 using pack::Algorithm;
 
-/// The packings whose speed-up was published.
+/// The packings whose speed-up was published, in the order of the slides.
 std::span<const packing::Row> published_packings() {
-  static const packing::Row rows[] = {{2, Algorithm::spfhp}, {3, Algorithm::spfhp}, {3, Algorithm::nnlshp},
-                                      {4, Algorithm::spfhp}, {8, Algorithm::spfhp}, {16, Algorithm::spfhp}};
+  static const packing::Row rows[] = {{1, Algorithm::spfhp},  {2, Algorithm::spfhp}, {3, Algorithm::spfhp},
+                                      {3, Algorithm::nnlshp}, {4, Algorithm::spfhp}, {8, Algorithm::spfhp},
+                                      {16, Algorithm::spfhp}};
   return rows;
 }
 
-const packing::Row& packing_of_submissions() { return published_packings()[2]; }
+const packing::Row& packing_of_submissions() { return published_packings()[3]; }
 
 /// Of a packing over padded sequences: its factor, times what a padded sequence takes over what a pack takes.
 std::optional<double> gained_operations(const Study& study, const packing::Row& row) {
@@ -67,7 +68,7 @@ std::vector<Figure> gained_figures(const Study& study) {
       return value ? std::optional(100 * *value / *factor) : std::nullopt;
     };
     figure.rows.push_back({{fmt::format("{}", row.depth)},
-                           {std::string(pack::name_of(row.algorithm))},
+                           {row.depth == 1 ? "none" : std::string(pack::name_of(row.algorithm))},
                            {figure_text(factor, "{:.3f}")},
                            {figure_text(gained_operations(study, row), "{:.3f}")},
                            {figure_text(gain, "{:.3f}")},
@@ -124,7 +125,7 @@ std::vector<Row> gained_rows(const Study& study) {
   for (const packing::Row& row : published_packings())
     for (const bool with_host : {false, true})
       rows.push_back({.name = fmt::format("{}: speed-up{}", row.name(), with_host ? " with transfers" : ""),
-                      .where = "lines 270 to 275",
+                      .where = "lines 269 to 275",
                       .unit = "x",
                       .published = published_speed_up(study, row),
                       .ours = if_run(gained_time(study, row, with_host), Origin::modelled,
