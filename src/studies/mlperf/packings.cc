@@ -20,7 +20,9 @@ const packing::DataSet& wikipedia_set() { return packing::data_sets()[0]; }
 
 Ours of_squad(const Study& study, const char* row, const char* value) {
   const Result* result = result_of_packing(study, kSquad, row);
-  return if_run(result == nullptr ? std::nullopt : result->value(value), Origin::computed, "");
+  const bool is_nnlshp = std::string_view(row).ends_with("nnlshp");
+  return if_run(result == nullptr ? std::nullopt : result->value(value), Origin::computed,
+                is_nnlshp ? "our least squares are rounded to fewer packs, of more strategies" : "");
 }
 
 /// Packs times their length.
