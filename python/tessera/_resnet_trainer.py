@@ -210,6 +210,10 @@ def _native_images(
     if not isinstance(images, ImageSplit):
         raise TypeError(f"images must be an ImageSplit, a pair of (images, labels) or a folder's path, not {images!r}")
     shape = images.train.images.shape
+    if len(shape) == 4 and shape[1] > 4 >= shape[3]:
+        raise ValueError(
+            f"images are {shape}; they must be [count, channels, height, width], as np.moveaxis(images, -1, 1) is"
+        )
     if size is not None and shape[2:] != (size, size):
         raise ValueError(f"size is {size}, and the images are {shape}: leave it out")
     classes = max(images.train.classes, images.test.classes)

@@ -175,6 +175,8 @@ def test_images_of_other_kinds_are_refused(tmp_path: Path) -> None:
         trainer_of(((pixels, labels[1:]), test))
     with pytest.raises(ValueError, match="images must have 4 dimensions"):
         trainer_of(((pixels[:, 0], labels), test))
+    with pytest.raises(ValueError, match=r"images are \(80, 12, 12, 3\); they must be \[count, channels"):
+        trainer_of(((np.moveaxis(pixels, 1, -1), labels), test))
     with pytest.raises(TypeError, match="labels have elements of type float64; they must be integers"):
         trainer_of(((pixels, labels / 2), test))
     with pytest.raises(ValueError, match="labels are from -1"):
