@@ -189,3 +189,11 @@ def test_recurrent_layers(layer):
     expected = [y, *(state if isinstance(state, tuple) else [state])]
     for result, of_torch in zip(found.values(), expected, strict=True):
         np.testing.assert_allclose(result, of_torch.detach(), rtol=1e-4, atol=1e-5)
+    assert type(layer).__module__ == "torch.nn.modules.rnn" and layer._flat_weights[0] is layer.weight_ih_l0
+
+
+def test_modules_stay_as_they_are():
+    norm = nn.InstanceNorm1d(3)
+    buffers = norm._buffers
+    tg.from_torch(norm, torch.randn(2, 3, 5))
+    assert norm._buffers is buffers and "running_mean" in buffers and "running_mean" not in norm.__dict__

@@ -53,8 +53,14 @@ def decompositions() -> dict[Any, Callable[..., Any]]:
         for target, function in decomposition_table.items()
         if not getattr(function, "__module__", "").startswith("torch._refs")
     }
-    known = {**further, **torch.export.default_decompositions()}
+    known = {**further, **torch.export.default_decompositions(), torch.ops.aten.lstm.input: _lstm}
     return {target: function for target, function in known.items() if str(target) not in _aten.HANDLERS}
+
+
+def _lstm(x: Tensor, states: Sequence[Tensor], *others: Any) -> tuple[Tensor, ...]:
+    """PyTorch's, with last states of the shape of the first ones: those of PyTorch 2.6 have a further dimension."""
+    y, *last = decomposition_table[torch.ops.aten.lstm.input](x, states, *others)
+    return y, *(own.reshape(first.shape) for own, first in zip(last, states, strict=True))
 
 
 def lacking(graph: torch.fx.Graph) -> set[Any]:

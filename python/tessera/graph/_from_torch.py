@@ -174,10 +174,41 @@ def _exported(
 ) -> tuple[torch.export.ExportedProgram, list[Missing]]:
     """The exported program, and the parts of it whose gradients differ from PyTorch's."""
     try:
-        exported = torch.export.export(module, args, kwargs, strict=False)
+        with _exportable(module):
+            exported = torch.export.export(module, args, kwargs, strict=False)
         return _decomposed(exported), _without_gradients(exported)
     except Exception as error:
         raise ValueError(f"PyTorch cannot export the module: {_reason(error)}") from error
+
+
+@contextmanager
+def _exportable(module: nn.Module) -> Iterator[None]:
+    """Hide what PyTorch 2.6 takes for changes of the exported module, though not of modules in it.
+
+    These are buffers that are None, and a recurrent layer's list of its weights, which follows from its parameters.
+    """
+    kind, buffers = type(module), module._buffers
+    missing = [name for name, buffer in buffers.items() if buffer is None]
+    if missing:
+        module._buffers = {name: buffer for name, buffer in buffers.items() if buffer is not None}
+        module.__dict__.update(dict.fromkeys(missing))
+    if isinstance(module, nn.RNNBase):
+        weights = property(_flat_weights, lambda self, value: None)
+        apart: Any = type(kind.__name__, (kind,), {"__module__": kind.__module__, "_flat_weights": weights})
+        module.__class__ = apart
+    try:
+        yield
+    finally:
+        if type(module) is not kind:
+            module.__class__ = kind
+        for name in missing:
+            module.__dict__.pop(name, None)
+        if missing:
+            module._buffers = buffers
+
+
+def _flat_weights(layer: Any) -> list[Any]:
+    return [getattr(layer, name, None) for name in layer._flat_weights_names]
 
 
 def refused_result(kind: str) -> str:
