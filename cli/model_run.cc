@@ -117,18 +117,22 @@ onnx::ImportedModel import(const ModelRequest& request, uint32_t threads) {
   const std::map<std::string, std::string> files = files_of(request);
   onnx::ImportOptions options{
       .shapes = shapes_of(request.shapes), .sparse = !request.dense, .threads = threads};
+  const onnx::Model model = onnx::Model::read(request.path);
   for (const auto& [name, file] : files) {
+    if (std::ranges::find(model.inputs(), name, &onnx::ValueType::name) == model.inputs().end())
+      throw UsageError(fmt::format("--input: the model has no input '{}'; its inputs are {}", name,
+                                   names_of(model.inputs())));
     if (file == "random" || options.shapes.contains(name)) continue;
     graph::Shape& shape = options.shapes[name];
     for (const uint64_t size : read_file(file).shape)
       shape.push_back(static_cast<uint32_t>(std::min<uint64_t>(size, UINT32_MAX)));
   }
-  return onnx::read_onnx(request.path, options);
+  return model.import(options);
 }
 
 ModelArrays::ModelArrays(const graph::Session& session, const onnx::ImportedModel& model,
                          const ModelRequest& request) {
-  std::map<std::string, std::string> files = files_of(request);
+  const std::map<std::string, std::string> files = files_of(request);
   uint32_t number = 0;
   for (graph::ArrayType& type : session.arrays()) {
     Array& array = arrays_.emplace_back(Array{std::move(type), {}});
@@ -136,16 +140,13 @@ ModelArrays::ModelArrays(const graph::Session& session, const onnx::ImportedMode
     array.bytes.resize(tensor.bytes());
     if (!array.type.is_input) continue;
     const onnx::ValueType& input = *std::ranges::find(model.inputs, array.type.name, &onnx::ValueType::name);
-    const auto file = files.extract(array.type.name);
-    const std::vector<double> values = file.empty() || file.mapped() == "random"
+    const auto file = files.find(array.type.name);
+    const std::vector<double> values = file == files.end() || file->second == "random"
                                            ? random_values(input, tensor.elements(), request.seed, number++)
-                                           : values_of(file.mapped(), input, tensor.shape, tensor.type);
+                                           : values_of(file->second, input, tensor.shape, tensor.type);
     for (size_t i = 0; i < values.size(); ++i)
       kernels::store_number(tensor.type, array.bytes.data() + i * size_of(tensor.type), values[i]);
   }
-  if (!files.empty())
-    throw UsageError(fmt::format("--input: the model has no input '{}'; its inputs are {}",
-                                 files.begin()->first, names_of(model.inputs)));
   for (Array& array : arrays_) addresses_.push_back(array.bytes.data());
 }
 

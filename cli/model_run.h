@@ -36,14 +36,15 @@ onnx::Shapes shapes_of(const std::vector<std::string>& texts);
 
 void add_model_options(CLI::App& command, ModelRequest& request);
 
-/// Reads the model for the given shapes, or else for the shapes of the arrays in files.
+/// Reads the model for the given shapes, or else for the shapes of the arrays in files. Throws UsageError for
+/// an input that does not exist.
 onnx::ImportedModel import(const ModelRequest& request, uint32_t threads);
 
 /// Arrays for a session, in its types.
 class ModelArrays {
  public:
   /// Reads arrays from files, or fills random ones: normally distributed numbers, integers and truth values 0
-  /// and 1. Throws UsageError for an input that does not exist, Error for a file of another shape.
+  /// and 1. Throws Error for a file of another shape.
   ModelArrays(const graph::Session& session, const onnx::ImportedModel& model, const ModelRequest& request);
 
   void run(graph::Session& session);

@@ -138,7 +138,8 @@ TEST_F(OnnxTest, RunsWithItsOptions) {
     EXPECT_NE(ran(on, 4)["results"], j["results"]);
   }
   const std::string run_file = fmt::format("run '{}' --shape a=1 ", network_file);
-  expect_refused(run(run_file + "--input z=random"), "the model has no input 'z'; its inputs are x");
+  for (const char* wrong : {"--input z=random", "--input z=z.npy"})
+    expect_refused(run(run_file + wrong), "the model has no input 'z'; its inputs are x");
   expect_refused(run(run_file + "--input x=x.csv"), "--input");
   expect_refused(run(run_file + "--report run.pdf"), "--report");
   expect_refused(run(run_file + "--machine none"), "'none'");
