@@ -269,6 +269,9 @@ std::vector<int64_t> places_around(int64_t size, int64_t before, int64_t after, 
     else if (mode == "reflect" && before < size && after < size)
       places.push_back(size - 1 - std::abs(size - 1 - std::abs(at)));
     else
+    else if (mode == "reflect")
+      refuse("padding of {} and {} by 'reflect' takes more elements than the {} that there are", before,
+             after, size);
       refuse("padding by '{}' is not possible", mode);
   }
   return places;
@@ -306,17 +309,20 @@ Results pad_value(Call& call) {
     const int64_t before = pads[i], after = pads[i + axes.size()];
     for (const int64_t each : {before, after})
       if (each < -kMost || each > kMost) refuse("a padding of {} is too large", each);
-    if (mode != "constant" && (before > 0 || after > 0)) {
-      call.context.spend(static_cast<uint64_t>(std::max<int64_t>(0, before + after)) + x.shape()[dim]);
-      x = taken(x, dim, places_around(x.shape()[dim], before, after, mode));
-      continue;
-    }
+    // Elements that negative padding cuts off are not among those that the other end repeats.
     const int64_t size = x.shape()[dim], first = std::max<int64_t>(0, -before),
                   end = size - std::max<int64_t>(0, -after);
     if (first >= end) refuse("a padding of {} and {} leaves nothing of {}", before, after, size);
     const auto at = static_cast<uint32_t>(dim);
     if (first > 0 || end < size) x = slice(x, at, static_cast<uint32_t>(first), static_cast<uint32_t>(end));
-    x = with_constants(call, x, dim, before, after, value);
+    if (mode == "constant" || (before <= 0 && after <= 0)) {
+      x = with_constants(call, x, dim, before, after, value);
+      continue;
+    }
+    const int64_t kept = end - first, more_before = std::max<int64_t>(0, before),
+                  more_after = std::max<int64_t>(0, after);
+    call.context.spend(static_cast<uint64_t>(more_before + kept + more_after));
+    x = taken(x, dim, places_around(kept, more_before, more_after, mode));
   }
   return {known(x, call[0].type)};
 }

@@ -41,6 +41,19 @@ TEST(OnnxSelection, MiddlesAreCroppedOrPadded) {
   EXPECT_ERROR("1 sizes for 2 dimensions", result("CenterCropPad", {"x", "c"}, {}, {1}));
 }
 
+TEST(OnnxSelection, EndsArePaddedWithWhatIsLeft) {
+  const auto padded = [](const char* mode, const std::vector<int64_t>& pads) {
+    return result("Pad", {"x", "c"}, {{"mode", mode}}, pads);
+  };
+  EXPECT_EQ(padded("wrap", {0, -1, 0, 1}), (Numbers{2, 3, 2, 5, 6, 5}));
+  EXPECT_EQ(padded("wrap", {0, 3, 0, -1}), (Numbers{2, 1, 2, 1, 2, 5, 4, 5, 4, 5}));
+  EXPECT_EQ(padded("edge", {0, -2, 1, 1}), (Numbers{3, 3, 6, 6, 6, 6}));
+  EXPECT_EQ(padded("reflect", {0, 1, 0, -1}), (Numbers{2, 1, 2, 5, 4, 5}));
+  EXPECT_ERROR("padding of 0 and 3 by 'reflect' takes more elements than the 3 that there are",
+               padded("reflect", {0, 0, 0, 3}));
+  EXPECT_ERROR("padding by 'odd' is not possible", padded("odd", {0, 0, 0, 3}));
+}
+
 TEST(OnnxSelection, ProductsAreCumulated) {
   EXPECT_EQ(result("CumProd", {"x", "c"}, {}, {1}), (Numbers{1, 2, 6, 4, 20, 120}));
   EXPECT_EQ(result("CumProd", {"x", "c"}, {{"reverse", int64_t{1}}, {"exclusive", int64_t{1}}}, {1}),
