@@ -251,6 +251,7 @@ Results attention(Call& call) {
   if (call.attribute("scale") != nullptr) of.scale = call.number("scale");
   set_limits(call, of);
   const Shape scores = {q.shape()[0], heads, q.shape()[1], keys.shape()[2]};
+  call.count_work(q.type().elements(), scores[3]);
   const std::optional<Value> lengths = lengths_of(call, scores[0]);
   const bool wants_scores = call.node.output_size() > 3 && !call.node.output(3).empty(),
              has_steps = wants_scores || call.number("softcap", 0) > 0,

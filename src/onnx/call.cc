@@ -73,6 +73,12 @@ void Context::spend(uint64_t elements) {
   left -= elements;
 }
 
+void Context::count_work(double steps) {
+  if (!(steps <= work))
+    refuse("computing it of constants takes too many steps: see ImportOptions::most_computed");
+  work -= steps;
+}
+
 void Context::require_memory(uint64_t bytes, std::string_view what) const {
   if (bytes > memory)
     throw Error(fmt::format(

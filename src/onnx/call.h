@@ -79,6 +79,11 @@ class Call {
   std::vector<int64_t> permutation(size_t rank) const;
   /// A name for a weight that is computed, which has none in the file.
   std::string weight_name() const;
+  /// Counts what an operator computes, a product of sizes, if that happens while the model is read.
+  template <class... Sizes>
+  void count_work(Sizes... sizes) const {
+    if (context.weights == nullptr) context.count_work((static_cast<double>(sizes) * ...));
+  }
   void note(std::string text) const { context.notes.insert(std::move(text)); }
 
  private:

@@ -430,6 +430,7 @@ Results reduce(Call& call) {
     if (!reduced[d] || call.integer("keepdims", 1) != 0) dims.push_back(kept[d]);
   }
   const uint64_t count = elements_of(kept);
+  call.context.count_work(static_cast<double>(x.size()));
   if (x.size() == 0 && count > 0 && kChooses)
     refuse("{} has no element, so none is the largest or the least", to_string(x.dims));
   call.context.spend(count);
@@ -555,6 +556,7 @@ Results hann_window(Call& call) { return window_of(call, {0.5, -0.5}); }
 
 Results non_zero(Call& call) {
   const Constant& x = call.constant(0);
+  call.context.count_work(static_cast<double>(x.size()));
   std::vector<uint64_t> found;
   for (uint64_t i = 0; i < x.size(); ++i)
     if (x.number(i) != 0) found.push_back(i);

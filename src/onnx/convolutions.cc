@@ -58,30 +58,24 @@ void require_weight(const Call& call) {
     refuse("a weight of {} does not fit {}", to_string(call[1].dims), to_string(call[0].dims));
 }
 
-uint64_t positions_of(const Window& window, const Dims& image) {
-  auto positions = static_cast<uint64_t>(image[0]);
-  for (size_t d = 0; d < window.kernel.size(); ++d) {
-    const int64_t seen = int64_t{window.dilation[d]} * (window.kernel[d] - 1) + 1;
-    const int64_t room = image[d + 2] + window.before[d] + window.after[d] - seen;
-    positions *= static_cast<uint64_t>(std::max<int64_t>(0, room) / window.stride[d] + 1);
-  }
-  return positions;
-}
-
 Results convolve(Call& call) {
   require_weight(call);
   const Known& weight = call[1];
   const Window window(call, call[0].dims, weight.dims);
   const Convolution of{window.kernel, window.stride, window.padding(), window.dilation,
                        size_of("groups", call.integer("group", 1))};
+  if (call[0].dims[1] % of.groups != 0 || call[0].dims[1] / of.groups != weight.dims[1])
+    refuse("a weight of {} in {} groups does not fit {}", to_string(weight.dims), of.groups,
+           to_string(call[0].dims));
+  const uint64_t positions = window.positions(call[0].dims);
+  call.count_work(positions, elements_of(weight.dims));
   const Value x = channels_last(call.value(0));
   std::optional<Value> matrix;
   if (weight.constant) {
     const ConstantPointer taps = reordered(call, weight.constant, of.groups);
     const bool is_depthwise = of.groups > 1 && weight.dims[1] == 1;
-    matrix = is_depthwise
-                 ? depthwise_weight_value(call, taps)
-                 : weight_value(call, taps, positions_of(window, call[0].dims), {of.groups, taps_of(window)});
+    matrix = is_depthwise ? depthwise_weight_value(call, taps)
+                          : weight_value(call, taps, positions, {of.groups, taps_of(window)});
   } else {
     matrix = reordered(call.value(1));
   }
@@ -129,9 +123,10 @@ Results convolve_transposed(Call& call) {
     refuse("{} groups of {} channels are not possible", groups, weight.dims[0]);
   std::optional<Value> matrix;
   if (weight.constant) {
+  auto positions = static_cast<uint64_t>(call[0].dims[0]);
+  for (size_t d = 0; d < count; ++d) positions *= static_cast<uint64_t>(call[0].dims[d + 2]);
+  call.count_work(positions, elements_of(weight.dims));
     const ConstantPointer taps = reordered(call, weight.constant, groups);
-    auto positions = static_cast<uint64_t>(call[0].dims[0]);
-    for (size_t d = 0; d < count; ++d) positions *= static_cast<uint64_t>(call[0].dims[d + 2]);
     const bool is_depthwise = groups > 1 && (weight.dims[1] == 1 || weight.dims[0] == groups);
     matrix = is_depthwise ? depthwise_weight_value(call, taps)
                           : weight_value(call, taps, positions, {groups, taps_of(window)});

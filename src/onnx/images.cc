@@ -21,7 +21,11 @@ using graph::Value;
 graph::Pooling pooling_of(const Call& call) {
   const auto kernel = call.integers_if("kernel_shape");
   if (!kernel || kernel->empty()) refuse("its attribute 'kernel_shape' is missing");
-  const Window window(call, call[0].dims);
+  const Dims& dims = call[0].dims;
+  const Window window(call, dims);
+  double taps = 1;
+  for (const uint32_t size : window.kernel) taps *= size;
+  call.count_work(window.positions(dims), dims[1], taps);
   return {.window = window.kernel,
           .stride = window.stride,
           .before = window.before,
@@ -112,6 +116,7 @@ Results local_response_normalization(Call& call) {
   const Value rows = reshape(
       widened(x), {samples, channels, static_cast<uint32_t>(x.type().elements() / samples / channels)});
   const Value around = average_pool(
+  call.count_work(x.type().elements(), size);
       square(rows), {.window = {size}, .stride = {1}, .before = {(size - 1) / 2}, .after = {size / 2}});
   const Value factor =
       pow(around * call.number("alpha", 1e-4) + call.number("bias", 1), -call.number("beta", 0.75));

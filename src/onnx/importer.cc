@@ -26,6 +26,7 @@ constexpr int kMostDepth = 32;              // functions that call functions
 constexpr uint64_t kMostNodes = 1U << 17;   // with those of functions, as often as they are called
 constexpr int64_t kNewestOpset = 28;        // that of ONNX 1.23, whose own cases the tests run
 constexpr uint64_t kMostCopied = 1U << 28;  // bytes of nodes of functions
+constexpr double kMostStepsOfEach = 32;     // of computing constants, by ImportOptions::most_computed
 
 /// What the caller of a function says in the place of what its nodes refer to, also within branches.
 class OfCaller {
@@ -119,6 +120,7 @@ ImportedModel Importer::run() {
   if (file_.opset > kNewestOpset)
     context_.notes.insert(fmt::format(
         "the model is of operator set {}, newer than {}, the newest that is known: its operators are read as "
+  context_.work = kMostStepsOfEach * static_cast<double>(options_.most_computed);
         "operators of that set",
         file_.opset, kNewestOpset));
   run(file_.proto.graph().node(), scope);
@@ -425,11 +427,13 @@ Results Importer::branch(const wire::NodeProto& node, const std::vector<std::opt
   Call call(context_, node, inputs, scope.opset, file_.folder);
   call.require_truth(0);
   const char* name = call.integer_of(0) != 0 ? "then_branch" : "else_branch";
+  context.work = context_.work;
   const wire::AttributeProto* attribute = call.attribute(name);
   if (attribute == nullptr || !attribute->has_g()) refuse("its attribute '{}' is missing", name);
   Scope inside{.around = &scope, .opset = scope.opset, .depth = scope.depth + 1};
   const wire::GraphProto& graph = attribute->g();
   for (const wire::TensorProto& tensor : graph.initializer())
+  context_.work = context.work;
     set(inside, tensor.name(), known(read_tensor(tensor, file_.folder)));
   for (const wire::SparseTensorProto& tensor : graph.sparse_initializer())
     set(inside, tensor.values().name(), known(read_sparse_tensor(tensor, file_.folder)));
@@ -440,6 +444,8 @@ Results Importer::branch(const wire::NodeProto& node, const std::vector<std::opt
     if (found == nullptr) io::fail(file_.name, "nothing computes {} of a branch", excerpt(output.name()));
     if (!*found) refuse("its branch needs what a graph lacks");
     results.push_back(**found);
+  for (graph::ValueId id = 0; id < graph.values().size(); ++id)
+    context_.count_work(static_cast<double>(graph.type(id).elements()));
   }
   return results;
 }

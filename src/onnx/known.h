@@ -5,6 +5,7 @@
 #include <tessera/sparse.h>
 
 #include <cstdint>
+#include <limits>
 #include <map>
 #include <optional>
 #include <set>
@@ -85,6 +86,8 @@ struct Context {
   /// Values that represent quantised values by their dequantised numbers.
   std::map<graph::ValueId, Quantised> quantised = {};
   std::set<std::string> notes = {};
+  /// Steps, such as products, that computing constants may still take.
+  double work = std::numeric_limits<double>::infinity();
   uint64_t left = 0;             ///< number of elements of constants that may still be computed
   uint64_t memory = UINT64_MAX;  ///< bytes of the host's memory
 
@@ -92,6 +95,8 @@ struct Context {
   void spend(uint64_t elements);
   /// Throws Error if there are too many elements, without counting them.
   void require_left(uint64_t elements) const;
+  /// Counts steps of computing constants. Throws UsageError if they are too many.
+  void count_work(double steps);
   /// Throws Error, naming `what` needs the bytes, if the host has less memory.
   void require_memory(uint64_t bytes, std::string_view what) const;
   /// Called before a value is padded by constants: throws Error, or UsageError, if it would become too large.

@@ -67,6 +67,7 @@ Value matrix_product(Call& call, Value a, Value b) {
     a = with_leading(a, leading);
     b = with_leading(b, leading);
   }
+  call.count_work(a.type().elements(), b.type().cols());
   const auto transposed = call.context.transposes.find(b.id);
   const bool is_transposed =
       transposed != call.context.transposes.end() && transposed->second.shape().size() == b.shape().size();
@@ -194,6 +195,7 @@ Results gemm(Call& call) {
     for (const Known* each : {&a, &b})
       if (each->constant)
         call.context.leave(*each->constant, call.weight_name(), name_of(NoGain::not_a_product));
+    call.count_work(x.type().elements(), outputs);
     return finished(matmul(x, call.value(1), false, transposes_b));
   }
   const Value weight = weight_of(b, !transposes_b, x.type().rows());
@@ -383,6 +385,7 @@ Term product_with_input(Call& call, const Term& a, size_t input, std::string let
   if (!y) {
     for (size_t i = is_computed ? input : 0; i <= input; ++i)
       if (call[i].constant) call.context.leave(*call[i].constant, call.weight_name(), "batched product");
+    call.count_work(x.type().elements(), cols);
     const Value b = ordered(summed_b ? *summed_b : call.value(input), letters, batch + n + k);
     y = matmul(x, reshape(b, {outer, cols, inner}), false, true);
   }

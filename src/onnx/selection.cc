@@ -182,6 +182,7 @@ Value reduced_rows(const Call& call, Value data, Value ids, Value updates, const
   if (rows > kMostRows || uint64_t{rows} * count > kMostCompared / width)
     refuse("{} rows and {} updates of {} are too many to reduce by '{}'", rows, count, width, reduction);
   call.context.spend(rows);
+  call.count_work(rows, count, width);
   std::vector<float> numbers(rows);
   std::iota(numbers.begin(), numbers.end(), 0.0F);
   const Value places = call.graph.constant("", {rows, 1}, std::move(numbers));
@@ -268,10 +269,10 @@ std::vector<int64_t> places_around(int64_t size, int64_t before, int64_t after, 
       places.push_back((at % size + size) % size);
     else if (mode == "reflect" && before < size && after < size)
       places.push_back(size - 1 - std::abs(size - 1 - std::abs(at)));
-    else
     else if (mode == "reflect")
       refuse("padding of {} and {} by 'reflect' takes more elements than the {} that there are", before,
              after, size);
+    else
       refuse("padding by '{}' is not possible", mode);
   }
   return places;

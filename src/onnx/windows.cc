@@ -74,6 +74,16 @@ std::vector<uint32_t> Window::padding() const {
   return both;
 }
 
+uint64_t Window::positions(const Dims& image) const {
+  auto count = static_cast<uint64_t>(image[0]);
+  for (size_t d = 0; d < kernel.size(); ++d) {
+    const int64_t seen = int64_t{dilation[d]} * (kernel[d] - 1) + 1;
+    const int64_t room = image[d + 2] + before[d] + after[d] - seen;
+    count *= static_cast<uint64_t>(std::max<int64_t>(0, room) / stride[d] + 1);
+  }
+  return count;
+}
+
 Value channels_last(Value x) {
   require_channels({x.shape().begin(), x.shape().end()});
   std::vector<int> order(x.shape().size());

@@ -22,6 +22,8 @@ struct Window {
 
   /// The padding before all dimensions, then the padding after them.
   std::vector<uint32_t> padding() const;
+  /// How often the window is in all samples of an image.
+  uint64_t positions(const Dims& image) const;
 };
 
 /// A size within limits. Otherwise throws UsageError, naming `what`.

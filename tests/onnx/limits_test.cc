@@ -86,6 +86,60 @@ TEST(OnnxLimits, CyclesAndDuplicatesAreNamed) {
 TEST(OnnxLimits, AnnouncedSizesTakeNoMemory) {
   OnnxFile gigabytes = small();
   gigabytes.initializer("w", {1 << 20, 1 << 14}, test::kFloat).set_raw_data("abcd");
+TEST(OnnxLimits, WhatIsMissingIsListedWithItsPlace) {
+  OnnxFile file = small();
+  const std::string layer = "/" + std::string(60, 'm') + "/layer.11/";
+  file.node("Strange", {"y"}, {"s"}).node("F", {"x"}, {"f"}).node("F", {"y"}, {"g"}).output("f").output("g");
+  file.node("Shape", {"s"}, {"n"}).node("If", {"n"}, {"i"}).output("i");  // which is not missing
+  wire::GraphProto& graph = *file.model().mutable_graph();
+  graph.mutable_node(1)->set_name(layer + "Strange");
+  for (const int i : {2, 3}) graph.mutable_node(i)->set_domain("own");
+  wire::FunctionProto& function = *file.model().add_functions();
+  function.set_name("F");
+  function.set_domain("own");
+  function.add_input("a");
+  function.add_output("b");
+  wire::NodeProto& node = *function.add_node();
+  node.set_op_type("Unheard");
+  node.add_input("a");
+  node.add_output("b");
+  const std::string error = error_of(file);
+  expect_says(error, "3 operators cannot be part of a graph");
+  for (const std::string& part : {"Strange (\"" + layer + "Strange\")", std::string("Unheard (\"f/b\")"),
+                                  std::string("Unheard (\"g/b\")")})
+    expect_says(error, part);
+}
+
+TEST(OnnxLimits, ConstantsAreNotComputedWithoutEnd) {
+  const ImportOptions few{.most_computed = 1 << 16};
+  const auto of_constants = [](const std::vector<int64_t>& shape) {
+    OnnxFile file;
+    file.input("x", {1}).output("y").integers("shape", {static_cast<int64_t>(shape.size())}, shape);
+    return file.node("ConstantOfShape", {"shape"}, {"c"});
+  };
+  const auto finished = [&](OnnxFile& file) {
+    return error_of(file.node("ReduceMax", {"r"}, {"m"}).node("Add", {"x", "m"}, {"y"}), few);
+  };
+  constexpr const char* kTooMany = "takes too many steps";
+  OnnxFile small_product = of_constants({64, 64}), product = of_constants({160, 160});
+  EXPECT_EQ(finished(small_product.node("MatMul", {"c", "c"}, {"r"})), "(no error)");
+  expect_says(finished(product.node("MatMul", {"c", "c"}, {"r"})), kTooMany);
+  OnnxFile equation = of_constants({160, 160}), general = of_constants({160, 160});
+  expect_says(finished(equation.node("Einsum", {"c", "c"}, {"r"}, {{"equation", "ij,kj->ik"}})), kTooMany);
+  expect_says(finished(general.node("Gemm", {"c", "c"}, {"r"}, {{"transA", int64_t{1}}})), kTooMany);
+  OnnxFile pooled = of_constants({1, 1, 128, 128}), convolved = pooled;
+  pooled.node("MaxPool", {"c"}, {"r"}, {{"kernel_shape", std::vector<int64_t>{64, 64}}});
+  expect_says(finished(pooled), kTooMany);
+  convolved.integers("kernel", {4}, {1, 1, 64, 64}).node("ConstantOfShape", {"kernel"}, {"w"});
+  expect_says(finished(convolved.node("Conv", {"c", "w"}, {"r"})), kTooMany);
+  for (const int32_t type : {test::kFloat, test::kInt64}) {
+    OnnxFile reduced = of_constants({1 << 15});
+    reduced.node("Cast", {"c"}, {"numbers"}, {{"to", int64_t{type}}});
+    for (int i = 0; i < 100; ++i) reduced.node("ReduceSum", {"numbers"}, {"r" + std::to_string(i)});
+    expect_says(error_of(reduced.node("Identity", {"x"}, {"y"}), few), kTooMany);
+  }
+}
+
   expect_says(error_of(gigabytes), "4 are stored");
   OnnxFile absurd = small();
   absurd.initializer("w", {int64_t{1} << 40, int64_t{1} << 40}, test::kFloat);
