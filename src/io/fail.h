@@ -16,8 +16,8 @@ template <class... Args>
   throw Error(name + ": " + fmt::format(format, std::forward<Args>(args)...));
 }
 
-/// An excerpt of a file for a message: quoted, at most 40 characters, with anything but printable ASCII as
-/// "?".
-std::string excerpt(std::string_view text);
+/// An excerpt of a file for a message: quoted, at most `longest` characters, with anything but printable
+/// ASCII as "?".
+std::string excerpt(std::string_view text, size_t longest = 40);
 
 }  // namespace tessera::io

@@ -81,7 +81,10 @@ Results pool_all(Call& call) {
 // Normalisation, as it is for inference.
 
 Results batch_normalization(Call& call) {
-  if (call.integer("training_mode", 0) != 0) refuse("it is in training mode: export the model for inference");
+  // Before operator set 14, more results than the first say so.
+  const bool trains = call.opset < 14 ? call.node.output_size() > 1 && !call.node.output(1).empty()
+                                      : call.integer("training_mode", 0) != 0;
+  if (trains) refuse("it is in training mode: export the model for inference");
   const Value y = batch_norm(channels_last(call.value(0)), call.value(3), call.value(4), call.value(1),
                              call.value(2), call.number("epsilon", 1e-5));
   return {channels_first(y, call[0].type)};

@@ -74,6 +74,11 @@ class OfCaller {
   std::set<std::string> left_out_;  ///< inputs of the function that the caller does not give
 };
 
+/// Name and operator, for messages.
+std::string place_of(const wire::NodeProto& node) {
+  return fmt::format("{} ({})", excerpt(name_of(node), kLongestPlace), excerpt(type_of(node)));
+}
+
 }  // namespace
 
 std::string name_of(const wire::NodeProto& node) {
@@ -97,6 +102,11 @@ const std::map<std::string, Handlers, std::less<>>& operator_table() {
     return all;
   }();
   return table;
+}
+
+bool is_supported(const Model::Impl& model, const wire::NodeProto& node) {
+  if (model.function_of(node) != nullptr) return true;
+  return is_standard(node.domain()) && (node.op_type() == "If" || operator_table().contains(node.op_type()));
 }
 
 const std::optional<Known>* Importer::Scope::find(const std::string& name) const {
@@ -281,8 +291,7 @@ void Importer::set(Scope& scope, const std::string& name, std::optional<Known> v
     io::fail(file_.name, "{} is computed, or given, twice", excerpt(name));
 }
 
-void Importer::note_missing(const wire::NodeProto& node, const std::string& reason, Scope& scope) {
-  missing_.push_back({type_of(node), name_of(node), reason});
+void Importer::set_missing(const wire::NodeProto& node, Scope& scope) {
   for (const std::string& output : node.output()) set(scope, output, {});
 }
 
@@ -294,12 +303,28 @@ void Importer::count_copied(uint64_t bytes) {
              base::bytes_text(kMostCopied));
 }
 
+void Importer::note_missing(const wire::NodeProto& node, const std::string& reason, Scope& scope) {
+  missing_.push_back({type_of(node), scope.path + name_of(node), reason});
+  set_missing(node, scope);
+}
+
+bool Importer::is_taken(const std::string& name) {
+  if (!taken_.empty()) return taken_.contains(name);
+  const auto take = [&](const std::string& each) { taken_.insert(each); };
+  for (const wire::NodeProto& node : file_.proto.graph().node()) each_input(node, take);
+  for (const ValueType& output : file_.outputs) take(output.name);
+  for (const auto& [key, own] : file_.functions) {
+    for (const wire::NodeProto& node : own->node()) each_input(node, take);
+    for (const std::string& output : own->output()) take(output);
+  }
+  return taken_.contains(name);
+}
+
 void Importer::run(const Nodes& nodes, Scope& scope) {
   for (const wire::NodeProto& node : nodes) {
     if (++nodes_ > kMostNodes)
-      io::fail(file_.name,
-               "it has more than {} nodes, with the nodes of the functions that it calls, at {} ({})",
-               kMostNodes, excerpt(name_of(node)), excerpt(type_of(node)));
+      io::fail(file_.name, "it has more than {} nodes, with the nodes of the functions that it calls, at {}",
+               kMostNodes, place_of(node));
     try {
       apply(node, scope);
     } catch (const UsageError& error) {
@@ -318,10 +343,8 @@ std::optional<std::vector<std::optional<Known>>> Importer::inputs_of(const wire:
     const std::optional<Known>* found = scope.find(name);
     if (found == nullptr)
       io::fail(file_.name,
-               "the node {} ({}) takes {}, which no node before it computes: its nodes are out of order, or "
-               "form a "
-               "cycle",
-               excerpt(name_of(node)), excerpt(type_of(node)), excerpt(name));
+               "the node {} takes {}, which nothing before it computes: it is missing, or nodes form a cycle",
+               place_of(node), excerpt(name));
     is_complete = is_complete && *found;
     input = *found;
   }
@@ -332,38 +355,36 @@ std::optional<std::vector<std::optional<Known>>> Importer::inputs_of(const wire:
 void Importer::apply(const wire::NodeProto& node, Scope& scope) {
   const auto inputs = inputs_of(node, scope);
   if (!inputs) {  // it depends on what is missing
-    const bool is_known = is_standard(node.domain()) && operator_table().contains(node.op_type());
-    if (!is_known && file_.function_of(node) == nullptr) return note_missing(node, "", scope);
-    for (const std::string& output : node.output()) set(scope, output, {});
-    return;
+    if (!is_supported(file_, node)) return note_missing(node, "", scope);
+    return set_missing(node, scope);
   }
-  Results results;
+  std::optional<Results> found;
   try {
-    results = results_of(node, *inputs, scope);
+    found = results_of(node, *inputs, scope);
   } catch (const UsageError&) {
     throw;
   } catch (const Error& error) {
     const std::string_view what = error.what();
     if (what.starts_with(file_.name)) throw;
-    io::fail(file_.name, "the node {} ({}): {}", excerpt(name_of(node)), excerpt(type_of(node)), what);
+    io::fail(file_.name, "the node {}: {}", place_of(node), what);
   }
   if (results.empty()) return note_missing(node, "", scope);
   for (int i = static_cast<int>(results.size()); i < node.output_size(); ++i)
-    if (!node.output(i).empty())
+    if (!node.output(i).empty() && is_taken(node.output(i)))
       return note_missing(node, fmt::format("its result {} is not possible", i), scope);
   for (int i = 0; i < node.output_size() && i < static_cast<int>(results.size()); ++i)
     set(scope, node.output(i), std::move(results[static_cast<size_t>(i)]));
 }
 
-Results Importer::results_of(const wire::NodeProto& node, const std::vector<std::optional<Known>>& inputs,
-                             Scope& scope) {
+  if (!found) return set_missing(node, scope);
+  Results& results = *found;
+std::optional<Results> Importer::results_of(const wire::NodeProto& node,
+                                            const std::vector<std::optional<Known>>& inputs, Scope& scope) {
   if (const wire::FunctionProto* own = file_.function_of(node)) return function(*own, node, inputs, scope);
-  if (!is_standard(node.domain())) return {};
+  if (!is_supported(file_, node)) return Results();
   if (node.op_type() == "If") return branch(node, inputs, scope);
-  const auto found = operator_table().find(node.op_type());
-  if (found == operator_table().end()) return {};
   require_no_quantised(node, inputs);
-  const Handlers& handlers = found->second;
+  const Handlers& handlers = operator_table().find(node.op_type())->second;
   const bool are_constant =
       std::ranges::all_of(inputs, [](const auto& input) { return !input || input->constant; });
   if (are_constant) return of_constants(node, inputs, handlers, scope.opset);
@@ -422,17 +443,22 @@ Results Importer::of_constants(const wire::NodeProto& node, const std::vector<st
 }
 
 /// One of two graphs, by a constant.
-Results Importer::branch(const wire::NodeProto& node, const std::vector<std::optional<Known>>& inputs,
-                         const Scope& scope) {
+std::optional<Results> Importer::branch(const wire::NodeProto& node,
+                                        const std::vector<std::optional<Known>>& inputs, const Scope& scope) {
   Call call(context_, node, inputs, scope.opset, file_.folder);
   call.require_truth(0);
   const char* name = call.integer_of(0) != 0 ? "then_branch" : "else_branch";
   context.work = context_.work;
   const wire::AttributeProto* attribute = call.attribute(name);
   if (attribute == nullptr || !attribute->has_g()) refuse("its attribute '{}' is missing", name);
-  Scope inside{.around = &scope, .opset = scope.opset, .depth = scope.depth + 1};
+  Scope inside = within(node, scope);
+  inside.around = &scope;
   const wire::GraphProto& graph = attribute->g();
   for (const wire::TensorProto& tensor : graph.initializer())
+Importer::Scope Importer::within(const wire::NodeProto& node, const Scope& scope) const {
+  return {.opset = scope.opset, .depth = scope.depth + 1, .path = scope.path + name_of(node) + "/"};
+}
+
   context_.work = context.work;
     set(inside, tensor.name(), known(read_tensor(tensor, file_.folder)));
   for (const wire::SparseTensorProto& tensor : graph.sparse_initializer())
@@ -442,7 +468,7 @@ Results Importer::branch(const wire::NodeProto& node, const std::vector<std::opt
   for (const wire::ValueInfoProto& output : graph.output()) {
     const std::optional<Known>* found = inside.find(output.name());
     if (found == nullptr) io::fail(file_.name, "nothing computes {} of a branch", excerpt(output.name()));
-    if (!*found) refuse("its branch needs what a graph lacks");
+    if (!*found) return std::nullopt;
     results.push_back(**found);
   for (graph::ValueId id = 0; id < graph.values().size(); ++id)
     context_.count_work(static_cast<double>(graph.type(id).elements()));
@@ -450,11 +476,12 @@ Results Importer::branch(const wire::NodeProto& node, const std::vector<std::opt
   return results;
 }
 
-Results Importer::function(const wire::FunctionProto& function, const wire::NodeProto& node,
-                           const std::vector<std::optional<Known>>& inputs, const Scope& scope) {
+std::optional<Results> Importer::function(const wire::FunctionProto& function, const wire::NodeProto& node,
+                                          const std::vector<std::optional<Known>>& inputs,
+                                          const Scope& scope) {
   if (scope.depth >= kMostDepth)
     io::fail(file_.name, "functions call each other more than {} deep, or themselves", kMostDepth);
-  Scope inside{.opset = scope.opset, .depth = scope.depth + 1};
+  Scope inside = within(node, scope);
   for (const wire::OperatorSetIdProto& each : function.opset_import())
     if (is_standard(each.domain())) inside.opset = each.version();
   if (inside.opset < kLeastOpset)
@@ -477,7 +504,7 @@ Results Importer::function(const wire::FunctionProto& function, const wire::Node
   for (const std::string& output : function.output()) {
     const std::optional<Known>* found = inside.find(output);
     if (found == nullptr) io::fail(file_.name, "nothing computes {} of a function", excerpt(output));
-    if (!*found) refuse("its function needs what a graph lacks");
+    if (!*found) return std::nullopt;
     results.push_back(**found);
   }
   return results;

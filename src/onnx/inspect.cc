@@ -208,11 +208,6 @@ InspectedTensor inspected(const std::string& name, const Constant& constant, con
   return tensor;
 }
 
-bool is_supported(const Model::Impl& model, const wire::NodeProto& node) {
-  if (model.function_of(node) != nullptr) return true;
-  return is_standard(node.domain()) && (node.op_type() == "If" || operator_table().contains(node.op_type()));
-}
-
 /// Adds the operators that are not supported at all, those in branches included.
 void add_unsupported(const Model::Impl& model,
                      const google::protobuf::RepeatedPtrField<wire::NodeProto>& nodes,

@@ -181,7 +181,7 @@ std::string text_of(const Dimension& dimension) {
 std::string text_of(const std::vector<Missing>& missing) {
   std::string text;
   for (const Missing& each : missing)
-    text += fmt::format("\n  {} ({}){}", each.op_type, excerpt(each.node),
+    text += fmt::format("\n  {} ({}){}", each.op_type, excerpt(each.node, kLongestPlace),
                         each.reason.empty() ? "" : ": " + each.reason);
   return text;
 }
@@ -232,3 +232,11 @@ std::map<std::string, uint64_t> Model::operators() const {
 }
 
 }  // namespace tessera::onnx
+void each_input(const wire::NodeProto& node, const std::function<void(const std::string&)>& visit) {
+  for (const std::string& name : node.input()) visit(name);
+  for (const wire::AttributeProto& attribute : node.attribute()) {
+    for (const wire::NodeProto& each : attribute.g().node()) each_input(each, visit);
+    for (const wire::ValueInfoProto& output : attribute.g().output()) visit(output.name());
+  }
+}
+

@@ -3,6 +3,7 @@
 
 #include <tessera/onnx.h>
 
+#include <functional>
 #include <map>
 #include <string>
 #include <tuple>
@@ -16,6 +17,7 @@
 namespace tessera::onnx {
 
 inline constexpr int64_t kLeastOpset = 13;
+inline constexpr size_t kLongestPlace = 200;  // characters of a message that say where a node is
 
 struct Model::Impl {
   std::string name;
@@ -36,6 +38,9 @@ struct Model::Impl {
     return found == functions.end() ? nullptr : found->second;
   }
 };
+
+/// Calls visit(name) for each value that a node takes, also in the graphs within it.
+void each_input(const wire::NodeProto& node, const std::function<void(const std::string&)>& visit);
 
 /// Whether a domain is the standard's.
 inline bool is_standard(const std::string& domain) { return domain.empty() || domain == "ai.onnx"; }

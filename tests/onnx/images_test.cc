@@ -144,7 +144,13 @@ TEST(OnnxImages, RefusesOtherInterpolation) {
   refuses(resized({1, 4, 4}, "scales", {2, 2}, {{"axes", List{2, -1}}}), "its axes name dimension 2 twice");
   OnnxFile indices = of_image("MaxPool", kImage, {{"kernel_shape", kWindow}});
   indices.model().mutable_graph()->mutable_node(0)->add_output("indices");
-  refuses(indices, "its result 1 is not possible");
+  EXPECT_EQ(error_of(indices), "(no error)");  // which nothing takes
+  refuses(indices.output("indices"), "its result 1 is not possible");
+  OnnxFile norm(13);
+  norm.input("x", kImage).output("y");
+  for (const char* each : {"scale", "bias", "mean", "variance"}) norm.floats(each, {1}, {1});
+  norm.node("BatchNormalization", {"x", "scale", "bias", "mean", "variance"}, {"y", "m", "v"});
+  refuses(norm, "it is in training mode");
   refuses(of_image("MaxPool", {1, 1, 2, 2, 4}, {{"kernel_shape", List{2, 2, 2}}}),
           "only one or two dimensions after the channels");
   refuses(of_image("MaxPool", kImage, {}), "its attribute 'kernel_shape' is missing");
