@@ -5,9 +5,12 @@
 #include <google/protobuf/io/coded_stream.h>
 #include <google/protobuf/io/zero_copy_stream_impl_lite.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <limits>
 #include <set>
+#include <string_view>
+#include <utility>
 
 #include "base/utf8.h"
 #include "io/fail.h"
@@ -76,6 +79,60 @@ class NameCheck {
 
   const std::string& file_;
 };
+
+using Nodes = google::protobuf::RepeatedPtrField<wire::NodeProto>;
+
+/// The nodes, each after those that compute what it takes, and otherwise in their own order. In a cycle, one
+/// is before a node that it needs.
+std::vector<size_t> sorted_nodes(const Nodes& nodes) {
+  const auto count = static_cast<size_t>(nodes.size());
+  const auto node = [&](size_t i) -> const wire::NodeProto& { return nodes.Get(static_cast<int>(i)); };
+  std::map<std::string_view, size_t> makers;
+  for (size_t i = 0; i < count; ++i)
+    for (const std::string& name : node(i).output())
+      if (!name.empty()) makers.emplace(name, i);
+  std::vector<std::vector<size_t>> needed(count);
+  for (size_t i = 0; i < count; ++i)
+    each_input(node(i), [&](const std::string& name) {
+      if (const auto maker = makers.find(name); maker != makers.end()) needed[i].push_back(maker->second);
+    });
+  std::vector<size_t> order;
+  std::vector<bool> is_begun(count);
+  std::vector<std::pair<size_t, size_t>> waiting;  // nodes, and how many of those that they need are done
+  const auto begin = [&](size_t i) {
+    if (!is_begun[i]) waiting.emplace_back(i, 0);
+    is_begun[i] = true;
+  };
+  for (size_t i = 0; i < count; ++i) {
+    begin(i);
+    while (!waiting.empty()) {
+      const auto [of, done] = waiting.back();
+      if (done < needed[of].size()) {
+        ++waiting.back().second;
+        begin(needed[of][done]);
+      } else {
+        order.push_back(of);
+        waiting.pop_back();
+      }
+    }
+  }
+  return order;
+}
+
+/// Sorts the nodes of a graph, and of graphs within it. The standard says that they are sorted, but
+/// converters that append nodes leave them as they are, and other engines take them.
+void sort_nodes(Nodes& nodes) {
+  constexpr int kMost = 1 << 17;  // more are refused
+  if (nodes.size() > kMost) return;
+  for (wire::NodeProto& node : nodes)
+    for (wire::AttributeProto& attribute : *node.mutable_attribute())
+      if (attribute.has_g()) sort_nodes(*attribute.mutable_g()->mutable_node());
+  const std::vector<size_t> order = sorted_nodes(nodes);
+  if (std::ranges::is_sorted(order)) return;
+  Nodes sorted;
+  for (const size_t i : order) sorted.Add()->Swap(nodes.Mutable(static_cast<int>(i)));
+  nodes.Swap(&sorted);
+}
 
 int64_t opset_of(const std::string& name, const wire::ModelProto& proto) {
   int64_t opset = 0;
@@ -159,6 +216,9 @@ std::shared_ptr<Model::Impl> read_model(std::span<const std::byte> content, cons
   const NameCheck check(name);
   check(model->proto.graph());
   for (const wire::FunctionProto& function : model->proto.functions()) check(function);
+  sort_nodes(*model->proto.mutable_graph()->mutable_node());
+  for (wire::FunctionProto& function : *model->proto.mutable_functions())
+    sort_nodes(*function.mutable_node());
   model->opset = opset_of(name, model->proto);
   for (const wire::FunctionProto& function : model->proto.functions())
     if (!model->functions

@@ -92,6 +92,26 @@ TEST(OnnxFunctions, BranchesWithinFunctionsLackInputsThatTheCallerLeavesOut) {
   EXPECT_EQ(run(file, {{"x", {-9, 1, 5}}}).at("y"), (Numbers{-9, 1, 2}));
 }
 
+TEST(OnnxFunctions, NodesMayBeInAnyOrder) {
+  OnnxFile file;
+  file.input("x", {2}).output("y").node("If", {"yes"}, {"y"}).node("Add", {"x", "z"}, {"t"});
+  file.node("Neg", {"x"}, {"z"})
+      .node("Cast", {"one"}, {"yes"}, {{"to", int64_t{9}}})
+      .integers("one", {}, {1});
+  wire::AttributeProto& then = *file.model().mutable_graph()->mutable_node(0)->add_attribute();
+  then.set_name("then_branch");
+  const auto add = [&](const char* operation, const char* from, const char* to) {
+    wire::NodeProto& node = *then.mutable_g()->add_node();
+    node.set_op_type(operation);
+    node.add_input(from);
+    node.add_output(to);
+  };
+  add("Exp", "r", "e");
+  add("Abs", "t", "r");
+  then.mutable_g()->add_output()->set_name("e");
+  EXPECT_EQ(run(file, {{"x", {1, -2}}}).at("y"), (Numbers{1, 1}));
+}
+
 TEST(OnnxFunctions, FunctionsOfOneNameAreToldApart) {
   OnnxFile file;
   file.input("x", {2}).output("y").node("F", {"x"}, {"h"}).node("F", {"h"}, {"y"});
