@@ -116,10 +116,10 @@ Results local_response_normalization(Call& call) {
   const Value x = call.value(0);
   const uint32_t size = size_of("channels", call.integer("size"));
   const uint32_t samples = x.shape()[0], channels = x.shape()[1];
+  call.count_work(x.type().elements(), size);
   const Value rows = reshape(
       widened(x), {samples, channels, static_cast<uint32_t>(x.type().elements() / samples / channels)});
   const Value around = average_pool(
-  call.count_work(x.type().elements(), size);
       square(rows), {.window = {size}, .stride = {1}, .before = {(size - 1) / 2}, .after = {size / 2}});
   const Value factor =
       pow(around * call.number("alpha", 1e-4) + call.number("bias", 1), -call.number("beta", 0.75));
@@ -200,8 +200,11 @@ T named(const Call& call, const char* attribute, const char* otherwise,
 
 Coordinates coordinates_of(const Call& call, const std::vector<Scaled>& dims) {
   constexpr const char* kName = "coordinate_transformation_mode";
-  const auto has_whole = [&](const Scaled& each) {
-    return std::abs(each.factor * static_cast<double>(call[0].dims[each.dim]) - each.size) < 1e-3;
+  // The end of a larger image is its last element, as exporters and other engines have it, and that of a
+  // smaller one the product, as ONNX's own cases have it, which need not be a whole size.
+  const auto has_end = [&](const Scaled& each) {
+    return each.factor > 1 ||
+           std::abs(each.factor * static_cast<double>(call[0].dims[each.dim]) - each.size) < 1e-3;
   };
   const Coordinates coordinates =
       named<Coordinates>(call, kName, "half_pixel",
@@ -210,7 +213,7 @@ Coordinates coordinates_of(const Call& call, const std::vector<Scaled>& dims) {
                           {"pytorch_half_pixel", Coordinates::pytorch_half_pixel},
                           {"align_corners", Coordinates::align_corners},
                           {"asymmetric", Coordinates::asymmetric}});
-  if (coordinates == Coordinates::align_corners && !std::ranges::all_of(dims, has_whole))
+  if (coordinates == Coordinates::align_corners && !std::ranges::all_of(dims, has_end))
     refuse("its {} '{}' is only possible with factors that give whole sizes", kName, "align_corners");
   return coordinates;
 }

@@ -109,6 +109,13 @@ TEST(OnnxImages, ResizesAsTheFileSays) {
   EXPECT_EQ(results(resized({1, 4, 4}, "sizes", {1, 4, 2},
                             {{"mode", "linear"}, {"coordinate_transformation_mode", "align_corners"}})),
             (Numbers{1, 4, 5, 8, 9, 12, 13, 16}));
+  // To the last element, also of sizes that are rounded.
+  const Numbers ends =
+      results(resized({2, 1, 8}, "scales", {1, 1, 1.4F},
+                      {{"mode", "linear"}, {"coordinate_transformation_mode", "align_corners"}}));
+  ASSERT_EQ(ends.size(), 22U);
+  for (const auto& [at, expected] : std::map<size_t, double>{{0, 1}, {1, 1.7}, {10, 8}, {11, 9}, {21, 16}})
+    EXPECT_NEAR(ends[at], expected, 1e-6) << at;
   // Channels last, and of any dimensions.
   EXPECT_EQ(results(resized({1, 4, 4, 1}, "sizes", {2, 2}, {{"mode", "linear"}, {"axes", List{1, 2}}})),
             (Numbers{3.5, 5.5, 11.5, 13.5}));

@@ -79,6 +79,10 @@ def test_runs_as_users_of_onnx_runtime_know() -> None:
         session.run(["a"], {"x": x})
     with pytest.raises(ValueError, match="the input 'x' is missing"):
         session.run(None, {})
+    with pytest.raises(TypeError, match="output_names is 'y'; it is a list of names"):
+        session.run("y", {"x": x})
+    with pytest.raises(TypeError, match="input_feed is a list; it is a dict of arrays"):
+        session.run(None, [x])  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="x"):
         session.run(None, {"x": x[:, :2]})
     with pytest.raises(ValueError, match="given are numbers of int64"):
@@ -456,6 +460,7 @@ def test_convolutions_equal_pytorch() -> None:
         nn.Conv2d(8, 16, 1, bias=False),
         nn.SiLU(),
         nn.ConvTranspose2d(16, 4, 2, stride=2),
+        nn.Upsample(scale_factor=1.4, mode="bilinear", align_corners=True),
     ).eval()
     x = torch.randn(2, 3, 12, 10)
     graph = exported(module, (x,), ["x"], dynamo=False)
