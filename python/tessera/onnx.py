@@ -147,13 +147,16 @@ class InferenceSession:
         Arrays of the input's type are used in place. Integers of 64 bits must fit in 32 bits. bfloat16, which NumPy
         does not have, is passed and returned as float32.
         """
+        names = [each.name for each in self._model.outputs]
+        if isinstance(output_names, str):
+            raise TypeError(f"output_names is {output_names!r}; it is a list of names, or None for all outputs")
+        for name in output_names or []:
+            if name not in names:
+                raise ValueError(f"there is no output {name!r}; the outputs are {', '.join(names)}")
         arrays = self._arrays(input_feed)
         prepared = self._for(arrays)
         results = prepared.session.outputs_of(dict(arrays))
         types = {each.name: each.dtype for each in prepared.outputs}
-        for name in output_names or []:
-            if name not in types:
-                raise ValueError(f"there is no output {name!r}; the outputs are {', '.join(types)}")
         return [_as_type(results[name], types[name]) for name in output_names or types]
 
     def prepared_shapes(self) -> dict[str, tuple[int, ...]] | None:
@@ -207,6 +210,8 @@ class InferenceSession:
 
     def _arrays(self, feed: Mapping[str, ArrayLike]) -> dict[str, Any]:
         names = [each.name for each in self._inputs]
+        if not isinstance(feed, Mapping):
+            raise TypeError(f"input_feed is a {type(feed).__name__}; it is a dict of arrays by the names of inputs")
         unknown, missing = [each for each in feed if each not in names], [each for each in names if each not in feed]
         if unknown or missing:
             what = f"there is no input {unknown[0]!r}" if unknown else f"the input {missing[0]!r} is missing"

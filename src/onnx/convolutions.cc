@@ -119,13 +119,15 @@ Results convolve_transposed(Call& call) {
   set_padding(call, window, more);
   const uint32_t groups = size_of("groups", call.integer("group", 1));
   const Convolution of{window.kernel, window.stride, window.padding(), window.dilation, groups};
+  if (weight.dims[0] != call[0].dims[1])
+    refuse("a weight of {} does not fit {}", to_string(weight.dims), to_string(call[0].dims));
   if (weight.dims[0] % groups != 0)
     refuse("{} groups of {} channels are not possible", groups, weight.dims[0]);
-  std::optional<Value> matrix;
-  if (weight.constant) {
   auto positions = static_cast<uint64_t>(call[0].dims[0]);
   for (size_t d = 0; d < count; ++d) positions *= static_cast<uint64_t>(call[0].dims[d + 2]);
   call.count_work(positions, elements_of(weight.dims));
+  std::optional<Value> matrix;
+  if (weight.constant) {
     const ConstantPointer taps = reordered(call, weight.constant, groups);
     const bool is_depthwise = groups > 1 && (weight.dims[1] == 1 || weight.dims[0] == groups);
     matrix = is_depthwise ? depthwise_weight_value(call, taps)

@@ -120,6 +120,7 @@ Importer::Importer(Model::Impl& model, const ImportOptions& options, bool is_aga
   context_.weights = &file_.forms;
   context_.options = &options_;
   context_.left = options_.most_computed;
+  context_.work = kMostStepsOfEach * static_cast<double>(options_.most_computed);
   context_.memory = base::available_memory();
 }
 
@@ -130,7 +131,6 @@ ImportedModel Importer::run() {
   if (file_.opset > kNewestOpset)
     context_.notes.insert(fmt::format(
         "the model is of operator set {}, newer than {}, the newest that is known: its operators are read as "
-  context_.work = kMostStepsOfEach * static_cast<double>(options_.most_computed);
         "operators of that set",
         file_.opset, kNewestOpset));
   run(file_.proto.graph().node(), scope);
@@ -209,13 +209,21 @@ void Importer::add_inputs(Scope& scope) {
     const ValueType& input = file_.inputs[i];
     const graph::Shape shape = shape_of(input, sizes);
     const DataType type = file_.input_types[i];
-    const Value value = imported_.graph.input(input.name, shape, graph_type_of(type));
+    const Value value = add_input(input.name, shape, type);
     if (type == DataType::f64) context_.notes.insert("numbers of 64 bits are computed with in 32 bits");
     set(scope, input.name, known(value, type));
     ValueType& fixed = imported_.inputs.emplace_back(input);
     fixed.shape.clear();
     fixed.has_shape = true;
     for (const uint32_t size : shape) fixed.shape.push_back({{}, size});
+  }
+}
+
+Value Importer::add_input(const std::string& name, const graph::Shape& shape, DataType type) {
+  try {
+    return imported_.graph.input(name, shape, graph_type_of(type));
+  } catch (const UsageError& error) {
+    throw UsageError(fmt::format("{}: the input {}", file_.name, error.what()));
   }
 }
 
@@ -295,14 +303,6 @@ void Importer::set_missing(const wire::NodeProto& node, Scope& scope) {
   for (const std::string& output : node.output()) set(scope, output, {});
 }
 
-void Importer::count_copied(uint64_t bytes) {
-  copied_ += bytes;
-  if (copied_ > kMostCopied)
-    io::fail(file_.name,
-             "copies of the nodes of its functions, as often as they are called, take more than {}",
-             base::bytes_text(kMostCopied));
-}
-
 void Importer::note_missing(const wire::NodeProto& node, const std::string& reason, Scope& scope) {
   missing_.push_back({type_of(node), scope.path + name_of(node), reason});
   set_missing(node, scope);
@@ -318,6 +318,14 @@ bool Importer::is_taken(const std::string& name) {
     for (const std::string& output : own->output()) take(output);
   }
   return taken_.contains(name);
+}
+
+void Importer::count_copied(uint64_t bytes) {
+  copied_ += bytes;
+  if (copied_ > kMostCopied)
+    io::fail(file_.name,
+             "copies of the nodes of its functions, as often as they are called, take more than {}",
+             base::bytes_text(kMostCopied));
 }
 
 void Importer::run(const Nodes& nodes, Scope& scope) {
@@ -368,6 +376,8 @@ void Importer::apply(const wire::NodeProto& node, Scope& scope) {
     if (what.starts_with(file_.name)) throw;
     io::fail(file_.name, "the node {}: {}", place_of(node), what);
   }
+  if (!found) return set_missing(node, scope);
+  Results& results = *found;
   if (results.empty()) return note_missing(node, "", scope);
   for (int i = static_cast<int>(results.size()); i < node.output_size(); ++i)
     if (!node.output(i).empty() && is_taken(node.output(i)))
@@ -376,8 +386,6 @@ void Importer::apply(const wire::NodeProto& node, Scope& scope) {
     set(scope, node.output(i), std::move(results[static_cast<size_t>(i)]));
 }
 
-  if (!found) return set_missing(node, scope);
-  Results& results = *found;
 std::optional<Results> Importer::results_of(const wire::NodeProto& node,
                                             const std::vector<std::optional<Known>>& inputs, Scope& scope) {
   if (const wire::FunctionProto* own = file_.function_of(node)) return function(*own, node, inputs, scope);
@@ -419,11 +427,13 @@ Results Importer::of_constants(const wire::NodeProto& node, const std::vector<st
   graph::Graph graph;
   Context context(graph);
   context.left = context_.left;
+  context.work = context_.work;
   context.memory = context_.memory;
   Call call(context, node, inputs, opset, file_.folder);
   Results results = handlers.of_values(call);
   context_.notes.merge(context.notes);
   context_.left = context.left;
+  context_.work = context.work;
   bool is_computed = false;
   for (size_t i = 0; i < results.size(); ++i) {
     if (results[i].constant) continue;
@@ -434,6 +444,8 @@ Results Importer::of_constants(const wire::NodeProto& node, const std::vector<st
   graph::remove_unused(graph);
   for (const graph::Node& each : graph.nodes())
     for (const graph::ValueId id : each.outputs) context_.spend(graph.type(id).elements());
+  for (graph::ValueId id = 0; id < graph.values().size(); ++id)
+    context_.count_work(static_cast<double>(graph.type(id).elements()));
   graph::WideArrays state;
   for (auto& [name, numbers] : evaluate(graph, {}, state)) {
     Known& result = results[std::stoul(name)];
@@ -442,24 +454,22 @@ Results Importer::of_constants(const wire::NodeProto& node, const std::vector<st
   return results;
 }
 
+Importer::Scope Importer::within(const wire::NodeProto& node, const Scope& scope) const {
+  return {.opset = scope.opset, .depth = scope.depth + 1, .path = scope.path + name_of(node) + "/"};
+}
+
 /// One of two graphs, by a constant.
 std::optional<Results> Importer::branch(const wire::NodeProto& node,
                                         const std::vector<std::optional<Known>>& inputs, const Scope& scope) {
   Call call(context_, node, inputs, scope.opset, file_.folder);
   call.require_truth(0);
   const char* name = call.integer_of(0) != 0 ? "then_branch" : "else_branch";
-  context.work = context_.work;
   const wire::AttributeProto* attribute = call.attribute(name);
   if (attribute == nullptr || !attribute->has_g()) refuse("its attribute '{}' is missing", name);
   Scope inside = within(node, scope);
   inside.around = &scope;
   const wire::GraphProto& graph = attribute->g();
   for (const wire::TensorProto& tensor : graph.initializer())
-Importer::Scope Importer::within(const wire::NodeProto& node, const Scope& scope) const {
-  return {.opset = scope.opset, .depth = scope.depth + 1, .path = scope.path + name_of(node) + "/"};
-}
-
-  context_.work = context.work;
     set(inside, tensor.name(), known(read_tensor(tensor, file_.folder)));
   for (const wire::SparseTensorProto& tensor : graph.sparse_initializer())
     set(inside, tensor.values().name(), known(read_sparse_tensor(tensor, file_.folder)));
@@ -470,8 +480,6 @@ Importer::Scope Importer::within(const wire::NodeProto& node, const Scope& scope
     if (found == nullptr) io::fail(file_.name, "nothing computes {} of a branch", excerpt(output.name()));
     if (!*found) return std::nullopt;
     results.push_back(**found);
-  for (graph::ValueId id = 0; id < graph.values().size(); ++id)
-    context_.count_work(static_cast<double>(graph.type(id).elements()));
   }
   return results;
 }

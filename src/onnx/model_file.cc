@@ -169,9 +169,9 @@ ValueType value_type_of(const std::string& name, const wire::ValueInfoProto& inf
 }
 
 void add_initializer(Model::Impl& model, const std::string& name, ConstantPointer constant) {
-  if (name.empty()) io::fail(model.name, "an initializer has no name");
+  if (name.empty()) throw Error("an initializer has no name");
   if (!model.initializers.emplace(name, std::move(constant)).second)
-    io::fail(model.name, "it has two initializers {}", excerpt(name));
+    throw Error(fmt::format("it has two initializers {}", excerpt(name)));
 }
 
 /// The file's own copies are released one by one.
@@ -248,6 +248,14 @@ std::string text_of(const std::vector<Missing>& missing) {
 
 }  // namespace
 
+void each_input(const wire::NodeProto& node, const std::function<void(const std::string&)>& visit) {
+  for (const std::string& name : node.input()) visit(name);
+  for (const wire::AttributeProto& attribute : node.attribute()) {
+    for (const wire::NodeProto& each : attribute.g().node()) each_input(each, visit);
+    for (const wire::ValueInfoProto& output : attribute.g().output()) visit(output.name());
+  }
+}
+
 std::string to_string(const ValueType& type) {
   if (!type.has_shape) return type.type;
   std::vector<std::string> sizes;
@@ -292,11 +300,3 @@ std::map<std::string, uint64_t> Model::operators() const {
 }
 
 }  // namespace tessera::onnx
-void each_input(const wire::NodeProto& node, const std::function<void(const std::string&)>& visit) {
-  for (const std::string& name : node.input()) visit(name);
-  for (const wire::AttributeProto& attribute : node.attribute()) {
-    for (const wire::NodeProto& each : attribute.g().node()) each_input(each, visit);
-    for (const wire::ValueInfoProto& output : attribute.g().output()) visit(output.name());
-  }
-}
-

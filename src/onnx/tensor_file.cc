@@ -190,6 +190,8 @@ class TensorReader {
     if (!folder_.is_known)
       fail("its data is in the file {}: read the model from its file, beside which that is",
            excerpt(location));
+    if (location.find('\0') != std::string::npos)
+      fail("its data is in {}, which is no name of a file", excerpt(location));
     const fs::path relative(location);
     bool leaves = relative.is_absolute();
     for (const fs::path& part : relative) leaves = leaves || part == "..";
@@ -244,7 +246,9 @@ ConstantPointer read_sparse_tensor(const wire::SparseTensorProto& tensor, const 
     fail(fmt::format("{} has far more elements than the {} that are stored", to_string(dims), count));
   const bool by_place = indices->dims.size() == 1;
   const uint64_t each = by_place ? 1 : dims.size();
-  if (indices->has_floats() || !values->has_floats() || indices->size() != count * each)
+  if (!values->has_floats())
+    fail(fmt::format("its values are {}; only floating-point numbers are possible", name_of(values->type)));
+  if (indices->has_floats() || indices->size() != count * each)
     fail(fmt::format("{} values need as many whole indices, or {} for each", count, dims.size()));
   base::require_memory(elements * sizeof(float) + elements / 8,
                        fmt::format("the sparse tensor {}", excerpt(name)));

@@ -71,21 +71,21 @@ TEST(OnnxLimits, CyclesAndDuplicatesAreNamed) {
       .node("Add", {"x", "b"}, {"a"})
       .node("Add", {"x", "a"}, {"b"})
       .node("Relu", {"b"}, {"y"});
-  expect_says(error_of(cycle), "takes \"b\", which no node before it computes");
+  expect_says(error_of(cycle), "takes \"a\", which nothing before it computes");
+  OnnxFile missing = small();
+  missing.node("Relu", {"nothing"}, {"z"});
+  expect_says(error_of(missing), "the node \"z\" (\"Relu\") takes \"nothing\", which nothing before it");
   OnnxFile twice = small();
   twice.node("Tanh", {"x"}, {"y"});
   expect_says(error_of(twice), "\"y\" is computed, or given, twice");
   OnnxFile two = small();
   two.floats("w", {1}, {1}).floats("w", {1}, {1});
-  expect_says(error_of(two), "two initializers \"w\"");
+  expect_says(error_of(two), "m.onnx: it has two initializers \"w\"");
   OnnxFile none = small();
   none.output("z");
   expect_says(error_of(none), "nothing computes its output \"z\"");
 }
 
-TEST(OnnxLimits, AnnouncedSizesTakeNoMemory) {
-  OnnxFile gigabytes = small();
-  gigabytes.initializer("w", {1 << 20, 1 << 14}, test::kFloat).set_raw_data("abcd");
 TEST(OnnxLimits, WhatIsMissingIsListedWithItsPlace) {
   OnnxFile file = small();
   const std::string layer = "/" + std::string(60, 'm') + "/layer.11/";
@@ -140,6 +140,9 @@ TEST(OnnxLimits, ConstantsAreNotComputedWithoutEnd) {
   }
 }
 
+TEST(OnnxLimits, AnnouncedSizesTakeNoMemory) {
+  OnnxFile gigabytes = small();
+  gigabytes.initializer("w", {1 << 20, 1 << 14}, test::kFloat).set_raw_data("abcd");
   expect_says(error_of(gigabytes), "4 are stored");
   OnnxFile absurd = small();
   absurd.initializer("w", {int64_t{1} << 40, int64_t{1} << 40}, test::kFloat);
@@ -159,6 +162,9 @@ TEST(OnnxLimits, ConstantsAreNotComputedWithoutEnd) {
   tensor.mutable_indices()->add_dims(0);
   for (int i = 0; i < 2; ++i) tensor.add_dims(1 << 15);
   expect_says(error_of(sparse), "far more elements than the 0 that are stored");
+  tensor.mutable_values()->set_data_type(test::kInt64);
+  tensor.set_dims(0, 1);
+  expect_says(error_of(sparse), "the sparse tensor \"s\": its values are int64");
 }
 
 TEST(OnnxLimits, ArraysWithoutElementsTakeNoTime) {
@@ -217,6 +223,7 @@ TEST(OnnxLimits, ShapesHaveToFit) {
   expect_says(error_of(file), "the input 'x' is float32[a, 3]: give its shape");
   expect_says(error_of(file, {.shapes = {{"x", {2, 4}}}}), "does not fit");
   expect_says(error_of(file, {.shapes = {{"z", {2, 4}}}}), "a shape is given for 'z'");
+  expect_says(error_of(file, {.shapes = {{"x", {0, 3}}}}), "the input x: a dimension is 0 in [0, 3]");
   OnnxFile wrong;
   wrong.input("x", {2, 3})
       .output("y")
@@ -409,6 +416,9 @@ TEST(OnnxLimits, WindowsFitTheirWeights) {
   expect_says(error("Conv", {4, 4, 1}, {{"kernel_shape", Sizes{3}}}),
               "differs from the shape of its weight, [4, 4, 1]");
   expect_says(error("Conv", {4, 0, 1}, {}), "a weight of [4, 0, 1] does not fit");
+  expect_says(error("Conv", {4, 4, 1}, {{"group", int64_t{2}}}),
+              "a weight of [4, 4, 1] in 2 groups does not fit [1, 4, 8]");
+  expect_says(error("ConvTranspose", {3, 4, 1}, {}), "a weight of [3, 4, 1] does not fit [1, 4, 8]");
   expect_says(error("ConvTranspose", {4, 4, 2}, {{"output_shape", Sizes{-4}}}),
               "sizes of -4 are not possible");
   expect_says(error("ConvTranspose", {4, 4, 2}, {{"output_padding", Sizes{0, 0}}}),
@@ -741,6 +751,7 @@ TEST_F(ExternalData, IsReadFromTheFolderOnly) {
   expect_says(error_at("nowhere"), "nowhere");
   for (const char* outside : {"../data", "/etc/hostname", "a/../../data"})
     expect_says(error_at(outside), "it must be in the folder of the model");
+  expect_says(error_at(std::string("data\0x", 6)), "which is no name of a file");
   std::filesystem::create_symlink("/etc/hostname", folder_ / "link");
   expect_says(error_at("link"), "it must be in the folder of the model");
 }
