@@ -113,7 +113,7 @@ class Graph:
         dynamic: bool | int = False,
         dtype: DTypeLike | str = "f32",
     ) -> Value:
-        """Add a sparse matrix, for `linear` and `embedding`: only the blocks of a pattern are stored.
+        """Add a sparse matrix, for `linear`, `convolution` and `embedding`: only the blocks of a pattern are stored.
 
         `matrix` is a `tessera.Weight`, or any matrix that one can be made from. Initial values are the values of
         `matrix`, unless `initial` is given. `dynamic` lets sessions change the pattern, up to that number of blocks, or
