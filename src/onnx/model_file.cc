@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <initializer_list>
 #include <limits>
 #include <set>
 #include <string_view>
@@ -22,12 +23,109 @@ namespace {
 using io::excerpt;
 
 constexpr int kMostNested = 64;  // messages within messages, such as graphs in nodes
+/// With names. Some take 100 times as much memory as in their file.
+constexpr uint64_t kMostMessages = 1U << 23;
+
+/// What a field of bytes holds.
+enum class Held : uint8_t {
+  bytes,
+  model,
+  graph,
+  function,
+  node,
+  attribute,
+  tensor,
+  sparse_tensor,
+  value,
+  type,
+  tensor_type,
+  shape
+};
+
+Held held_by(Held message, int field) {
+  const auto is = [&](std::initializer_list<int> fields) { return std::ranges::count(fields, field) > 0; };
+  switch (message) {
+    case Held::model:
+      if (is({wire::ModelProto::kGraphFieldNumber})) return Held::graph;
+      if (is({wire::ModelProto::kFunctionsFieldNumber})) return Held::function;
+      break;
+    case Held::graph:
+      if (is({wire::GraphProto::kNodeFieldNumber})) return Held::node;
+      if (is({wire::GraphProto::kInitializerFieldNumber})) return Held::tensor;
+      if (is({wire::GraphProto::kSparseInitializerFieldNumber})) return Held::sparse_tensor;
+      if (is({wire::GraphProto::kInputFieldNumber, wire::GraphProto::kOutputFieldNumber})) return Held::value;
+      break;
+    case Held::function:
+      if (is({wire::FunctionProto::kNodeFieldNumber})) return Held::node;
+      if (is({wire::FunctionProto::kAttributeProtoFieldNumber})) return Held::attribute;
+      break;
+    case Held::node:
+      if (is({wire::NodeProto::kAttributeFieldNumber})) return Held::attribute;
+      break;
+    case Held::attribute:
+      if (is({wire::AttributeProto::kGFieldNumber})) return Held::graph;
+      if (is({wire::AttributeProto::kTFieldNumber, wire::AttributeProto::kTensorsFieldNumber}))
+        return Held::tensor;
+      if (is({wire::AttributeProto::kSparseTensorFieldNumber})) return Held::sparse_tensor;
+      break;
+    case Held::sparse_tensor:
+      if (is({wire::SparseTensorProto::kValuesFieldNumber, wire::SparseTensorProto::kIndicesFieldNumber}))
+        return Held::tensor;
+      break;
+    case Held::value:
+      if (is({wire::ValueInfoProto::kTypeFieldNumber})) return Held::type;
+      break;
+    case Held::type:
+      if (is({wire::TypeProto::kTensorTypeFieldNumber})) return Held::tensor_type;
+      break;
+    case Held::tensor_type:
+      if (is({wire::TypeProto::Tensor::kShapeFieldNumber})) return Held::shape;
+      break;
+    case Held::bytes:
+    case Held::tensor:
+    case Held::shape: break;
+  }
+  return Held::bytes;
+}
+
+/// Counts messages and other fields of bytes, until they are too many, or damaged.
+void count_messages(std::span<const std::byte> bytes, Held held, int depth, uint64_t& count) {
+  google::protobuf::io::CodedInputStream stream(reinterpret_cast<const uint8_t*>(bytes.data()),
+                                                static_cast<int>(bytes.size()));
+  while (count <= kMostMessages) {
+    const uint32_t tag = stream.ReadTag();
+    uint64_t number = 0;
+    uint32_t size = 0;
+    switch (tag & 7U) {
+      case 0:
+        if (tag == 0 || !stream.ReadVarint64(&number)) return;
+        continue;
+      case 1: size = 8; break;
+      case 2: {
+        if (!stream.ReadVarint32(&size)) return;
+        const auto begin = static_cast<size_t>(stream.CurrentPosition());
+        if (size > bytes.size() - begin) return;
+        ++count;
+        const Held inside = held_by(held, static_cast<int>(tag >> 3));
+        if (inside != Held::bytes && depth < kMostNested)
+          count_messages(bytes.subspan(begin, size), inside, depth + 1, count);
+        break;
+      }
+      case 5: size = 4; break;
+      default: return;
+    }
+    if (!stream.Skip(static_cast<int>(size))) return;
+  }
+}
 
 wire::ModelProto parsed(const std::string& name, std::span<const std::byte> content) {
   constexpr uint64_t kMost = std::numeric_limits<int>::max();
   if (content.size() > kMost)
     io::fail(name, "it has {} bytes; such files have at most 2 GiB: save large tensors as external data",
              content.size());
+  uint64_t messages = 0;
+  count_messages(content, Held::model, 0, messages);
+  if (messages > kMostMessages) io::fail(name, "it has more than {} messages and names", kMostMessages);
   google::protobuf::io::ArrayInputStream bytes(content.data(), static_cast<int>(content.size()));
   google::protobuf::io::CodedInputStream stream(&bytes);
   stream.SetRecursionLimit(kMostNested);

@@ -140,6 +140,19 @@ TEST(OnnxLimits, ConstantsAreNotComputedWithoutEnd) {
   }
 }
 
+TEST(OnnxLimits, MessagesAreNotTooMany) {
+  const auto field = [](int number, const std::string& content) {
+    std::string bytes(1, static_cast<char>((number << 3) | 2));
+    size_t left = content.size();
+    for (; left > 127; left >>= 7) bytes += static_cast<char>(left % 128 + 128);
+    return bytes + static_cast<char>(left) + content;
+  };
+  std::string many;
+  for (int i = 0; i <= 1 << 23; ++i) many += std::string("\x0A\0", 2);  // fields 1 without content
+  for (const std::string& graph : {many, field(1, many)})               // nodes, and inputs of a node
+    expect_says(test::error_of([&] { import(field(7, graph)); }), "more than 8388608 messages and names");
+}
+
 TEST(OnnxLimits, AnnouncedSizesTakeNoMemory) {
   OnnxFile gigabytes = small();
   gigabytes.initializer("w", {1 << 20, 1 << 14}, test::kFloat).set_raw_data("abcd");
