@@ -455,7 +455,9 @@ Results Importer::of_constants(const wire::NodeProto& node, const std::vector<st
 }
 
 Importer::Scope Importer::within(const wire::NodeProto& node, const Scope& scope) const {
-  return {.opset = scope.opset, .depth = scope.depth + 1, .path = scope.path + name_of(node) + "/"};
+  std::string path = scope.path + name_of(node) + "/";
+  if (path.size() > kLongestPlace) path = scope.path;  // as each node that is missing has it
+  return {.opset = scope.opset, .depth = scope.depth + 1, .path = std::move(path)};
 }
 
 /// One of two graphs, by a constant.
