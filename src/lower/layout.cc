@@ -25,27 +25,12 @@ LayoutChoice all_in(const Lowering& l, const Node& node, const ValueLayout& layo
   return choice;
 }
 
-/// The first of the tiles on which vectors of a length lie: all of them alike, so that they are combined
-/// where they lie, but others elsewhere, as code for each operation on them would fill the same few tiles. An
-/// even one, as tiles exchange in pairs.
-program::TileId first_tile_of(uint32_t length, uint32_t parts, uint32_t tiles) {
-  constexpr uint32_t kGoldenRatio = 0x9E3779B9;  // lengths that are multiples of others come far from them
-  const uint32_t hash = length * kGoldenRatio;
-  const uint64_t pairs = (tiles - parts) / 2 + 1;
-  return 2 * static_cast<program::TileId>(hash * pairs >> 32);
-}
-
 /// Parts of rows on so many tiles that none has only a few elements: a tile that needs all of a short row
 /// takes code for each part. Of integers, as lists of rows, all tiles mostly need all.
 std::vector<program::MappedBox> in_parts(uint32_t rows, uint32_t cols, Type type, uint32_t tiles) {
   const uint32_t least = is_integer(type) ? 128 : 32;  // elements
   const uint64_t most = uint64_t{rows} * std::max(cols / least, 1U);
-  const auto parts = static_cast<uint32_t>(std::min<uint64_t>(tiles, most));
-  std::vector<program::MappedBox> mapping = program::map_linearly(rows, cols, parts);
-  if (cols == 1 || is_integer(type)) return mapping;
-  const program::TileId first = first_tile_of(cols, parts, tiles);
-  for (program::MappedBox& mapped : mapping) mapped.tile += first;
-  return mapping;
+  return program::map_linearly(rows, cols, static_cast<uint32_t>(std::min<uint64_t>(tiles, most)));
 }
 
 /// A mapping of whole rows, if there are almost as many as tiles: divided linearly, most would lie on one

@@ -285,21 +285,5 @@ TEST(Estimates, RefuseWhatSessionsRefuse) {
               HasSubstr("'z' is neither an input nor an output of the graph"));
 }
 
-/// So that code for each of them does not fill the same tiles.
-TEST(Estimates, VectorsOfSeveralLengthsLieOnTilesOfTheirOwn) {
-  Graph g;
-  uint32_t parts = 0;
-  for (const uint32_t length : {64U, 128U, 256U, 512U, 1000U, 1024U, 2048U}) {
-    g.output(std::to_string(length), tanh(g.parameter(std::to_string(length) + ".weight", {length})));
-    parts += length / 32;
-  }
-  const RunCost cost = estimate(g, Machine::find("gc200"));
-  uint32_t used = 0;
-  for (const auto& tile : cost.tiles)
-    if (const auto found = tile.find("parameter"); found != tile.end()) ++used;
-  EXPECT_EQ(used, parts);
-  EXPECT_EQ(cost.tiles.front().count("parameter"), 0U);
-}
-
 }  // namespace
 }  // namespace tessera::graph
