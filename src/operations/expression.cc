@@ -1,14 +1,12 @@
-#include "operations/expression.h"
+#include "graph/expression.h"
 
 #include <fmt/format.h>
 #include <tessera/error.h>
 
 #include <algorithm>
 #include <optional>
-#include <sstream>
 
 #include "base/integer_types.h"
-#include "kernels/map/elementwise/cost.h"
 #include "lower/lowering.h"
 #include "operations/broadcast_operands.h"
 #include "operations/list.h"
@@ -21,37 +19,6 @@ namespace {
 using kernels::ExpressionStep;
 using kernels::Reduction;
 
-constexpr const char* kOperations = "operations";
-constexpr const char* kOperands = "operands";
-constexpr const char* kResults = "results";
-
-std::string name_of_attribute(size_t step, std::string_view attribute) {
-  return fmt::format("{}.{}", step, attribute);
-}
-
-/// The kernel of a step, without type and operands; none: it has none.
-std::optional<ExpressionStep> function_of(std::string_view name) {
-  using Kind = ExpressionStep::Kind;
-#define TESSERA_FIND(op) \
-  if (name == #op) return ExpressionStep{Kind::unary, static_cast<uint8_t>(kernels::Unary::op)};
-  TESSERA_UNARY_OPERATIONS(TESSERA_FIND)
-#undef TESSERA_FIND
-#define TESSERA_FIND(op) \
-  if (name == #op) return ExpressionStep{Kind::binary, static_cast<uint8_t>(kernels::Binary::op)};
-  TESSERA_BINARY_OPERATIONS(TESSERA_FIND)
-#undef TESSERA_FIND
-  if (name == "where") return ExpressionStep{Kind::where};
-  if (name == "cast") return ExpressionStep{Kind::cast};
-  return {};
-}
-
-std::optional<Reduction> reduction_of(std::string_view name) {
-  if (name == "sum") return Reduction::sum;
-  if (name == "max") return Reduction::maximum;
-  if (name == "sum_of_squares") return Reduction::sum_of_squares;
-  return {};
-}
-
 bool is_reduced(const Expression& expression) {
   return reduction_of(expression.steps.at(static_cast<size_t>(expression.results[0])).operation->name)
       .has_value();
@@ -61,8 +28,6 @@ bool is_reduced(const Expression& expression) {
 Node node_of(const Expression::Step& step) {
   return {.operation = step.operation, .inputs = {}, .attributes = step.attributes};
 }
-
-[[noreturn]] void fail(std::string_view why) { throw UsageError(fmt::format("expression: {}", why)); }
 
 /// Throws UsageError unless kernels evaluate it.
 void check(const Expression& expression, size_t inputs) {
@@ -75,20 +40,21 @@ void check(const Expression& expression, size_t inputs) {
     computed += is_reduction(i) ? 0 : 1;
     for (const int64_t operand : steps[i].operands) {
       if (operand < 0 || static_cast<size_t>(operand) >= inputs + i)
-        fail(fmt::format("step {} takes value {}, and there are {} before it", i, operand, inputs + i));
+        refuse_expression(
+            fmt::format("step {} takes value {}, and there are {} before it", i, operand, inputs + i));
       if (static_cast<size_t>(operand) >= inputs && is_reduction(static_cast<size_t>(operand) - inputs))
-        fail(fmt::format("step {} takes a reduction", i));
+        refuse_expression(fmt::format("step {} takes a reduction", i));
     }
   }
   if (computed > kernels::kMostExpressionSteps || inputs > kernels::kMostExpressionInputs)
-    fail(fmt::format("{} steps of {} inputs are too many", computed, inputs));
+    refuse_expression(fmt::format("{} steps of {} inputs are too many", computed, inputs));
   if (results.empty() || results.size() > kernels::kMostExpressionResults)
-    fail(fmt::format("{} results are not possible", results.size()));
+    refuse_expression(fmt::format("{} results are not possible", results.size()));
   for (const int64_t result : results) {
     if (result < 0 || static_cast<size_t>(result) >= steps.size())
-      fail(fmt::format("there is no step {} for a result", result));
+      refuse_expression(fmt::format("there is no step {} for a result", result));
     if (is_reduction(static_cast<size_t>(result)) != is_reduced(expression))
-      fail("some results are reductions, and others are not");
+      refuse_expression("some results are reductions, and others are not");
   }
 }
 
@@ -110,7 +76,8 @@ TensorType whole_type(const Types& inputs) {
   for (const TensorType& input : inputs) {
     const std::optional<Shape> shape = common_shape(whole.shape, input.shape);
     if (!shape)
-      fail(fmt::format("{} and {} cannot be broadcast to one shape", to_string(whole), to_string(input)));
+      refuse_expression(
+          fmt::format("{} and {} cannot be broadcast to one shape", to_string(whole), to_string(input)));
     whole.shape = *shape;
   }
   return whole;
@@ -124,7 +91,7 @@ Types infer_expression(const Signature& s) {
   const TensorType whole = whole_type(s.inputs);
   for (const TensorType& input : s.inputs)
     if (!broadcast_of(input, whole))
-      fail(
+      refuse_expression(
           fmt::format("{} cannot be broadcast to {} as rows or columns", to_string(input), to_string(whole)));
   const Types types = types_of(expression, s.inputs);
   Types results;
@@ -133,8 +100,8 @@ Types infer_expression(const Signature& s) {
   const Shape shape = is_reduced(expression) ? Shape{whole.cols()} : whole.shape;
   for (const TensorType& result : results)
     if (result.shape != shape)
-      fail(fmt::format("a result is {}; it must have the shape {}", to_string(result),
-                       to_string(TensorType{result.type, shape, {}, {}})));
+      refuse_expression(fmt::format("a result is {}; it must have the shape {}", to_string(result),
+                                    to_string(TensorType{result.type, shape, {}, {}})));
   return results;
 }
 
@@ -270,75 +237,8 @@ constexpr Operation kExpression[] = {{.name = "expression",
                                       .decompose = decompose_expression,
                                       .lowers_on = lowers_on_hosts}};
 
-bool is_dense_number(const TensorType& type) {
-  return !type.pattern && !type.sharded && !is_integer(type.type);
-}
-
-bool has_dense_numbers(const Graph& graph, const Node& node) {
-  const auto is_taken = [&](ValueId id) { return is_dense_number(graph.type(id)); };
-  return std::ranges::all_of(node.inputs, is_taken) && std::ranges::all_of(node.outputs, is_taken);
-}
-
 }  // namespace
 
 std::span<const Operation> expression_operations() { return kExpression; }
-
-Attributes attributes_of(const Expression& expression) {
-  std::string names;
-  std::vector<int64_t> operands;
-  Attributes attributes;
-  for (size_t i = 0; i < expression.steps.size(); ++i) {
-    const Expression::Step& step = expression.steps[i];
-    names += (i == 0 ? "" : " ") + std::string(step.operation->name);
-    operands.insert(operands.end(), step.operands.begin(), step.operands.end());
-    for (const auto& [name, attribute] : step.attributes) attributes[name_of_attribute(i, name)] = attribute;
-  }
-  attributes[kOperations] = names;
-  attributes[kOperands] = std::move(operands);
-  attributes[kResults] = expression.results;
-  return attributes;
-}
-
-Expression expression_of(const Node& node) {
-  Expression expression{.results = node.list(kResults)};
-  const std::vector<int64_t>& operands = node.list(kOperands);
-  std::istringstream names(node.text(kOperations));
-  size_t next = 0;
-  for (std::string name; names >> name;) {
-    if (!function_of(name) && !reduction_of(name)) fail(fmt::format("there is no step '{}'", name));
-    Expression::Step step{.operation = &find_operation(name)};
-    for (size_t i = 0; i < step.operation->least_inputs; ++i) {
-      if (next == operands.size()) fail(fmt::format("{} operands are too few", operands.size()));
-      step.operands.push_back(operands[next++]);
-    }
-    const std::string prefix = name_of_attribute(expression.steps.size(), "");
-    for (const auto& [attribute, contents] : node.attributes)
-      if (attribute.starts_with(prefix)) step.attributes[attribute.substr(prefix.size())] = contents;
-    expression.steps.push_back(std::move(step));
-  }
-  if (next != operands.size()) fail(fmt::format("{} operands are too many", operands.size()));
-  return expression;
-}
-
-bool may_be_step(const Graph& graph, const Node& node) {
-  return function_of(node.operation->name) && node.inputs.size() == node.operation->least_inputs &&
-         has_dense_numbers(graph, node);
-}
-
-bool may_be_reduction(const Graph& graph, const Node& node) {
-  return reduction_of(node.operation->name) && node.text("over", "all") == "rows" &&
-         has_dense_numbers(graph, node);
-}
-
-bool is_cheap(const Node& node) {
-  constexpr double kMost = 3;
-  const std::optional<ExpressionStep> function = function_of(node.operation->name);
-  if (!function) return false;
-  if (function->kind == ExpressionStep::Kind::unary)
-    return host_operations(static_cast<kernels::Unary>(function->function)) <= kMost;
-  if (function->kind == ExpressionStep::Kind::binary)
-    return host_operations(static_cast<kernels::Binary>(function->function)) <= kMost;
-  return true;
-}
 
 }  // namespace tessera::graph

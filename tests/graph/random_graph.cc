@@ -295,15 +295,19 @@ class Generator {
     Types types;
     Item item{.operation = std::string(operation.name), .attributes = c.attributes, .case_body = c.body};
     for (size_t i = 0; i < c.inputs.size(); ++i) {
+      const auto resized = sizes.to.find(c.below);
+      const uint32_t below = resized != sizes.to.end() ? resized->second : c.below;  // ids of rows
       if (places[i]) {
+        // Those of other micro-batches might be no rows.
+        const Item& from = recipe_.items[places[i]->item];
+        if (from.kind != Kind::result && !is_float(from.type.type) && from.below > below) return false;
         item.inputs.push_back(*places[i]);
         types.push_back(type_at(*places[i]));
         continue;
       }
       item.inputs.push_back({recipe_.items.size() + leaves.size(), 0});
       leaves.push_back(leaf(c, i, sizes.of(c.inputs[i])));
-      if (const auto resized = sizes.to.find(c.below); resized != sizes.to.end())
-        leaves.back().below = resized->second;  // ids of rows
+      leaves.back().below = below;
       types.push_back(leaves.back().type);
     }
     Node node{.operation = &operation, .attributes = c.attributes, .body = c.body};

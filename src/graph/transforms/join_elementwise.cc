@@ -7,11 +7,10 @@
 #include <vector>
 
 #include "graph/broadcast.h"
+#include "graph/expression.h"
 #include "graph/operation.h"
 #include "graph/stages.h"
 #include "graph/transforms/transforms.h"
-#include "kernels/map/expression/expression.h"
-#include "operations/expression.h"
 
 namespace tessera::graph {
 namespace {

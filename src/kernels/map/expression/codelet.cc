@@ -26,7 +26,8 @@ using program::Vertex;
 using Kind = ExpressionStep::Kind;
 
 constexpr FieldSpec kInputs[kMostExpressionInputs] = {{.name = "a"}, {.name = "b"}, {.name = "c"},
-                                                      {.name = "d"}, {.name = "e"}, {.name = "f"}};
+                                                      {.name = "d"}, {.name = "e"}, {.name = "f"},
+                                                      {.name = "g"}, {.name = "h"}};
 constexpr FieldSpec kResults[kMostExpressionResults] = {{.name = "x", .access = program::Access::out},
                                                         {.name = "y", .access = program::Access::out},
                                                         {.name = "z", .access = program::Access::out}};

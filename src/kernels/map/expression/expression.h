@@ -13,7 +13,7 @@
 
 namespace tessera::kernels {
 
-inline constexpr size_t kMostExpressionInputs = 6;
+inline constexpr size_t kMostExpressionInputs = 8;
 inline constexpr size_t kMostExpressionResults = 3;
 inline constexpr size_t kMostExpressionSteps = 12;
 

@@ -4,10 +4,12 @@
 #include <tessera/graph.h>
 
 #include <cstdint>
-#include <string>
+#include <optional>
+#include <string_view>
 #include <vector>
 
 #include "graph/operation.h"
+#include "kernels/map/expression/expression.h"
 
 namespace tessera::graph {
 
@@ -28,6 +30,13 @@ struct Expression {
 /// The attributes of an "expression", and back. Throws UsageError for attributes that are no expression.
 Attributes attributes_of(const Expression& expression);
 Expression expression_of(const Node& node);
+
+/// Throws UsageError, saying why there is no such expression.
+[[noreturn]] void refuse_expression(std::string_view why);
+
+/// The kernel of a step, without type and operands; none: it is a reduction, of rows.
+std::optional<kernels::ExpressionStep> function_of(std::string_view operation);
+std::optional<kernels::Reduction> reduction_of(std::string_view operation);
 
 /// Whether an operation of dense numbers may be a step; a reduction, only as a result.
 bool may_be_step(const Graph& graph, const Node& node);
