@@ -249,9 +249,17 @@ def test_other_transformers_infer(name, runs):
     assert runs
 
 
-def test_dropout_draws_the_masks_of_pytorch(runs):
-    model = nn.Sequential(nn.Linear(16, 32), nn.Dropout(0.3), nn.GELU(), nn.Linear(32, 8), nn.Dropout(0.5))
-    x = torch.randn(6, 16)
+def mlp_with_dropout():
+    return nn.Sequential(nn.Linear(16, 32), nn.Dropout(0.3), nn.GELU(), nn.Linear(32, 8), nn.Dropout(0.5))
+
+
+def encoder_with_dropout():  # after attention, of values that are not contiguous
+    return nn.TransformerEncoderLayer(16, 2, 32, dropout=0.3, activation="gelu", batch_first=True, norm_first=True)
+
+
+@pytest.mark.parametrize(("make", "shape"), [(mlp_with_dropout, (6, 16)), (encoder_with_dropout, (2, 5, 16))])
+def test_dropout_draws_the_masks_of_pytorch(make, shape, runs):
+    model, x = make(), torch.randn(shape)
     results = []
     for backend in ("tessera", "aot_eager"):
         torch._dynamo.reset()
@@ -261,11 +269,11 @@ def test_dropout_draws_the_masks_of_pytorch(runs):
         call = torch.compile(model, backend=backend, options=options)
         results.append([call(x), call(x)])
         results[-1][0].sum().backward()
-        results[-1].append(model[0].weight.grad.clone())
+        results[-1].append(next(model.parameters()).grad.clone())
     assert len(runs) == 3
     for got, expected in zip(*results, strict=True):
         equal(got, expected)
-    assert (results[0][0] == 0).any() and not torch.equal(results[0][0], results[0][1])
+    assert not torch.equal(results[0][0], results[0][1])
 
 
 # Weights.
@@ -589,7 +597,7 @@ def test_other_types_and_modes(runs):
 
 
 def test_sizes_change(runs):
-    model = nn.Sequential(nn.Linear(16, 32), nn.ReLU(), nn.Linear(32, 8))
+    model = nn.Sequential(nn.Linear(16, 32), nn.LayerNorm(32), nn.ReLU(), nn.Linear(32, 8))
     fast = compiled(model)
     with torch.no_grad():
         for size in (3, 5, 7, 3, 1, *range(8, 20), 5):

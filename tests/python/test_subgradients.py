@@ -120,6 +120,7 @@ class Of(nn.Module):
         lambda x: F.threshold(x, 0, 0.5) + F.prelu(x, torch.tensor([0.3])) + F.softshrink(x, 1) + F.hardshrink(x, 3),
         lambda x: x.std(1) + x.var(1),
         lambda x: x.masked_fill(x == 3, -torch.inf).logsumexp(1) + torch.full((3, 5), -torch.inf).logsumexp(1) * 0,
+        lambda x: torch._safe_softmax(x.masked_fill(x <= 0, -torch.inf), 1) * torch.arange(5),
         lambda x: F.l1_loss(x, x.flip(1), reduction="none") + F.smooth_l1_loss(x, x.flip(1), reduction="none"),
         lambda x: x.norm(dim=1) + F.normalize(x, dim=0)[:, 0] + x.sign().sum(1),
         lambda x: sum(torch.linalg.vector_norm(x, order, 1) for order in (0.5, 1.5, 3, 4, -1.5)),

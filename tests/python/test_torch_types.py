@@ -107,6 +107,7 @@ EDGES = [
     lambda x: x.argmin(0) + x.argmax(),
     lambda x: (x.max(1).values, x.max(1).indices, x.min(1).values),
     lambda x: x.masked_fill(x.isnan(), -INF).logsumexp(1),
+    lambda x: torch._safe_softmax(x.masked_fill(x.isnan(), -INF), 1),
     lambda x: torch.cat([x[3:4].logsumexp(1), x[4:5].logsumexp(1), x[4:].logsumexp((0, 1), keepdim=True)[0]]),
     lambda x: x / 0,
     lambda x: 0 / x,

@@ -12,7 +12,7 @@ from torch.fx.node import map_arg
 from tessera._backend._partitions import Stage
 from tessera._backend._program import Program
 from tessera._backend._reasons import place_of
-from tessera._backend._support import Support, dependencies, is_part, is_pure, is_view, needs_parameters, weights_of
+from tessera._backend._support import Support, dependencies, is_part, is_view, needs_parameters, remove_unused, weights_of
 from tessera._backend._weights import Weight
 
 
@@ -41,7 +41,7 @@ class Divided:
             for node in stage.others:
                 self._known[node] = self._graph.node_copy(node, self._value)
         self._graph.node_copy(graph.output_node(), self._value)
-        self._graph.eliminate_dead_code(lambda node: node.op == "placeholder" or not is_pure(node))
+        remove_unused(self._graph)
         #: Its copy, in which parts are calls of programs.
         self.module = GraphModule(self._root, Graph())
         for name, program in self._programs.items():

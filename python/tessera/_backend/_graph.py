@@ -12,8 +12,9 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
-from torch.fx import Graph, GraphModule, Node
+from torch.fx import Graph, GraphModule, Interpreter, Node
 from torch.fx.experimental.proxy_tensor import make_fx
+from torch.fx.traceback import preserve_node_meta
 from torch.nn import Parameter
 
 from tessera._backend._divided import Divided
@@ -21,7 +22,7 @@ from tessera._backend._partitions import Stage, divide
 from tessera._backend._program import Program, Settings
 from tessera._backend._reasons import left_dense
 from tessera._backend._reports import GraphReport
-from tessera._backend._support import Support, dependencies, is_part, is_pure, may_gain, prepared_nodes
+from tessera._backend._support import Support, dependencies, is_part, is_pure, may_gain, prepared_nodes, remove_unused
 from tessera._backend._weights import Weight, WeightSets
 from tessera._layers import LayerReport, SparsityReport
 from tessera._locks import Lock
@@ -92,6 +93,7 @@ class CompiledGraph:
         graph.output(graph.graph_copy(module.graph, {}))
         _simplify(graph)
         _draw_masks_apart(graph)
+        remove_unused(graph)  # tracing with sizes adds all results of an operator
         placeholders = graph.find_nodes(op="placeholder")
         plain = {placeholders[i]: args[i] for i in self._static if _is_plain(args[i])}
         given = {node: tensor for node, tensor in plain.items() if may_gain(node, tensor)}
@@ -162,11 +164,11 @@ def _is_plain(tensor: Any) -> bool:
 
 
 def _with_sizes(module: GraphModule, args: list[Any]) -> GraphModule:
-    """The graph with the sizes of the arguments."""
+    """The graph with the sizes of the arguments; its nodes keep the modules that they are of."""
     mode = FakeTensorMode(allow_non_fake_inputs=True)
     fakes = [mode.from_tensor(each, static_shapes=True) if isinstance(each, Tensor) else each for each in args]
-    with mode:
-        return make_fx(module)(*fakes)
+    with mode, preserve_node_meta():
+        return make_fx(Interpreter(module).run)(*fakes)
 
 
 def _live_nodes(graph: Graph, prepared: set[Node]) -> list[Node]:
@@ -194,17 +196,29 @@ def _draw_masks_apart(graph: Graph) -> None:
     """Let the masks of dropout depend only on sizes, so that they divide no part."""
     for node in graph.find_nodes(op="call_function", target=aten.native_dropout.default):
         x, p, train = node.args
-        meaning = x.meta["val"]
-        if train is False or not 0 < p < 1 or meaning.device.type != "cpu":
+        if train is False or not 0 < p < 1 or x.meta["val"].device.type != "cpu":
             continue
+        scaled_as, drawn = node.meta["val"]
         with graph.inserting_before(node):
-            place = graph.call_function(aten.empty.memory_format, (list(meaning.shape),), {"dtype": torch.bool})
-            mask = graph.call_function(aten.bernoulli.p, (place, 1 - p))
+            mask = _drawn_mask(graph, drawn, 1 - p)
             kept = graph.call_function(aten.mul.Tensor, (x, mask))
             scaled = graph.call_function(aten.mul.Tensor, (kept, 1 / (1 - p)))
-        place.meta["val"] = mask.meta["val"] = node.meta["val"][1]
-        kept.meta["val"] = scaled.meta["val"] = node.meta["val"][0]
+        kept.meta["val"] = scaled.meta["val"] = scaled_as
         for user in list(node.users):
             user.replace_all_uses_with((scaled, mask)[user.args[1]])
             graph.erase_node(user)
         graph.erase_node(node)
+
+
+def _drawn_mask(graph: Graph, drawn: Tensor, p: float) -> Node:
+    """A mask like this one, whose elements PyTorch draws in the order of their addresses."""
+    order = sorted(range(drawn.dim()), key=lambda dim: (-drawn.stride(dim), -drawn.shape[dim]))
+    in_order = drawn.permute(order)
+    place = graph.call_function(aten.empty.memory_format, (list(in_order.shape),), {"dtype": torch.bool})
+    mask = graph.call_function(aten.bernoulli.p, (place, p))
+    place.meta["val"] = mask.meta["val"] = in_order
+    if order == sorted(order):
+        return mask
+    permuted = graph.call_function(aten.permute.default, (mask, [order.index(dim) for dim in range(drawn.dim())]))
+    permuted.meta["val"] = drawn
+    return permuted

@@ -163,10 +163,12 @@ class Program:
             if not self._is_measured:
                 self._measure(*args)
             return self.by_session(*args)
-        except Exception:
-            log.warning("a session failed: PyTorch computes its part from now on", exc_info=True)
-            self._leave("a session failed")
-            return self.by_pytorch(*args)
+        except Exception as error:
+            failure = error
+        results = self.by_pytorch(*args)  # raises an error if the inputs are wrong, such as an id without a row
+        log.warning("a session failed: PyTorch computes its part from now on", exc_info=failure)
+        self._leave("a session failed")
+        return results
 
     def _measure(self, *args: Tensor) -> None:
         """Leave the part to PyTorch if PyTorch is faster."""

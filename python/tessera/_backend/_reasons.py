@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator, Mapping
 
 from torch import Tensor
@@ -17,7 +18,7 @@ from tessera.graph._dense_weights import Use, multiplies, reason_of, uses_of
 
 def place_of(node: Node) -> str:
     """The path of the module that applies an operator; empty if it is not known."""
-    return module_of(node)[0].removeprefix("L['self'].")
+    return re.sub(r"^L\['\w+'\]\.?", "", module_of(node)[0])  # what PyTorch calls the module, as "L['self']."
 
 
 def named(name: str, place: str) -> str:

@@ -85,6 +85,11 @@ def is_pure(node: Node) -> bool:
     return not is_random and not str(target).startswith("aten.empty")
 
 
+def remove_unused(graph: Graph) -> None:
+    """Remove what computes nothing that a graph returns or changes."""
+    graph.eliminate_dead_code(lambda node: node.op == "placeholder" or not is_pure(node))
+
+
 def _argument(node: Node, name: str) -> Any:
     """An argument by its name; None if the operator has none."""
     for i, argument in enumerate(node.target._schema.arguments):  # type: ignore[union-attr]

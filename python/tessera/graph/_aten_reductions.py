@@ -205,6 +205,14 @@ def _softmax(call: Call, x: Value, dim: int, *_: Any, **__: Any) -> Value:
     return ops.softmax(in_result_type(call, x), dim)
 
 
+@handles("_safe_softmax.default")
+def _safe_softmax(call: Call, x: Value, dim: int, *_: Any, **__: Any) -> Value:
+    """A softmax that gives zeros where all elements are -inf."""
+    x = in_result_type(call, x)
+    is_none = ops.equal(ops.amax(x, dim, keepdim=True), -math.inf)
+    return ops.where(is_none, 0.0, ops.softmax(ops.where(is_none, 0.0, x), dim))
+
+
 @handles("log_softmax.int", "_log_softmax.default")
 def _log_softmax(call: Call, x: Value, dim: int, *_: Any, **__: Any) -> Value:
     return ops.log_softmax(in_result_type(call, x), dim)
