@@ -104,6 +104,8 @@ void check_model_config(const Source& config) {
   const json document = read_json_object(config);
   for (const char* key : {"quantization_config", "compression_config"})
     if (const json* compression = object_in(config, document, key)) check_compression(config, *compression);
+  const json* sparsity = object_in(config, document, "sparsity_config");
+  if (sparsity != nullptr) check_sparsity(config, *sparsity);
 }
 
 std::map<std::string, std::string> read_model_index(const Source& index) {

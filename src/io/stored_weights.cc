@@ -10,8 +10,6 @@
 namespace tessera::io {
 namespace {
 
-constexpr std::string_view kWeight = ".weight";
-
 /// The tensors of a model by name, of which weights take theirs.
 class Tensors {
  public:
@@ -25,7 +23,9 @@ class Tensors {
   }
 
   std::vector<StoredWeight> group() && {
-    for (const std::string& name : names()) {
+    const std::vector<std::string> all = names();
+    has_whole_names_ = std::ranges::any_of(all, is_of_whole_name);
+    for (const std::string& name : all) {
       if (taken_.contains(name)) continue;
       if (const auto base = without(name, "_mask")) take_masked(*base);
       if (const auto base = without(name, ".crow_indices")) take_rows(*base);
@@ -50,6 +50,10 @@ class Tensors {
     if (!name.ends_with(suffix)) return std::nullopt;
     return name.substr(0, name.size() - suffix.size());
   }
+
+  /// Whether NAME in NAME.bitmask is the whole name of a parameter, which compressed-tensors wrote for each
+  /// parameter at first, and not a layer of NAME.weight.
+  static bool is_of_whole_name(const std::string& name) { return ("." + name).ends_with(".weight.bitmask"); }
 
   bool has(const std::string& name) const { return tensors_.contains(name); }
 
@@ -93,12 +97,14 @@ class Tensors {
     if (!has(base + ".compressed") && !has(base + ".shape")) return;  // a tensor that is called so
     const bool has_offsets = has(base + ".row_offsets");
     if (has_offsets) parts.emplace_back("row_offsets", base + ".row_offsets");
-    const std::string name = has(base + ".weight") ? base : base + std::string(kWeight);
-    take(name, has_offsets ? WeightForm::sparse_bitmask : WeightForm::sparse_24_bitmask, parts);
+    const bool is_whole = has_whole_names_ || has(base + ".weight");
+    take(is_whole ? base : base + ".weight",
+         has_offsets ? WeightForm::sparse_bitmask : WeightForm::sparse_24_bitmask, parts);
   }
 
   std::map<std::string, StoredTensor> tensors_;
   std::set<std::string> taken_;
+  bool has_whole_names_ = false;  ///< in those of bitmasks
   std::vector<StoredWeight> weights_;
 };
 

@@ -41,6 +41,8 @@ TEST(ModelFiles, RefusesQuantisedWeightsAndUnknownFormats) {
   EXPECT_TRUE(test::says(quantised(R"("config_groups": {"group_0": {}})"), "quantised (\"config_groups\")"));
   EXPECT_TRUE(test::says(quantised(R"("sparsity_config": {"format": "sparse-huffman"})"),
                          "the sparsity format \"sparse-huffman\", which is not read"));
+  EXPECT_TRUE(test::says(config_error(R"({"sparsity_config": {"format": "sparse-huffman"}})"),
+                         "the sparsity format \"sparse-huffman\", which is not read"));
   EXPECT_TRUE(test::says(quantised(R"("sparsity_config": 7)"), "sparsity_config is not an object"));
   EXPECT_TRUE(
       test::says(config_error(R"({"quantization_config": "gptq"})"), "quantization_config is not an object"));

@@ -229,6 +229,22 @@ TEST(StoredWeights, ReadsBitmasks) {
   EXPECT_EQ(non_zeros_of(bitmask_file({0b11}, {0, 1}, {1, 2}, {0})), ".1");  // a value that is zero
 }
 
+/// First all parameters had bitmasks, under their whole names; later those of layers under the layers' names.
+TEST(StoredWeights, NamesWeightsWithBitmasks) {
+  const auto with = [](const std::vector<std::string>& names) {
+    SafetensorsFile file;
+    for (const std::string& name : names)
+      file.bytes(name + ".bitmask", {1, 1}, {1})
+          .floats(name + ".compressed", {1}, {1})
+          .integers(name + ".shape", {1, 8});
+    return Model(file).names();
+  };
+  using Names = std::vector<std::string>;
+  EXPECT_EQ(with({"a", "b.0"}), (Names{"a.weight", "b.0.weight"}));
+  EXPECT_EQ(with({"a.bias", "a.weight", "gamma"}), (Names{"a.bias", "a.weight", "gamma"}));
+  EXPECT_EQ(with({"bias", "weight"}), (Names{"bias", "weight"}));
+}
+
 TEST(StoredWeights, ReadsBitmasksOfVectorsAndConvolutions) {
   SafetensorsFile vector;
   vector.bytes("n.bitmask", {1}, {0b101}).floats("n.compressed", {2}, {1, 2}).integers("n.shape", {3});
