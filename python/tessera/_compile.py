@@ -7,7 +7,7 @@ import inspect
 import itertools
 import re
 from collections import Counter, OrderedDict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -90,8 +90,12 @@ def _arguments(
         kwargs = {name: given[name] for name in [*order, *(name for name in given if name not in order)]}
     elif isinstance(given, (Tensor, np.ndarray)):
         args = (given,)
-    else:
+    elif isinstance(given, Iterable) and not isinstance(given, (str, bytes)):
         args = tuple(given)
+    else:
+        raise TypeError(
+            f"example_inputs is a {type(given).__name__}; give a tensor, a sequence of arguments, or a mapping by name"
+        )
 
     def copied(leaf: Any) -> Any:
         if isinstance(leaf, np.ndarray):
@@ -107,7 +111,11 @@ def _arguments(
 
 
 def _require_example(path: str, leaf: Any) -> None:
-    if not isinstance(leaf, Tensor) or str(leaf.dtype).removeprefix("torch.") in TAKEN:
+    if not isinstance(leaf, Tensor):
+        return
+    if 0 in leaf.shape:
+        raise ValueError(f"the example input {path} has shape {list(leaf.shape)}: give one that has elements")
+    if str(leaf.dtype).removeprefix("torch.") in TAKEN:
         return
     if leaf.dtype.is_floating_point or leaf.dtype.is_complex:
         what = "give float32, by .float(), float16 or bfloat16"
@@ -246,10 +254,20 @@ class _Compiler:
 
     def graph_for(self, sizes: dict[str, int]) -> Graph:
         imported = self._import(sizes)
-        if self.interface is not None and self._interface(imported) != self.interface:
-            at = ", ".join(f"{name} {size}" for name, size in sizes.items())
-            raise ValueError(f"the module returns something else at {at} than at the example's sizes: compile it apart")
+        if self.interface is not None and (now := self._interface(imported)) != self.interface:
+            raise ValueError(f"the module returns something else {self._difference(now, sizes)}")
         return imported.graph
+
+    def _difference(self, now: Interface, sizes: dict[str, int]) -> str:
+        """The circumstances in which results differ from those of the example, and what to do."""
+        assert self.interface is not None
+        if now.dtypes != self.interface.dtypes:
+            types = [", ".join(dict.fromkeys(each.dtypes)) for each in (now, self.interface)]
+            return f"than when it was compiled, values of {types[0]} instead of {types[1]}: compile it again"
+        if sizes == self._present():
+            return "than when it was compiled: compile it again"
+        at = ", ".join(f"{name} {size}" for name, size in sizes.items())
+        return f"at {at} than at the example's sizes: compile it apart"
 
     def _import(self, sizes: dict[str, int]) -> Imported:
         args, kwargs = self.inputs_of(sizes)
@@ -530,20 +548,22 @@ def _positional(module: nn.Module, names: list[str]) -> int:
 
 @contextlib.contextmanager
 def _dense(module: nn.Module) -> Iterator[None]:
-    """Within this context, parameters in sparse layouts are dense, so that PyTorch can export them."""
+    """Within this context, parameters and buffers in sparse layouts are dense, so that PyTorch can export them."""
     sparse = [
-        (owner, name, parameter)
+        (place, name, tensor)
         for owner in module.modules()
-        for name, parameter in owner._parameters.items()
-        if parameter is not None and parameter.layout is not torch.strided
+        for place in (owner._parameters, owner._buffers)
+        for name, tensor in place.items()
+        if tensor is not None and tensor.layout is not torch.strided
     ]
     try:
-        for owner, name, parameter in sparse:
-            owner._parameters[name] = nn.Parameter(parameter.detach().to_dense(), requires_grad=False)
+        for place, name, tensor in sparse:
+            dense = tensor.detach().to_dense()
+            place[name] = nn.Parameter(dense, requires_grad=False) if isinstance(tensor, nn.Parameter) else dense
         yield
     finally:
-        for owner, name, parameter in sparse:
-            owner._parameters[name] = parameter
+        for place, name, tensor in sparse:
+            place[name] = tensor
 
 
 @contextlib.contextmanager

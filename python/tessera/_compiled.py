@@ -34,7 +34,7 @@ _VERSION = 1
 #: Types that arrays may have, and their types in NumPy.
 _DTYPES = {
     "bfloat16": np.dtype("float32"),
-    **{name: np.dtype(name) for name in "float32 float16 bool uint8 int8 int16 int32 int64".split()},
+    **{name: np.dtype(name) for name in "float32 float16 bool uint8 int8 int16 int32 uint32 int64".split()},
 }
 
 #: Types that inputs may have, under PyTorch's names.
@@ -224,6 +224,8 @@ class Interface:
     def _bucket(self, name: str, size: int) -> int:
         buckets = self.buckets.get(name)
         if not buckets:
+            if size < 1:
+                raise ValueError(f"{name!r} is {size}; a compiled model computes sizes from 1: call it for these only")
             return size
         fitting = [each for each in buckets if each >= size]
         if not fitting:
@@ -244,14 +246,19 @@ class Interface:
         }
         interface = Interface(**{**json, "arguments": arguments, **sizes})
         numbers = [each.input for each in arguments if each.input is not None]
-        places = [*interface.input_sizes, *interface.output_sizes]
+        places = [
+            (i, dim, len(arrays))
+            for of, arrays in ((interface.input_sizes, interface.inputs), (interface.output_sizes, interface.outputs))
+            for i, dim in of
+        ]
         checks = {
             "arguments": sorted(numbers) == list(range(len(interface.inputs))) == list(range(len(numbers))),
             "types": len(interface.input_dtypes) == len(interface.inputs)
             and len(interface.dtypes) == len(interface.outputs)
-            and {*interface.dtypes, *interface.input_dtypes} <= _DTYPES.keys(),
+            and {*interface.dtypes} <= _DTYPES.keys()
+            and {*interface.input_dtypes} <= TAKEN,
             "results": all(0 <= each < len(interface.outputs) for each in _numbers_in(interface.structure)),
-            "sizes": all(type(each) is int and each >= 0 for place in places for each in place),
+            "sizes": all(type(i) is type(dim) is int and 0 <= i < count and dim >= 0 for i, dim, count in places),
             "names": interface.positional is None or 0 <= interface.positional <= len(interface.names),
             "buckets": all(sizes and all(type(each) is int for each in sizes) for sizes in interface.buckets.values()),
         }

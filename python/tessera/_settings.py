@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dis
 import inspect
+import itertools
+import operator
 from collections.abc import Iterator
 from types import CodeType
 from typing import Any, TypeVar
@@ -25,7 +27,7 @@ _OF_ALL = frozenset(vars(nn.Module()))
 
 
 class Settings:
-    """Plain attribute values of a module and its parts, and their hooks of `forward`, as they were.
+    """Plain attribute values of a module and its parts, and their hooks and replacements of `forward`, as they were.
 
     Attributes that calls of a module or its hooks assign themselves, such as a number of calls, are ignored.
     """
@@ -33,6 +35,7 @@ class Settings:
     def __init__(self, module: nn.Module) -> None:
         values: list[tuple[dict[str, Any], str, Any]] = []
         hooks: list[dict[int, Any]] = []
+        unpatched: list[dict[str, Any]] = []
         assigned: dict[type[nn.Module], set[str]] = {}
         for each in module.modules():
             kind = type(each)
@@ -44,8 +47,10 @@ class Settings:
             values += [
                 (attributes, name, value)
                 for name, value in attributes.items()
-                if name not in aside and _is_plain(value)
+                if name not in aside and (_is_plain(value) or name == "forward")
             ]
+            if "forward" not in attributes:
+                unpatched.append(attributes)
             hooks += own_hooks
         #: Values: dictionaries, names in these, and the values under these names.
         self._values = [
@@ -58,19 +63,29 @@ class Settings:
             (some, [hook for each in some for hook in dict.values(each)])
             for some in _parted(hooks, _LEAST_DICTIONARIES)
         ]
+        #: Attributes of modules that have the `forward` of their class.
+        self._unpatched = list(_parted(unpatched, _LEAST_DICTIONARIES))
         self._turn = 0
 
     def look_unchanged(self) -> bool:
         """Compare the settings whose turn it is."""
         turn = self._turn = self._turn + 1
-        return _tessera.have_values(*self._hooks[turn % len(self._hooks)]) and (
-            not self._values or _tessera.have_items(*self._values[turn % len(self._values)])
+        return (
+            _tessera.have_values(*self._hooks[turn % len(self._hooks)])
+            and (not self._values or _tessera.have_items(*self._values[turn % len(self._values)]))
+            and not (self._unpatched and _any_has_forward(self._unpatched[turn % len(self._unpatched)]))
         )
 
     def are_unchanged(self) -> bool:
-        return all(_tessera.have_values(*some) for some in self._hooks) and all(
-            _tessera.have_items(*some) for some in self._values
+        return (
+            all(_tessera.have_values(*some) for some in self._hooks)
+            and all(_tessera.have_items(*some) for some in self._values)
+            and not any(map(_any_has_forward, self._unpatched))
         )
+
+
+def _any_has_forward(attributes: list[dict[str, Any]]) -> bool:
+    return any(map(operator.contains, attributes, itertools.repeat("forward")))
 
 
 def _is_plain(value: Any) -> bool:

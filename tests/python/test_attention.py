@@ -118,6 +118,7 @@ MASKS = {
     "scattered": {"mask": torch.rand(19, 19, generator=torch.Generator().manual_seed(3)) > 0.5},
     "additive": {"mask": torch.linspace(-2, 2, 19 * 19).view(1, 1, 19, 19)},
     "padding": {"mask": (torch.arange(19) < 15).view(1, 1, 1, 19)},
+    "of queries": {"mask": torch.linspace(-2, 2, 19).view(19, 1)},
 }
 
 
@@ -132,6 +133,13 @@ def test_masks_become_limits(name, limit):
     (line,) = [line for line in str(tg.from_torch(Attention(**MASKS[name]).eval(), (torch.randn(2, 19, 24),))).split("\n") if "attention(" in line]
     assert limit in line.replace(" ", "").replace(":", "=")
     assert "bias" not in line
+
+
+@pytest.mark.parametrize(("q", "k", "v"), [(2, 1, 1), (1, 2, 2), (2, 2, 1)])
+def test_sequences_are_broadcast(q, k, v):
+    torch.manual_seed(1)
+    tensors = [torch.randn(batch, 4, count, 8) for batch, count in ((q, 5), (k, 7), (v, 7))]
+    compare(Function(F.scaled_dot_product_attention), *tensors)
 
 
 def dropped(count, p, seed=0):

@@ -745,12 +745,14 @@ class Unknown:
         (lambda: Function(lambda x: (x, Unknown())), (torch.ones(2),), "the module returns a Unknown: let it return"),
         (network, (torch.ones(4, SIZE).double(),), r"input input is torch.float64.*by .float\(\)"),
         (network, (torch.ones(4, SIZE, dtype=torch.complex64),), "input input is torch.complex64"),
+        (network, (torch.ones(0, SIZE),), r"input input has shape \[0, 512\]: give one that has elements"),
+        (network, None, "example_inputs is a NoneType; give a tensor"),
         (lambda: torch.nn.Embedding(4, 4), (torch.ones(3, dtype=torch.int16),), r"is torch.int16.*int64, by .long\(\)"),
         (lambda: torch.nn.LazyLinear(3), (torch.ones(2, 3),), "weight has no shape yet: call the module once"),
     ],
 )
 def test_what_cannot_be_compiled_is_named(make, inputs, message):
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises((TypeError, ValueError), match=message):
         tessera.compile(make().eval(), inputs)
 
 
@@ -765,6 +767,8 @@ def test_what_cannot_be_called_is_named():
         with FakeTensorMode(), pytest.raises(TypeError, match="input is a FakeTensor without values of its own"):
             compiled(torch.empty(4, SIZE))
         compiled(x)
+    with pytest.raises(ValueError, match="'batch' is 0; a compiled model computes sizes from 1"):
+        tessera.compile(model, x, dynamic_shapes={"input": {0: "batch"}})(x[:0])
     embedding, ids = torch.nn.Embedding(4, 4).eval(), torch.tensor([1, 2])
     looked_up = tessera.compile(embedding, ids)
     assert np.array_equal(looked_up(ids.numpy().astype(np.int16)), looked_up(ids.numpy()))

@@ -302,6 +302,7 @@ SETTINGS = {
     "tuple": lambda m: setattr(m[3], "dims", (0,)),
     "hook": lambda m: m[0].register_forward_hook(lambda module, inputs, y: 2 * y),
     "hook before": lambda m: m[0].register_forward_pre_hook(lambda module, inputs: (3 * inputs[0],)),
+    "forward": lambda m: setattr(m[1], "forward", lambda x: 2 * x),
 }
 
 
@@ -555,6 +556,67 @@ def test_plain_tensors_that_are_replaced_are_seen(change, of_part):
     assert compiled.first is session  # what no result depends on may change
     PLAIN_CHANGES[change](model.part if of_part else model)
     expect_like(model, compiled, x)
+
+
+class Unregistered(torch.nn.Module):
+    """Whose weight is no parameter."""
+
+    def __init__(self, kind, weight, product=lambda w, x: F.linear(x, w)):
+        super().__init__()
+        self.product, self.is_listed = product, kind == "list"
+        if kind == "buffer":
+            self.register_buffer("w", weight)
+        else:
+            self.w = [weight] if self.is_listed else weight
+
+    def forward(self, x):
+        return self.product(self.w[0] if self.is_listed else self.w, x)
+
+
+@pytest.mark.parametrize("kind", ["buffer", "attribute", "list"])
+def test_weights_may_be_no_parameters(kind, tmp_path):
+    torch.manual_seed(0)
+    weight, x = pruned(torch.randn(SIZE, SIZE), 1), torch.randn(64, SIZE)
+    model = Unregistered(kind, weight).eval()
+    compiled = tessera.compile(model, x, dynamic_shapes={"x": {0: "rows"}})
+    for change in (lambda: None, lambda: weight.mul_(2), lambda: weight[0].fill_(1)):
+        change()
+        expect_like(model, compiled, x)
+        expect_like(model, compiled, x[:7])
+        (layer,) = compiled.report.layers
+        assert layer.is_sparse
+    compiled.save(tmp_path / "m.safetensors")
+    expect_like(model, tessera.load(tmp_path / "m.safetensors"), x)
+
+
+@pytest.mark.parametrize("layout", ["csr", "coo"])
+@pytest.mark.parametrize(
+    "product",
+    [
+        lambda w, x: torch.sparse.mm(w, x.t()).t(),
+        lambda w, x: torch.sparse.addmm(torch.ones(SIZE, len(x)), w, x.t(), beta=3, alpha=0.5).t(),
+    ],
+)
+def test_sparse_buffers_are_weights(product, layout):
+    torch.manual_seed(0)
+    weight, x = pruned(torch.randn(SIZE, SIZE), 1), torch.randn(64, SIZE)
+    model = Unregistered("buffer", LAYOUTS[layout](weight), product).eval()
+    compiled = tessera.compile(model, x)
+    expect_like(model, compiled, x)
+    (layer,) = compiled.report.layers
+    assert layer.is_sparse and model.w.layout is not torch.strided
+    model.w = LAYOUTS[layout](weight.roll(1, 0))
+    expect_like(model, compiled, x)
+
+
+def test_results_of_another_type_are_refused():
+    model, ids = torch.nn.Embedding(8, 4).eval(), torch.arange(3)
+    compiled = tessera.compile(model, ids)
+    model.half()
+    with pytest.raises(ValueError, match="values of float16 instead of float32: compile it again"):
+        compiled(ids)
+    model.float()
+    expect_like(model, compiled, ids)
 
 
 def test_rows_that_are_weights_of_their_own_are_followed():

@@ -9,6 +9,7 @@ from beside_torch import Function, in_groups  # noqa: E402
 from torch import nn  # noqa: E402
 from torch.nn import functional as F  # noqa: E402
 
+import tessera  # noqa: E402
 from tessera import graph as tg  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -279,6 +280,19 @@ def test_weights_of_classes_train(reduction):
     assert session.run(labels) == pytest.approx(expected.item(), rel=1e-5)
     for name, values in (("x", logits), ("w", weights)):
         np.testing.assert_allclose(session.get(name), (values - values.grad).detach(), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "dtype", [torch.bool, torch.int32, torch.uint32, torch.int64, torch.float16, torch.bfloat16, torch.float32]
+)
+def test_compiled_models_have_inputs_and_results_of_each_type(dtype, tmp_path):
+    model, x = Function(lambda x: (x, x.float() * 2)).eval(), torch.arange(3).to(dtype)
+    compiled = tessera.compile(model, x)
+    compiled.save(tmp_path / "m.safetensors")
+    for each in (compiled, tessera.load(tmp_path / "m.safetensors")):
+        for _ in range(2):
+            for found, wanted in zip(each(x), model(x), strict=True):
+                assert (found.dtype, found.tolist()) == (wanted.dtype, wanted.tolist())
 
 
 def test_labels_that_are_no_classes_are_refused():

@@ -233,6 +233,7 @@ def mask_of(call: Call, mask: Any, q: Value, k: Value) -> dict[str, Any]:
         if bias.dtype != q.dtype:
             raise ValueError(f"a mask of {bias.dtype} for queries of {q.dtype} is not possible")
     leading = len(q.shape) - 3
+    bias = ops.expand(bias, (*bias.shape[:-1], k.shape[-2]))
     bias = ops.reshape(bias, (1,) * (leading + 3 - len(bias.shape)) + bias.shape)
     if any(size > 1 for size in bias.shape[:leading]):
         bias = ops.expand(bias, (*q.shape[:leading], *bias.shape[leading:]))
@@ -260,6 +261,7 @@ def _attention(
         q, k, v = (ops.reshape(each, (1, *each.shape)) for each in (q, k, v))
         y = _attention(call, q, k, v, mask, dropout_p, is_causal, scale=scale)
         return ops.reshape(y, y.shape[1:])
+    q, k, v = (ops.expand(each, (*call.shape[:-3], *each.shape[-3:])) for each in (q, k, v))
     heads, kv_heads = q.shape[-3], k.shape[-3]
     are_broadcast = kv_heads == v.shape[-3] == 1
     if heads != kv_heads and not are_broadcast and not enable_gqa:

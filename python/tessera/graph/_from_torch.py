@@ -235,6 +235,7 @@ def _reason(error: Exception) -> str:
 def _decomposed(exported: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
     """The program with operators that graphs do not support decomposed, where graphs support the parts."""
     _linear_from_einsum(exported.graph)
+    _products_from_sparse(exported.graph)
     lacked = lacking(exported.graph)
     if not lacked and _is_simple(exported):  # to decompose it would take ten times as long as the rest
         exported.graph.eliminate_dead_code()
@@ -317,6 +318,14 @@ def _linear_from_einsum(graph: torch.fx.Graph) -> None:
             node.target, node.args, node.kwargs = kinds[found["weight"]], factors, {}
 
 
+def _products_from_sparse(graph: torch.fx.Graph) -> None:
+    """Turn products of torch.sparse into products: the sparse factors have become dense."""
+    aten = torch.ops.aten
+    for sparse, dense in ((aten._sparse_mm.default, aten.mm.default), (aten._sparse_addmm.default, aten.addmm.default)):
+        for node in graph.find_nodes(op="call_function", target=sparse):
+            node.target = dense
+
+
 def _without_gradients(program: torch.export.ExportedProgram) -> list[Missing]:
     """Blocks of torch.no_grad() that read values of trained parameters, whose gradients would flow in a graph."""
     depends: set[torch.fx.Node] = set()
@@ -391,14 +400,22 @@ class _ModuleConversion(Conversion):
             if self._is_changed(spec.target) and tensor.is_floating_point():
                 self._states[spec.target] = State(self.graph, spec.target, tensor)
                 return self._states[spec.target]
-            return Constant(self.graph, tensor)
+            return self._unregistered(node, spec.target, tensor)
         if spec.kind is InputKind.CONSTANT_TENSOR:
-            return Constant(self.graph, self._program.constants[spec.target])
+            return self._unregistered(node, spec.target, self._program.constants[spec.target])
         self.inputs.append(node.name if isinstance(meaning, Tensor) else None)
         if not isinstance(meaning, Tensor):
             return meaning
         dtype = type_of(meaning.dtype, allow_integers=True)
         return as_known(self.graph.input(node.name, meaning.shape, dtype), meaning)
+
+    def _unregistered(self, node: torch.fx.Node, name: str, tensor: Tensor) -> Parameter | Constant:
+        """A tensor that is no parameter of the module; in inference, weights of products may be such tensors."""
+        if self._weights is None or not tensor.is_floating_point() or not node.users or not self._multiplies(node):
+            return Constant(self.graph, tensor)
+        parameter = Parameter(self.graph, self._weights.name_of(name, tensor), tensor, self._weights)
+        self.note_uses(parameter, [node])
+        return parameter
 
     def _is_changed(self, buffer: str) -> bool:
         return buffer in self._program.graph_signature.buffers_to_mutate.values()
