@@ -65,10 +65,10 @@ def compile(
     most 32 bits on the CPU; `graph.UnsupportedModuleError`, with a list of the missing operations, for operations that
     are not supported.
     """
+    if isinstance(module, torch.export.ExportedProgram):
+        raise TypeError("the module is an ExportedProgram: give its module()")
     if not isinstance(module, nn.Module):
         raise TypeError(f"the module is of type {type(module).__name__}; it must be a torch.nn.Module")
-    if isinstance(module, torch.jit.ScriptModule):
-        raise TypeError("the module is a ScriptModule, which PyTorch cannot export: give the module that it was made of")
     _require_ready(module)
     args, kwargs = _arguments(module, example_inputs)
     max_shapes = whole_number("max_shapes", max_shapes, 1)
@@ -153,9 +153,12 @@ def _buckets(buckets: Mapping[str, Sequence[int]] | None) -> dict[str, list[int]
 
 def _require_ready(module: nn.Module) -> None:
     require_readable(module)
+    has_mode = "eval" not in vars(module)  # which is another function in modules of exported programs
     for path, each in module.named_modules():
-        if each.training:
-            where = f"its part {path!r}" if path else "the module"
+        where = f"its part {path!r}" if path else "the module"
+        if isinstance(each, torch.jit.ScriptModule):
+            raise TypeError(f"{where} is a ScriptModule, which PyTorch cannot export: give the module that it was made of")
+        if each.training and has_mode:
             raise ValueError(
                 f"{where} is in training mode, in which dropout draws and norms change: call eval() on the module"
             )

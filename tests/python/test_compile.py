@@ -600,8 +600,12 @@ def test_wrong_modules_are_refused():
 
     with pytest.raises(ValueError, match=r"cannot export the module: control flow depends on data: .*test_compile.py.*if x"):
         tessera.compile(Branch().eval(), x)
-    with pytest.raises(TypeError, match="ScriptModule, which PyTorch cannot export"):
-        tessera.compile(torch.jit.trace(network(), x), x)
+    with pytest.raises(TypeError, match="its part '0' is a ScriptModule, which PyTorch cannot export"):
+        tessera.compile(torch.nn.Sequential(torch.jit.trace(network(), x)).eval(), x)
+    exported = torch.export.export(network(), (x,))
+    with pytest.raises(TypeError, match="the module is an ExportedProgram: give its module"):
+        tessera.compile(exported, x)
+    expect_like(network(), tessera.compile(exported.module(), x), x)  # which has no mode to be changed
 
     class Random(torch.nn.Module):
         def __init__(self, draw):
