@@ -22,7 +22,13 @@ from tessera._held import Held, parts_of
 from tessera._layers import SparsityReport
 from tessera._settings import Settings
 from tessera._tessera import whole_number
-from tessera.graph._from_torch import Imported, import_module, refused_result, require_readable
+from tessera.graph._from_torch import (
+    Imported,
+    UnsupportedModuleError,
+    import_module,
+    refused_result,
+    require_readable,
+)
 from tessera.graph._graph import Graph
 
 #: Names of the dimensions of inputs that may have several sizes: {"input_ids": {0: "batch", 1: "tokens"}}.
@@ -256,7 +262,12 @@ class _Compiler:
         return {name: self.leaves[i].shape[dim] for (i, dim), name in self.sizes.items()}
 
     def graph_for(self, sizes: dict[str, int]) -> Graph:
-        imported = self._import(sizes)
+        try:
+            imported = self._import(sizes)
+        except UnsupportedModuleError:
+            raise
+        except ValueError as error:
+            raise ValueError(f"{_at(sizes)}{error}") from error
         if self.interface is not None and (now := self._interface(imported)) != self.interface:
             raise ValueError(f"the module returns something else {self._difference(now, sizes)}")
         return imported.graph
@@ -264,13 +275,12 @@ class _Compiler:
     def _difference(self, now: Interface, sizes: dict[str, int]) -> str:
         """The circumstances in which results differ from those of the example, and what to do."""
         assert self.interface is not None
-        if now.dtypes != self.interface.dtypes:
+        if now.structure == self.interface.structure and now.dtypes != self.interface.dtypes:
             types = [", ".join(dict.fromkeys(each.dtypes)) for each in (now, self.interface)]
             return f"than when it was compiled, values of {types[0]} instead of {types[1]}: compile it again"
         if sizes == self._present():
             return "than when it was compiled: compile it again"
-        at = ", ".join(f"{name} {size}" for name, size in sizes.items())
-        return f"at {at} than at the example's sizes: compile it apart"
+        return f"{_at(sizes)}than at the example's sizes: compile it apart"
 
     def _import(self, sizes: dict[str, int]) -> Imported:
         args, kwargs = self.inputs_of(sizes)
@@ -485,6 +495,11 @@ class _Compiler:
         for native, array in values.items():
             session._native.set(native, array)
         return True
+
+
+def _at(sizes: dict[str, int]) -> str:
+    """Sizes in a message, before what is said of them."""
+    return f"at {', '.join(f'{name} {size}' for name, size in sizes.items())} " if sizes else ""
 
 
 _FORM = re.compile(r"(.+?)(?:\[(\d+)(?::(\d+))?\])?(\.transposed)?(?:\.sparse)?")
