@@ -88,6 +88,7 @@ MODULES = {
     "rms norm": (lambda: nn.RMSNorm(16), rows(3, 5, 16)),
     "group norm": (lambda: nn.GroupNorm(2, 8), images(8, 5, 5)),
     "batch norm": (lambda: nn.BatchNorm1d(16), rows(7, 16)),
+    "linear and batch norm": (lambda: nn.Sequential(nn.Linear(16, 8), nn.BatchNorm1d(8)), rows(7, 16)),
     "batch norm in evaluation": (lambda: nn.BatchNorm2d(8).eval(), images(8, 5, 5)),
     "instance norm": (lambda: nn.InstanceNorm2d(8), images(8, 5, 5)),
     "local response norm": (lambda: nn.LocalResponseNorm(2), images(8, 5, 5)),
@@ -190,6 +191,7 @@ def test_modules(name, runs):
         assert (got.grad is None) == (expected.grad is None), path
         if got.grad is not None:
             equal(got.grad, expected.grad)
+    assert not any(report.error for report in tessera.backend_reports())
 
 
 # Whole models.
@@ -589,6 +591,14 @@ def test_other_types_and_modes(runs):
         other = copy.deepcopy(model).to(dtype)
         with torch.no_grad():
             equal(compiled(other)(x.to(dtype)), other(x.to(dtype)), rtol=0.02, atol=0.02)
+        count, gradients = len(runs), []
+        for call in (compiled(other, options={"training": True}), other):
+            other.zero_grad()
+            call(x.to(dtype)).square().sum().backward()
+            gradients.append([each.grad.clone() for each in other.parameters()])
+        assert len(runs) - count == (0 if dtype is torch.float64 else 2)
+        equal(*gradients, rtol=0.05, atol=0.1)
+        torch._dynamo.reset()  # which takes eight such models
     with torch.inference_mode():  # parameters without versions
         other = copy.deepcopy(model)
         for parameter in other.parameters():
@@ -692,8 +702,13 @@ def test_options(caplog):
     with torch.no_grad():
         equal(compiled(model, options={"threads": 1, "measure": True})(x), model(x))
     assert "by PyTorch" in caplog.text
-    with pytest.raises(Exception, match="there are threads, measure, training"):
-        compiled(nn.Linear(16, 8), options={"speed": 11})(x)
+    for wrong, message in (
+        ({"speed": 11}, "there are threads, measure, training"),
+        ({"threads": -1}, "threads is -1; it must be from 0 to 4096"),
+        ({"measure": "no"}, "measure is 'no'; it must be True or False"),
+    ):
+        with pytest.raises(Exception, match=message):
+            compiled(nn.Linear(16, 8), options=wrong)(x)
 
 
 def test_log_says_what_stays_with_pytorch(caplog):

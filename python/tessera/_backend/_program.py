@@ -18,6 +18,7 @@ from tessera._backend._reasons import named
 from tessera._backend._reports import dense
 from tessera._backend._support import handle_of, limits_of
 from tessera._backend._weights import Weight, WeightSet, WeightSets, state_of
+from tessera._config import checked_threads
 from tessera._layers import LayerReport
 from tessera._locks import Lock
 from tessera.graph import _values as ops
@@ -41,6 +42,12 @@ class Settings:
     measure: bool = False
     #: Whether sessions compute what graphs with gradients consist of, forward and backward.
     training: bool = False
+
+    def __post_init__(self) -> None:
+        checked_threads(self.threads)
+        for name in ("measure", "training"):
+            if not isinstance(getattr(self, name), bool):
+                raise TypeError(f"{name} is {getattr(self, name)!r}; it must be True or False")
 
 
 class _Array:

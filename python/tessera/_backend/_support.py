@@ -56,6 +56,9 @@ _UNPREPARED = {
     "aten.baddbmm.default": (1, 2),
 }
 
+#: Why one of several results stays with PyTorch.
+_OF_PYTORCH = "the result it is a part of stays with PyTorch"
+
 _TRANSPOSES = ("aten.t.default", "aten.transpose.int", "aten.permute.default")
 
 
@@ -243,6 +246,17 @@ class Support(Conversion):
                 self.known[node] = Constant(self.graph, tensor) if isinstance(tensor, Tensor) else None
             elif node.op == "call_function":
                 self._try(node)
+        self._leave_with_parts(graph)
+
+    def _leave_with_parts(self, graph: Graph) -> None:
+        """Leave operators to PyTorch of whose results sessions lack some, as running means are of batch norms."""
+        parts = [node for node in graph.nodes if is_part(node)]
+        for node in parts:
+            if node in self.obstacles and not self.is_constant(node.all_input_nodes[0]):
+                self.obstacles.setdefault(node.all_input_nodes[0], self.obstacles[node])
+        for node in parts:
+            if node.all_input_nodes[0] in self.obstacles:
+                self.obstacles.setdefault(node, _OF_PYTORCH)
 
     def takes(self, node: Node) -> bool:
         return node.op == "call_function" and node not in self.obstacles and not self.is_constant(node)
@@ -276,7 +290,7 @@ class Support(Conversion):
             return "it draws random numbers, writes, or is unknown"
         inputs = node.all_input_nodes
         if is_part(node):
-            return "the result it is a part of stays with PyTorch" if inputs[0] in self.obstacles else None
+            return _OF_PYTORCH if inputs[0] in self.obstacles else None
         if all(self.is_constant(each) for each in inputs):
             return None
         for each in (node, *inputs):

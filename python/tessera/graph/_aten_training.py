@@ -126,7 +126,8 @@ def _norm_gradients(
     flat, scale = over_last(x, shape, weight)
     assert flat is not None
     sizes = (*flat.shape[:-1], 1)
-    inputs = [ops.reshape(dy, flat.shape), flat, ops.reshape(mean, sizes), ops.reshape(deviation, sizes)]
+    statistics = [ops.reshape(ops.cast(each, "f32"), sizes) for each in (mean, deviation)]
+    inputs = [ops.reshape(dy, flat.shape), flat, *statistics]
     attributes: dict[str, Attribute] = {"bias": int(has_bias and scale is not None), "centred": int(is_centred)}
     dx, *others = ops.apply_all("layer_norm_gradients", [*inputs, *([] if scale is None else [scale])], attributes)
     of_parameters = [ops.reshape(each, shape) for each in others]

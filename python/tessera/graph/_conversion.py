@@ -26,8 +26,8 @@ from tessera.graph import _aten_vision as _aten_vision
 from tessera.graph import _structured as _structured
 from tessera.graph._aten import Call, Constant, Transposed, as_known, sizes_of
 from tessera.graph._graph import Graph
-from tessera.graph._parameters import Parameter, Weights, type_of
-from tessera.graph._values import Form, Value
+from tessera.graph._parameters import FLOAT_TYPES, Parameter, Weights, type_of
+from tessera.graph._values import Form, Value, cast
 
 
 @dataclass(frozen=True)
@@ -138,6 +138,9 @@ class Conversion:
         if known is None:
             return None
         part = known[index] if isinstance(known, (tuple, list)) and index < len(known) else None
+        meaning = node.meta.get("val")
+        if isinstance(part, Value) and isinstance(meaning, Tensor) and meaning.dtype in FLOAT_TYPES:
+            part = cast(part, FLOAT_TYPES[meaning.dtype])  # such as statistics of norms, which PyTorch rounds
         return self.lacks(node, f"its result {index} is not possible", of) if part is None and node.users else part
 
     def weights_of(self, node: torch.fx.Node) -> Weights | None:

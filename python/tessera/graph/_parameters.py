@@ -12,7 +12,7 @@ from tessera._matrices import Matrix
 from tessera.graph._graph import Graph
 from tessera.graph._values import Value
 
-_TYPES = {torch.float32: "f32", torch.float16: "f16", torch.bfloat16: "bf16"}
+FLOAT_TYPES = {torch.float32: "f32", torch.float16: "f16", torch.bfloat16: "bf16"}
 INTEGER_TYPES = {torch.int64: "i32", torch.int32: "i32", torch.uint32: "u32"}
 #: The most groups of a batched product that become separate products, each an operation to compile: more than models
 #: have experts. Predictions decide whether that pays.
@@ -24,9 +24,9 @@ def type_of(dtype: torch.dtype | None, *, allow_integers: bool = False) -> str:
         return INTEGER_TYPES[dtype]
     if dtype == torch.bool:
         return "f32"
-    if dtype not in _TYPES:
+    if dtype not in FLOAT_TYPES:
         raise ValueError(f"values of {dtype} are not possible: use float32, float16 or bfloat16")
-    return _TYPES[dtype]
+    return FLOAT_TYPES[dtype]
 
 
 class Groups(NamedTuple):
