@@ -7,7 +7,7 @@ import inspect
 import itertools
 import re
 from collections import Counter, OrderedDict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.utils import _pytree
 
 from tessera._choice import Choice
-from tessera._compiled import TAKEN, Argument, CompiledModel, Interface, Size, leaves_of
+from tessera._compiled import Argument, CompiledModel, Interface, Size, leaves_of
 from tessera._config import checked_threads
 from tessera._held import Held, parts_of
 from tessera._layers import SparsityReport
@@ -25,8 +25,10 @@ from tessera._tessera import whole_number
 from tessera.graph._from_torch import (
     Imported,
     UnsupportedModuleError,
+    arguments_of,
     import_module,
     refused_result,
+    require_example,
     require_readable,
 )
 from tessera.graph._graph import Graph
@@ -71,10 +73,6 @@ def compile(
     most 32 bits on the CPU; `graph.UnsupportedModuleError`, with a list of the missing operations, for operations that
     are not supported.
     """
-    if isinstance(module, torch.export.ExportedProgram):
-        raise TypeError("the module is an ExportedProgram: give its module()")
-    if not isinstance(module, nn.Module):
-        raise TypeError(f"the module is of type {type(module).__name__}; it must be a torch.nn.Module")
     _require_ready(module)
     args, kwargs = _arguments(module, example_inputs)
     max_shapes = whole_number("max_shapes", max_shapes, 1)
@@ -94,14 +92,8 @@ def _arguments(
     if isinstance(given, Mapping):
         order = [name for name in inspect.signature(module.forward).parameters if name in given]
         kwargs = {name: given[name] for name in [*order, *(name for name in given if name not in order)]}
-    elif isinstance(given, (Tensor, np.ndarray)):
-        args = (given,)
-    elif isinstance(given, Iterable) and not isinstance(given, (str, bytes)):
-        args = tuple(given)
     else:
-        raise TypeError(
-            f"example_inputs is a {type(given).__name__}; give a tensor, a sequence of arguments, or a mapping by name"
-        )
+        args = arguments_of(given)
 
     def copied(leaf: Any) -> Any:
         if isinstance(leaf, np.ndarray):
@@ -114,20 +106,6 @@ def _arguments(
 
     copies = _pytree.tree_map(copied, (args, kwargs))
     return copies[0], copies[1]
-
-
-def _require_example(path: str, leaf: Any) -> None:
-    if not isinstance(leaf, Tensor):
-        return
-    if 0 in leaf.shape:
-        raise ValueError(f"the example input {path} has shape {list(leaf.shape)}: give one that has elements")
-    if str(leaf.dtype).removeprefix("torch.") in TAKEN:
-        return
-    if leaf.dtype.is_floating_point or leaf.dtype.is_complex:
-        what = "give float32, by .float(), float16 or bfloat16"
-    else:
-        what = "give int64, by .long(), int32 or bool"
-    raise ValueError(f"the example input {path} is {leaf.dtype}, which Tessera does not compute: {what}")
 
 
 def _sizes(dynamic_shapes: DynamicShapes | None) -> dict[str, dict[int, str]]:
@@ -162,8 +140,6 @@ def _require_ready(module: nn.Module) -> None:
     has_mode = "eval" not in vars(module)  # which is another function in modules of exported programs
     for path, each in module.named_modules():
         where = f"its part {path!r}" if path else "the module"
-        if isinstance(each, torch.jit.ScriptModule):
-            raise TypeError(f"{where} is a ScriptModule, which PyTorch cannot export: give the module that it was made of")
         if each.training and has_mode:
             raise ValueError(
                 f"{where} is in training mode, in which dropout draws and norms change: call eval() on the module"
@@ -200,7 +176,7 @@ class _Compiler:
         given = dict(zip(self.names, (*args, *kwargs.values()), strict=True))
         self.paths = [path for name in self.names for path, _ in leaves_of(given[name], name)]
         for path, leaf in zip(self.paths, self.leaves, strict=False):
-            _require_example(path, leaf)
+            require_example(path, leaf)
         self.sizes = self._by_leaf(sizes)
         self.interface: Interface | None = None
         #: Combinations of buckets in which padding changes no result.

@@ -750,7 +750,7 @@ class Unknown:
         (network, (torch.ones(4, SIZE).double(),), r"input input is torch.float64.*by .float\(\)"),
         (network, (torch.ones(4, SIZE, dtype=torch.complex64),), "input input is torch.complex64"),
         (network, (torch.ones(0, SIZE),), r"input input has shape \[0, 512\]: give one that has elements"),
-        (network, None, "example_inputs is a NoneType; give a tensor"),
+        (network, None, "example_inputs is of type NoneType; give a tensor"),
         (lambda: torch.nn.Embedding(4, 4), (torch.ones(3, dtype=torch.int16),), r"is torch.int16.*int64, by .long\(\)"),
         (lambda: torch.nn.LazyLinear(3), (torch.ones(2, 3),), "weight has no shape yet: call the module once"),
     ],

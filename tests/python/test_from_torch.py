@@ -438,6 +438,36 @@ def test_what_operators_lack(function, message):
         tg.from_torch(Function(function), list(torch.rand(2, 3, 4, 5)))
 
 
+def in_csr():
+    layer = nn.Linear(4, 4)
+    layer.weight = nn.Parameter(layer.weight.detach().to_sparse_csr())
+    return layer
+
+
+@pytest.mark.parametrize(
+    ("make", "inputs", "message"),
+    [
+        (lambda: nn.Linear, torch.ones(1, 4), "the module is of type type; it must be a torch.nn.Module"),
+        (lambda: torch.jit.script(nn.Linear(4, 4)), torch.ones(1, 4), "the module is a ScriptModule"),
+        (in_csr, torch.ones(1, 4), "weight is in torch.sparse_csr: make it dense"),
+        (lambda: nn.Linear(4, 4), None, "example_inputs is of type NoneType; give a tensor"),
+        (lambda: nn.Linear(4, 4), {"input": torch.ones(1, 4)}, "example_inputs is of type dict"),
+        (lambda: nn.Linear(4, 4), torch.ones(1, 4).double(), r"example input 0 is torch.float64.* by .float\(\)"),
+    ],
+)
+def test_wrong_modules_and_examples_are_refused(make, inputs, message):
+    with pytest.raises((TypeError, ValueError), match=message):
+        tg.from_torch(make(), inputs)
+
+
+def test_arrays_are_examples_too():
+    layer, x = nn.Linear(4, 4), np.ones((2, 4), np.float32)
+    for inputs in (x, [x]):
+        np.testing.assert_allclose(
+            tg.from_torch(layer, inputs).session().run(x), layer(torch.from_numpy(x)).detach(), rtol=1e-5, atol=1e-6
+        )
+
+
 def test_what_pytorch_cannot_export():
     with pytest.raises(ValueError, match="cannot export"):
         tg.from_torch(Function(lambda a, b: a if a.sum() > 0 else b), list(torch.rand(2, 3, 4)))

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from operator import getitem
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.export.graph_signature import InputKind, OutputKind
 from torch.nn.parameter import is_lazy
+from torch.utils._pytree import tree_leaves, tree_map
 
 from tessera._tessera import whole_number
 from tessera.graph._aten import Constant, State, as_known, value_of
@@ -20,7 +23,7 @@ from tessera.graph._conversion import Conversion, Missing, decompositions, lacki
 from tessera.graph._dense_weights import note_dense
 from tessera.graph._factors import take_factors_as_they_are
 from tessera.graph._graph import Graph
-from tessera.graph._parameters import Parameter, Weights, type_of
+from tessera.graph._parameters import FLOAT_TYPES, INTEGER_TYPES, Parameter, Weights, type_of
 from tessera.graph._values import Form, Value, mean_over_replicas
 
 
@@ -35,7 +38,7 @@ class UnsupportedModuleError(ValueError):
 
 def from_torch(
     module: nn.Module,
-    example_inputs: Tensor | Sequence[Any],
+    example_inputs: Tensor | NDArray[Any] | Sequence[Any],
     *,
     form: Form = "fused",
     norm_replicas: int | None = None,
@@ -64,8 +67,13 @@ def from_torch(
     over all replicas.
     """
     require_readable(module)
+    for name, tensor in [*module.named_parameters(), *module.named_buffers()]:
+        if tensor.layout is not torch.strided:
+            raise ValueError(f"{name} is in {tensor.layout}: make it dense, or the weight of a tessera.nn.SparseLinear")
     joint_norms = _joint_norms(module, norm_replicas)
-    inputs = (example_inputs,) if isinstance(example_inputs, Tensor) else tuple(example_inputs)
+    inputs = arguments_of(example_inputs)
+    for i, each in enumerate(tree_leaves(inputs)):
+        require_example(str(i), each)
     with _norms_apart(module):
         program, missing = _exported(module, inputs, {})
     return _ModuleConversion(module, program, form, missing, joint_norms=joint_norms).graph
@@ -110,9 +118,47 @@ def _norms_apart(module: nn.Module) -> Iterator[None]:
             each.__class__ = nn.SyncBatchNorm
 
 
+def arguments_of(example_inputs: Any) -> tuple[Any, ...]:
+    """Example inputs as arguments, with arrays of NumPy as tensors. Raises TypeError for a mapping, and what is no list."""
+    if isinstance(example_inputs, (Tensor, np.ndarray)):
+        example_inputs = (example_inputs,)
+    if not isinstance(example_inputs, Iterable) or isinstance(example_inputs, (str, bytes, Mapping)):
+        kind = type(example_inputs).__name__
+        raise TypeError(f"example_inputs is of type {kind}; give a tensor, or the arguments in a sequence")
+    arguments: tuple[Any, ...] = tree_map(
+        lambda leaf: torch.from_numpy(leaf.copy()) if isinstance(leaf, np.ndarray) else leaf, tuple(example_inputs)
+    )
+    return arguments
+
+
+def require_example(path: str, leaf: Any) -> None:
+    """Raise ValueError for an example input that no graph can take."""
+    if not isinstance(leaf, Tensor):
+        return
+    if 0 in leaf.shape:
+        raise ValueError(f"the example input {path} has shape {list(leaf.shape)}: give one that has elements")
+    if leaf.dtype in FLOAT_TYPES or leaf.dtype in INTEGER_TYPES or leaf.dtype == torch.bool:
+        return
+    if leaf.dtype.is_floating_point or leaf.dtype.is_complex:
+        what = "give float32, by .float(), float16 or bfloat16"
+    else:
+        what = "give int64, by .long(), int32 or bool"
+    raise ValueError(f"the example input {path} is {leaf.dtype}, which Tessera does not compute: {what}")
+
+
 def require_readable(module: nn.Module) -> None:
-    """Raise ValueError for parameters and buffers without values on the CPU in a floating-point type."""
+    """Raise TypeError or ValueError for a module that PyTorch cannot export, or of which some values cannot be read.
+
+    Readable are parameters and buffers on the CPU, in a floating-point type.
+    """
+    if isinstance(module, torch.export.ExportedProgram):
+        raise TypeError("the module is an ExportedProgram: give its module()")
+    if not isinstance(module, nn.Module):
+        raise TypeError(f"the module is of type {type(module).__name__}; it must be a torch.nn.Module")
     for path, each in module.named_modules():
+        if isinstance(each, torch.jit.ScriptModule):
+            where = f"its part {path!r}" if path else "the module"
+            raise TypeError(f"{where} is a ScriptModule, which PyTorch cannot export: give the module that it was made of")
         if "quantized" in type(each).__module__:
             raise ValueError(f"{path or 'the module'} ({type(each).__name__}) is quantised: compile it in floating point")
     for name, tensor in [*module.named_parameters(), *module.named_buffers()]:
