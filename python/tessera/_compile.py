@@ -543,7 +543,7 @@ def _positional(module: nn.Module, names: list[str]) -> int:
 @contextlib.contextmanager
 def _dense(module: nn.Module) -> Iterator[None]:
     """Within this context, parameters and buffers in sparse layouts are dense, so that PyTorch can export them."""
-    sparse = [
+    sparse: list[tuple[dict[str, Any], str, Tensor]] = [
         (place, name, tensor)
         for owner in module.modules()
         for place in (owner._parameters, owner._buffers)

@@ -212,7 +212,8 @@ def _draw_masks_apart(graph: Graph) -> None:
 
 def _drawn_mask(graph: Graph, drawn: Tensor, p: float) -> Node:
     """A mask like this one, whose elements PyTorch draws in the order of their addresses."""
-    order = sorted(range(drawn.dim()), key=lambda dim: (-drawn.stride(dim), -drawn.shape[dim]))
+    strides = drawn.stride()
+    order = sorted(range(drawn.dim()), key=lambda dim: (-strides[dim], -drawn.shape[dim]))
     in_order = drawn.permute(order)
     place = graph.call_function(aten.empty.memory_format, (list(in_order.shape),), {"dtype": torch.bool})
     mask = graph.call_function(aten.bernoulli.p, (place, p))
