@@ -587,6 +587,8 @@ def test_weights_may_be_no_parameters(kind, tmp_path):
         assert layer.is_sparse
     compiled.save(tmp_path / "m.safetensors")
     expect_like(model, tessera.load(tmp_path / "m.safetensors"), x)
+    weight[:, 0] = torch.nan
+    assert compiled(x).isnan().all() and not compiled.report.layers
 
 
 @pytest.mark.parametrize("layout", ["csr", "coo"])

@@ -459,6 +459,8 @@ class _ModuleConversion(Conversion):
         """A tensor that is no parameter of the module; in inference, weights of products may be such tensors."""
         if self._weights is None or not tensor.is_floating_point() or not node.users or not self._multiplies(node):
             return Constant(self.graph, tensor)
+        if not tensor.isfinite().all():  # which parameters are
+            return Constant(self.graph, tensor)
         parameter = Parameter(self.graph, self._weights.name_of(name, tensor), tensor, self._weights)
         self.note_uses(parameter, [node])
         return parameter
