@@ -5,8 +5,10 @@
 #include <algorithm>
 #include <cctype>
 #include <deque>
+#include <filesystem>
 #include <map>
 #include <optional>
+#include <system_error>
 #include <utility>
 
 #include "bound/zeros.h"
@@ -106,6 +108,13 @@ std::vector<io::StoredWeight> chosen_weights(const std::string& path, std::vecto
   return weights;
 }
 
+/// The name of a model on a hub is taken for that of a folder.
+void require_there(const std::string& path) {
+  std::error_code ignored;
+  if (io::extension_of(path).empty() && !std::filesystem::exists(path, ignored))
+    io::fail(path, "there is no such folder; models are read from folders and files, and not downloaded");
+}
+
 /// A file of one matrix without a name.
 InspectedTensor inspect_matrix(const std::string& path, const std::string& tensor,
                                bound::ZerosAnalysis& analysis) {
@@ -145,6 +154,7 @@ InspectedModel inspect(const std::string& path, const std::string& tensor, const
                        const InspectProgress& progress) {
   bound::ZerosAnalysis analysis(options);
   InspectedModel model{.path = path, .n = options.n, .tensors = {}, .totals = {}};
+  require_there(path);
   if (!io::is_model(path)) {
     model.tensors.push_back(inspect_matrix(path, tensor, analysis));
   } else {

@@ -118,6 +118,7 @@ TEST_F(InspectFile, TakesFilesOfOneMatrix) {
   EXPECT_EQ(model.tensors[0].zeros->non_zeros, 4U);
   EXPECT_USAGE_ERROR("holds one matrix without a name", inspect(path, "w"));
   EXPECT_USAGE_ERROR("the extension .xyz is not known", inspect("a.xyz"));
+  EXPECT_ERROR("bert-base-uncased: there is no such folder", inspect("bert-base-uncased"));
 }
 
 }  // namespace
