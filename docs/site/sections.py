@@ -27,8 +27,23 @@ def _native_functions(name: str) -> list[str]:
     return [each for each in module.__all__ if type(getattr(module, each)).__name__ == "nb_func"]
 
 
+def _module(name: str, known: dict[type, str]) -> list[str]:
+    """A class that several modules have is described with the first of them; `known` has those so far."""
+    module = importlib.import_module(name)
+    classes = {each: of_name for each in module.__all__ if isinstance(of_name := getattr(module, each), type)}
+    again = {each: known[of_name] for each, of_name in classes.items() if known.setdefault(of_name, name) != name}
+    lines = [f".. automodule:: {name}"]
+    if again:
+        lines += [f"   :exclude-members: {', '.join(again)}"]
+    lines += ["", *(f"``{each}`` is ``{first}.{each}``.\n" for each, first in again.items())]
+    for function in _native_functions(name):
+        lines += [f".. autofunction:: {name}.{function}", ""]
+    return lines
+
+
 def with_sections(source: str, headers: Path) -> str:
     """The text of a page with its sections written out."""
+    known: dict[type, str] = {}
 
     def written(match: re.Match[str]) -> str:
         kind, name = match.groups()
@@ -36,9 +51,7 @@ def with_sections(source: str, headers: Path) -> str:
         if kind == "header":
             lines += [*_introduction(headers / name), "", f".. doxygenfile:: {name}", ""]
         else:
-            lines += [f".. automodule:: {name}", ""]
-            for function in _native_functions(name):
-                lines += [f".. autofunction:: {name}.{function}", ""]
+            lines += _module(name, known)
         return "\n".join(lines)
 
     return _SECTION.sub(written, source)
