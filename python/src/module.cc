@@ -49,6 +49,7 @@ NB_MODULE(_tessera, m) {
     for (const tessera::Isa isa : tessera::available_isas()) names.emplace_back(tessera::name_of(isa));
     return names;
   });
+  m.def("missing_instruction_set", [] { return std::string(tessera::missing_isa()); });
   m.def("instruction_set", [] { return std::string(tessera::name_of(tessera::active_isa())); });
   m.def("describe_host", [] { return tessera::machine::describe(tessera::machine::detect_host()); });
   m.def("default_threads", &tessera::default_threads);

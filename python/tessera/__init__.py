@@ -8,7 +8,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from tessera import graph, pack
+from tessera import _config, graph, pack
 from tessera._compiled import CompiledModel, load
 from tessera._config import get_num_threads, set_num_threads, show_config
 from tessera._images import ImageSet, ImageSplit, load_images, synthetic_images
@@ -28,6 +28,8 @@ from tessera._products import (
 )
 from tessera._tessera import InspectedModel, Machine, Zeros
 from tessera._zeros import inspect, zeros_of
+
+_config.warn_without_kernels()
 
 if TYPE_CHECKING:
     from tessera import nn, onnx, snn, sparse, text, vision

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+import warnings
 
 import numpy as np
 
@@ -25,6 +26,18 @@ def checked_threads(threads: int) -> int:
 def get_num_threads() -> int:
     """Return the number of threads for products that are planned without a number."""
     return _tessera.default_threads()
+
+
+def warn_without_kernels() -> None:
+    """Warn if the package was built on a kind of processor whose instruction sets this one lacks."""
+    if missing := _tessera.missing_instruction_set():
+        warnings.warn(
+            f"tessera was built on another kind of processor and has no kernels for {missing}: it computes with slow "
+            "portable ones; install it on this computer, or for all processors, with "
+            "--config-settings=cmake.define.TESSERA_INSTRUCTION_SETS=all",
+            RuntimeWarning,
+            stacklevel=3,
+        )
 
 
 def show_config() -> None:

@@ -43,10 +43,13 @@ Isa best_of(int64_t targets) {
   return best;
 }
 
-int64_t all_targets() {
-  static const int64_t targets = hwy::SupportedTargets() & HWY_TARGETS;
+int64_t targets_of_processor() {
+  static const int64_t targets = hwy::SupportedTargets();
   return targets;
 }
+
+/// Those with kernels in this build.
+int64_t all_targets() { return targets_of_processor() & HWY_TARGETS; }
 
 /// What restrict_isa permits. Highway is not asked for it, because its SupportedTargets() also resets the
 /// dispatch to everything the processor has.
@@ -65,15 +68,17 @@ void allow_up_to(Isa highest) {
 }
 
 void require_available(Isa isa) {
-  if (!is_available(kEntries[static_cast<int>(isa)], all_targets()))
-    throw UsageError(fmt::format("this processor has no {}: the best here is {}", name_of(isa),
-                                 name_of(best_of(all_targets()))));
+  const Entry& entry = kEntries[static_cast<int>(isa)];
+  if (is_available(entry, all_targets())) return;
+  const char* what = is_available(entry, targets_of_processor()) ? "build" : "processor";
+  throw UsageError(fmt::format("this {} has no {}: the best here is {}", what, name_of(isa),
+                               name_of(best_of(all_targets()))));
 }
 
 void apply_environment() {
   static std::once_flag once;
   std::call_once(once, [] {
-    all_targets();
+    targets_of_processor();
     const char* name = std::getenv("TESSERA_ISA");
     if (name == nullptr || *name == '\0') return;
     try {
@@ -106,6 +111,12 @@ std::vector<Isa> available_isas() {
   for (const Entry& entry : kEntries)
     if (is_available(entry, all_targets())) isas.push_back(entry.isa);
   return isas;
+}
+
+std::string_view missing_isa() {
+  if (best_of(all_targets()) != Isa::generic) return {};
+  const Isa best = best_of(targets_of_processor());
+  return best == Isa::generic ? std::string_view() : name_of(best);
 }
 
 Isa active_isa() {

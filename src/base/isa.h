@@ -25,6 +25,9 @@ bool has_fast_bf16_products(Isa isa);
 /// The instruction sets of this processor and build, best last.
 std::vector<Isa> available_isas();
 
+/// The best instruction set of this processor, if the build has kernels for none of its sets; or nothing.
+std::string_view missing_isa();
+
 /// The instruction set that kernels currently use: the best available, unless restricted by restrict_isa or,
 /// from the first call on, by the environment variable TESSERA_ISA.
 Isa active_isa();

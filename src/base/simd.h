@@ -5,10 +5,12 @@
 // then <hwy/highway.h>.
 #pragma once
 
-// AVX-512 takes longest to compile: cmake/instruction_sets.cmake leaves it out for hosts without it. Under
-// the thread sanitizer, threads race on any instruction set.
+// cmake/instruction_sets.cmake leaves AVX-512, which takes longest to compile, out for hosts without it, and
+// may leave AVX2 out for hosts with it. Under the thread sanitizer, threads race on any instruction set.
 #if defined(TESSERA_NO_AVX512) || defined(__SANITIZE_THREAD__)
 #define TESSERA_DISABLED_TARGET HWY_AVX3
+#elif defined(TESSERA_NO_AVX2)
+#define TESSERA_DISABLED_TARGET HWY_AVX2
 #else
 #define TESSERA_DISABLED_TARGET 0
 #endif

@@ -19,6 +19,10 @@ TEST(Isa, OnlyTilesAndFastDotProductsSpeedUpDenseProducts) {
   for (Isa isa : {Isa::avx512_bf16, Isa::amx}) EXPECT_TRUE(has_fast_bf16_products(isa)) << name_of(isa);
 }
 
+TEST(Isa, IsMissingOnlyIfTheBuildHasNone) {
+  EXPECT_TRUE(missing_isa().empty() || available_isas() == std::vector{Isa::generic});
+}
+
 TEST(Isa, RestrictingReachesTheDispatch) {
   for (Isa isa : available_isas()) {
     restrict_isa(isa);
