@@ -1,4 +1,4 @@
-// Options from TOML files: those that the tool has, and others.
+// Options from TOML files: the tool's own files, and others.
 #pragma once
 
 #include <CLI/CLI.hpp>

@@ -26,7 +26,7 @@ struct Usage {
   }
 };
 
-/// Values of the options given, by name; that of a file is under "FILE".
+/// Values of the options given, by name; the name of a file is under "FILE".
 class Arguments {
  public:
   /// Throws tessera::UsageError for arguments that the usage lacks.

@@ -48,7 +48,7 @@ def main() -> None:
     evaluate = evaluation.graph.session(share=session)
 
     def held_out_loss() -> float:
-        """The mean of all sequences: that of a batch counts as often as it has sequences."""
+        """The mean of all sequences: the mean of a batch counts as often as it has sequences."""
         total = 0.0
         for first in range(0, unseen.packs, options.packs):
             batch = unseen.batch(0, first, options.packs)

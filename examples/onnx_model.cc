@@ -2,7 +2,7 @@
 //
 //   example_onnx_model MODEL.onnx [SIZE]
 //
-// SIZE is that of all dimensions which the file leaves open, 1 by default.
+// SIZE is the size of all dimensions that the file leaves open, 1 by default.
 #include <tessera/error.h>
 #include <tessera/machine.h>
 #include <tessera/onnx.h>

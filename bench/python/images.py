@@ -273,7 +273,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--layers", action="store_true", help="each convolution alone")
-    parser.add_argument("--only", help="those whose name has this")
+    parser.add_argument("--only", help="only layers whose name has this text")
     parser.add_argument("--alone", action="store_true", help="without the other libraries")
     parser.add_argument("--onnx", action="store_true", help="also the networks in ONNX files")
     parser.add_argument("--breakdown", action="store_true", help="print what each operation took")

@@ -218,7 +218,7 @@ def trainer_of(images: ImageSplit, kind: str, options: argparse.Namespace, seed:
 
 
 def run_of(trainer: ResnetTrainer) -> tuple[float, float]:
-    """As that of PyTorch; the step with which an epoch ends also evaluates, and is not timed."""
+    """As the step of PyTorch; the step with which an epoch ends also evaluates, and is not timed."""
     seconds, timed = 0.0, 0
     while trainer.finished_steps < trainer.steps:
         start = time.perf_counter()
@@ -347,7 +347,7 @@ def images_of(options: argparse.Namespace) -> ImageSplit:
 def parsed() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", help="folder of CIFAR-10's binary version (default: TESSERA_DATA)")
-    parser.add_argument("--synthetic", type=int, default=0, help="so many synthetic images instead")
+    parser.add_argument("--synthetic", type=int, default=0, help="train on this number of synthetic images instead")
     parser.add_argument("--epochs", type=int, default=5)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--schedule", choices=["step", "cosine"], default="step")

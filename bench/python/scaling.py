@@ -64,7 +64,7 @@ class Transport:
         return below[column] + part * (above[column] - below[column])
 
     def over(self, network: str, latency: float, rate: float) -> Transport:
-        """Between computers whose network has so many seconds of latency and bytes per second: what a core does for
+        """Between computers whose network has this latency in seconds and these bytes per second: what a core does for
         a message stays as it was measured."""
         messages = tuple((size, max(busy, latency + size / rate), busy) for size, _, busy in self.messages)
         return replace(self, name=network, messages=messages)
@@ -156,7 +156,7 @@ def backward_with_sums(
     algorithm: str = "ring",
     ranks_of_core: float = 1.0,
 ) -> tuple[float, float]:
-    """When a backward pass that begins at that time, and takes so many seconds alone, ends, and when its sums do."""
+    """When a backward pass that begins at that time, and takes these seconds alone, ends, and when its sums do."""
     sums = tuple(sums)
     now, free = begin, 0.0
     for size in sums:
@@ -512,7 +512,7 @@ def main() -> None:
     parser.add_argument("--micro-batches", type=int, default=MICRO_BATCHES, help="of each computer, with stages")
     parser.add_argument("--write", type=Path, help="a page with marks, such as docs/scaling.md")
     parser.add_argument("--machine", help="on which it was measured (default: as the file says)")
-    parser.add_argument("--versions", help="those of other libraries (default: as the file says)")
+    parser.add_argument("--versions", help="versions of other libraries (default: as the file says)")
     parser.add_argument("--date", help="when it was measured (default: as the file says)")
     a = parser.parse_args()
     measured = Measured.read(a.measured)

@@ -1,6 +1,6 @@
 """Tables and figures of README and pages, written from the data files beside this script.
 
-    python docs/figures/figures.py                            # write those of all pages
+    python docs/figures/figures.py                            # write the tables of all pages
     python docs/figures/figures.py --check                    # fail if a page shows something else than its data
     python docs/figures/figures.py --from RESULT.json TABLE   # take the cells from a benchmark's --json first
 
@@ -377,8 +377,8 @@ def main() -> int:
     parser.add_argument("--from", dest="result", type=Path, metavar="RESULT.json", help="what a benchmark's --json wrote")
     parser.add_argument("--date", help="when that was measured (default: when the file was written)")
     parser.add_argument("--machine", default="", help="of what machine the result is, if it does not say so")
-    parser.add_argument("--versions", default="", help="those of other libraries, if the result does not say so")
-    parser.add_argument("tables", nargs="*", metavar="TABLE", help="those that take their cells from RESULT.json")
+    parser.add_argument("--versions", default="", help="versions of other libraries, if the result does not say so")
+    parser.add_argument("tables", nargs="*", metavar="TABLE", help="tables that take their cells from RESULT.json")
     options = parser.parse_args()
     if bool(options.tables) != (options.result is not None) or (options.check and options.result):
         parser.error("--from RESULT.json and the names of tables go together, without --check")

@@ -586,7 +586,7 @@ def _structure(imported: Imported) -> Any:
 
 
 def _fields_of(built: tuple[Any, ...]) -> Sequence[str] | None:
-    """The names of a tuple's parts, if they have any, such as those of `torch.return_types`."""
+    """The names of a tuple's parts, if they have any, as in `torch.return_types`."""
     is_of_pytorch = type(built) in torch.return_types.all_return_types
     fields: Sequence[str] | None = getattr(built, "__match_args__" if is_of_pytorch else "_fields", None)
     return fields

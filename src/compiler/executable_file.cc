@@ -62,7 +62,7 @@ void check_machine(const std::map<std::string, double>& wanted, const machine::M
                             machine.name, figures.size()));
 }
 
-/// Every vertex and every copy is in the file. Otherwise a few bytes could claim so many vertices that
+/// Every vertex and every copy is in the file. Otherwise a few bytes could claim a number of vertices whose
 /// verification would take long.
 void check_counts(const program::Program& program, uint64_t bytes) {
   uint64_t count = 0;

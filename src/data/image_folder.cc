@@ -26,7 +26,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr size_t kTestPartOfFolder =
-    10;  // one in so many images of a class, if a folder has none for testing
+    10;  // a tenth of the images of a class, if a folder has none for testing
 
 bool is_jpeg(const fs::path& path) {
   const std::string extension = path.extension().string();
@@ -162,7 +162,7 @@ ImageFolder find_image_folder(const std::string& folder) {
     const std::optional<fs::path> tests = test_folder_of(place);
     if (!tests) throw Error(fmt::format("{}: val or test is missing beside train", folder));
     if (classes_in(*tests) != found.classes)
-      throw Error(fmt::format("{}: its classes are others than those for training", tests->string()));
+      throw Error(fmt::format("{}: its classes are not the classes of the training images", tests->string()));
     found.train = files_by_class(place / "train", found.classes);
     found.test = files_by_class(*tests, found.classes);
   } else {

@@ -49,7 +49,7 @@ ImageSources stored_images(const ImageSplit& images, uint64_t seed, std::optiona
   const ImageSet &train = images.train, &test = images.test;
   if (test.height != train.height || test.width != train.width || test.channels != train.channels)
     throw UsageError(fmt::format(
-        "{}: images for testing are {} × {} in {} channels, those for training {} × {} "
+        "{}: test images are {} × {} in {} channels, training images {} × {} "
         "in {}",
         images.name, test.height, test.width, test.channels, train.height, train.width, train.channels));
   return {identity_of(images),

@@ -30,7 +30,7 @@ struct Lack {
 /// that the arguments of functions stand for.
 class Holders {
  public:
-  /// Of a program whose parts are divided equally among so many ranks.
+  /// Of a program whose parts are divided equally among the ranks.
   Holders(const program::Program& program, Touches& touches, uint32_t ranks);
 
   Positions all() const { return all_; }

@@ -29,9 +29,9 @@ struct OwnReplicas {
   uint32_t rank_of(uint32_t replica, uint32_t at) const { return replica / count * ranks + at; }
 };
 
-/// Those of a rank, of a program with so many replicas of so many parts. Replicas are divided first. Without
-/// a communicator, or of a program without replicas and parts, it runs all. Throws UsageError if they cannot
-/// be divided equally.
+/// The replicas of a rank, of a program with `replicas` replicas of `parts` parts. Replicas are divided
+/// first. Without a communicator, or of a program without replicas and parts, it runs all. Throws UsageError
+/// if they cannot be divided equally.
 OwnReplicas own_replicas(uint32_t replicas, uint32_t parts, const Communicator* communicator);
 
 /// What both ranks have to agree on before they use what is in a message, which begins with it.
@@ -51,7 +51,7 @@ struct MessageLength {
 };
 
 /// The messages of a round, which can be written before it begins, and read after it has ended: pieces, each
-/// aligned to so many bytes, at most 16, in the order in which both ranks name them.
+/// aligned to the bytes that it asks for, at most 16, in the order in which both ranks name them.
 class Messages {
  public:
   explicit Messages(uint32_t ranks) : sent_(ranks), received_(ranks) {}

@@ -25,8 +25,8 @@ LayoutChoice all_in(const Lowering& l, const Node& node, const ValueLayout& layo
   return choice;
 }
 
-/// Parts of rows on so many tiles that none has only a few elements: a tile that needs all of a short row
-/// takes code for each part. Of integers, as lists of rows, all tiles mostly need all.
+/// Parts of rows on as many tiles as leave more than a few elements on each: a tile that needs all of a short
+/// row takes code for each part. Of integers, as lists of rows, all tiles mostly need all.
 std::vector<program::MappedBox> in_parts(uint32_t rows, uint32_t cols, Type type, uint32_t tiles) {
   const uint32_t least = is_integer(type) ? 128 : 32;  // elements
   const uint64_t most = uint64_t{rows} * std::max(cols / least, 1U);

@@ -284,7 +284,7 @@ class Lowering {
     ops::Operand row = {};
     ops::Function function = {};
   };
-  /// The one for so many numbers where `number` lies, and of its type, which all sums of so many there share.
+  /// The sum of `count` numbers where `number` lies, and of its type, which all sums of as many there share.
   /// null: in functions and loops' bodies.
   const SharedSum* shared_sum(const ops::Operand& number, uint32_t count, uint32_t group);
   void run(program::StepId step) { steps_.push_back(step); }

@@ -396,7 +396,7 @@ struct Session::Impl {
 
   /// Throws UsageError for an array that is neither an input nor an output, given twice, or of another size.
   void check_arrays(std::span<const Tensor> arrays, std::span<const External> externals) const;
-  /// The type of an input or output in a run, with the rows of so many replicas and its present pattern.
+  /// The type of an input or output in a run, with the rows of `replicas` replicas and its present pattern.
   TensorType type_of(const External& external, uint32_t replicas) const;
   TensorType type_of(const External& external) const { return type_of(external, own_replicas()); }
 

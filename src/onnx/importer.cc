@@ -33,7 +33,7 @@ class OfCaller {
  public:
   using Count = std::function<void(uint64_t)>;
 
-  /// `count`: called before an attribute of so many bytes is copied.
+  /// `count`: called with the bytes of an attribute before it is copied.
   OfCaller(const wire::FunctionProto& function, const wire::NodeProto& caller, Count count)
       : function_(function), caller_(caller), count_(std::move(count)) {
     for (int i = 0; i < function.input_size(); ++i)

@@ -278,7 +278,7 @@ std::vector<int64_t> places_around(int64_t size, int64_t before, int64_t after, 
   return places;
 }
 
-/// With so many constants before and after a dimension.
+/// With `before` constants before a dimension, and `after` behind it.
 Value with_constants(const Call& call, Value x, size_t dim, int64_t before, int64_t after, double value) {
   if (before <= 0 && after <= 0) return x;
   before = std::max<int64_t>(0, before);

@@ -92,7 +92,7 @@ class TensorReader {
                             fmt::format(format, std::forward<Args>(args)...)));
   }
 
-  /// Throws Error if there is no memory for so many more bytes.
+  /// Throws Error if there is no memory for `bytes` more.
   void require_memory(uint64_t bytes) const {
     base::require_memory(bytes, fmt::format("the tensor {}", excerpt(tensor_.name())));
   }

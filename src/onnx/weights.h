@@ -41,7 +41,7 @@ class WeightForms {
   /// graphs.
   std::string name_of_folded(const std::string& name, const std::vector<float>& values);
 
-  /// Notes that embeddings take rows of a layer's weight, which a product of so many rows has as it is, so
+  /// Notes that embeddings take rows of a layer's weight, which a product of `rows` rows has as it is, so
   /// that both have one form in all graphs; and the rows, if that was noted.
   void note_table(const std::string& layer, uint32_t rows);
   std::optional<uint32_t> rows_of_table(const std::string& layer);

@@ -472,7 +472,7 @@ class SequenceOperands {
   uint32_t next_ = 0;  ///< tile
 };
 
-/// Where an operation would best compute the last of its operands, so many of them.
+/// Where an operation would best compute its last `last` operands.
 template <class Problem>
 std::vector<std::vector<program::MappedBox>> best_mappings(Lowering& l, const Problem& problem, size_t last) {
   std::vector<std::vector<program::MappedBox>> mappings(last);

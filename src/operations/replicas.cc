@@ -62,7 +62,7 @@ float factor_of(const Node& node, uint32_t group) {
   return node.operation->traits.over_replicas == sum ? 1 : 1 / static_cast<float>(group);
 }
 
-/// Calls lower_one() for all nodes with the lowering of `node` and groups of so many replicas that can be
+/// Calls lower_one() for all nodes with the lowering of `node` and groups of `group` replicas that can be
 /// computed now, which become one collective and share its rounds; but not for others that set what is stored
 /// elsewhere than on the tiles, which has to follow their own. Sums of gradients join no others, whether they
 /// may begin early or not, so that they have the same bits.
@@ -120,7 +120,7 @@ bool is_of_number(const Lowering& l, const Node& node) {
   return !l.on_host() && l.graph().type(node.inputs[0]).elements() == 1 && node.integer("overlap", -1) == -1;
 }
 
-/// Sums numbers as one row, by code that all sums of so many share, if there are others: a collective has
+/// Sums numbers as one row, by code that all sums of as many share, if there are others: a collective has
 /// code for each round of each of its variables. false: it cannot.
 bool sum_as_row(Lowering& l, const Node& node, const std::vector<Term>& numbers, uint32_t group) {
   const auto count = static_cast<uint32_t>(numbers.size());

@@ -16,7 +16,7 @@ namespace tessera::ops {
 /// exchange is worth its time.
 inline constexpr uint64_t kMostTransfers = 512;
 
-/// A mapping of an operand in nearly square blocks, one per tile, on at most so many tiles.
+/// A mapping of an operand in nearly square blocks, one per tile, on at most `tiles` tiles.
 std::vector<program::MappedBox> blocks_on_tiles(const Operand& operand, uint32_t tiles);
 
 /// A mapping of a matrix that is stored in parts, mapped so: each row of a part is on the tile that has its
@@ -42,7 +42,7 @@ std::optional<Operand> blocks_between(const Builder& builder, const Operand& ope
 bool takes_many_transfers(const std::vector<program::MappedBox>& from,
                           const std::vector<program::MappedBox>& to);
 
-/// Whether there may be blocks between an operand and so many boxes of it, at most `on_a_tile` of them on the
+/// Whether there may be blocks between an operand and `boxes` boxes of it, at most `on_a_tile` of them on the
 /// same tile: one tile or another may take more than kMostTransfers. Far quicker than the boxes themselves.
 bool may_take_blocks(const Builder& builder, const Operand& operand, uint64_t boxes, uint64_t on_a_tile);
 

@@ -201,7 +201,7 @@ struct Collective {
   CollectiveAlgorithm algorithm = CollectiveAlgorithm::ring;
   const Codelet* add = nullptr;  ///< for sums: a codelet with fields a, b and out, without parameters
   std::vector<Exchanged> variables;
-  uint32_t group = 0;  ///< so many consecutive replicas exchange with each other alone; 0: all replicas do
+  uint32_t group = 0;  ///< how many consecutive replicas exchange with each other alone; 0: all
 };
 
 struct Sequence {
@@ -293,7 +293,7 @@ class Program {
   /// parts of a replica among them; in one process they mean nothing. A call brings what it passes to the
   /// ranks of its part; one of a function without steps does nothing else.
   void set_part(uint32_t part) { part_ = part; }
-  /// Has at least so many parts, also if no steps belong to the last of them.
+  /// Has at least `parts` parts, also if no steps belong to the last of them.
   void set_parts(uint32_t parts) { parts_ = std::max(parts_, parts); }
 
   StepId main() const { return main_; }

@@ -30,7 +30,7 @@ void require_match(const TrainingSettings& settings, const ImageSplit& images) {
     throw UsageError(fmt::format("the last layer has {} outputs; the images ({}) are of {} classes", outputs,
                                  images.name, images.train.classes));
   if (images.test.image_size() != images.train.image_size())
-    throw UsageError(fmt::format("{}: images for testing have {} values, those for training {}", images.name,
+    throw UsageError(fmt::format("{}: test images have {} values, training images {}", images.name,
                                  images.test.image_size(), images.train.image_size()));
 }
 

@@ -92,7 +92,7 @@ TEST(ImageSources, TakeRandomPartsForTrainingAlone) {
   EXPECT_EQ(read(*still.training, 1), split.train.pixels);
   ImageSplit other = split;
   other.test.width = 4;
-  EXPECT_USAGE_ERROR("images for testing are 8 × 4", stored_images(other, 3, 4));
+  EXPECT_USAGE_ERROR("test images are 8 × 4", stored_images(other, 3, 4));
 }
 
 }  // namespace

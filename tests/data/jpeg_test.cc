@@ -176,7 +176,7 @@ TEST(ImageFolders, MayHavePartsForTrainingAndTesting) {
   const std::string path = folder.path().string();
   EXPECT_ERROR("val or test is missing", find_image_folder(path));
   add("val/a/1.jpg");
-  EXPECT_ERROR("its classes are others", find_image_folder(path));
+  EXPECT_ERROR("its classes are not the classes", find_image_folder(path));
   add("val/b/7.jpg");
   const ImageFolder found = find_image_folder(path);
   EXPECT_THAT(found.train.labels, ElementsAre(0, 1));

@@ -281,7 +281,7 @@ TEST(Recordings, FoldersOfClassesAreRead) {
   copy("test", "left");
   EXPECT_EQ(load_recordings("events", parted.path().string()).test.count(), 10u);
   copy("test", "right");
-  EXPECT_ERROR("right: a class that is not among those for training",
+  EXPECT_ERROR("right: a class that the training recordings lack",
                load_recordings("events", parted.path().string()));
 }
 

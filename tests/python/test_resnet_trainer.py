@@ -183,7 +183,7 @@ def test_images_of_other_kinds_are_refused(tmp_path: Path) -> None:
         trainer_of(((pixels, labels.astype(np.int64) - 1 - labels.min()), test))
     with pytest.raises(ValueError, match="a label is 9; there are 9 classes"):
         trainer_of(ImageSplit("few", ImageSet(pixels, labels, 9), ImageSet(*test, 9)))
-    with pytest.raises(ValueError, match="images for testing are 6 × 12"):
+    with pytest.raises(ValueError, match="test images are 6 × 12"):
         trainer_of(((pixels, labels), (split.test.images[:, :, :6], split.test.labels)))
     with pytest.raises(RuntimeError):
         trainer_of(tmp_path)

@@ -15,7 +15,7 @@ class GraphReport:
     """A report on one graph of `torch.compile(backend="tessera")`; printing it gives text and a table."""
 
     name: str  # as in the log: "graph 0, inference"
-    sizes: tuple[Any, ...] = ()  # those that the graph leaves open
+    sizes: tuple[Any, ...] = ()  # sizes that the graph leaves open
     operators: int = 0
     taken: int = 0  # by sessions
     parts: int = 0  # each a session

@@ -119,7 +119,7 @@ class Plan:
 
         With a seed, packs are in random order. `ranks` orders them for that number of data-parallel ranks that take
         packs round-robin: the cost of attention, Σ length², is nearly equal in every step. Raises ValueError for
-        lengths other than those that were planned.
+        lengths other than the planned ones.
         """
         array = lengths_array(lengths)
         if shuffle is not None:

@@ -4,7 +4,7 @@
     ce_last_membrane_loss   … of the last membrane potentials of a readout
     ce_max_membrane_loss    … of the largest
     ce_mean_membrane_loss   … of their means
-    mse_rate_loss           mean squared distance of firing rates from those of the right and of other classes
+    mse_rate_loss           mean squared distance of firing rates from the rates wanted of the right and of other classes
     activity                the fraction of neurons that fire in a step
     upper_activity_loss     squares of neurons' rates above a limit
     lower_activity_loss     squares of neurons' rates below a limit

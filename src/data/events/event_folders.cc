@@ -41,7 +41,7 @@ std::vector<LabelledFile> labelled_files(const fs::path& folder, const std::vect
   for (const std::string& name : classes_of(folder)) {
     const auto found = std::ranges::find(classes, name);
     if (found == classes.end())
-      throw Error(fmt::format("{}: a class that is not among those for training", (folder / name).string()));
+      throw Error(fmt::format("{}: a class that the training recordings lack", (folder / name).string()));
     for (std::string& path : files_of(folder / name, kArrays))
       files.push_back({std::move(path), static_cast<uint32_t>(found - classes.begin())});
   }

@@ -44,8 +44,7 @@ ops::ForcedKnobs TiledWeight::knobs() const {
   return dense_ && !forward_only_ ? ops::ForcedKnobs{{"m_slices", 1}, {"n_slices", 1}} : ops::ForcedKnobs{};
 }
 
-/// Of a tile's memory a product should take no more than one part in so many: the rest of a network lies
-/// there too.
+/// A product should take no more than a third of a tile's memory: the rest of a network lies there too.
 constexpr uint64_t kShareOfProduct = 3;
 
 /// That of the forward product; of a table of which rows are taken too, the one with which all of its uses

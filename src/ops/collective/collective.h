@@ -11,9 +11,9 @@
 
 namespace tessera::ops {
 
-/// Adds one collective that replaces each variable by its sum over all replicas, or over those of its own
-/// group of so many. `replica` is the part of the machine on which the first replica runs. Without replicas
-/// it adds nothing and returns kNoStep.
+/// Adds one collective that replaces each variable by its sum over all replicas, or over the replicas
+/// of its own group of `group`. `replica` is the part of the machine on which the first replica runs. Without
+/// replicas it adds nothing and returns kNoStep.
 program::StepId all_reduce(program::Program& program, const machine::Machine& replica, std::string name,
                            std::span<const program::VariableId> variables, uint32_t group = 0);
 

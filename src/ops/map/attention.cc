@@ -76,7 +76,7 @@ class AttentionOperands {
     return 1;
   }
 
-  /// An operand of so many rows per sequence, of which a vertex has those that it computes, or all of its
+  /// An operand of `rows` rows per sequence. A vertex has the rows that it computes, or all rows of its
   /// sequences. Rows and columns are those of tokens and features.
   void add(MapOperand operand, uint32_t rows, bool is_divided) {
     operand.rows = p_.sequences * rows;

@@ -28,7 +28,7 @@ using program::Phase;
 using program::PhaseTimes;
 using program::StepId;
 
-/// An even partition into at most so many parts of rows, changed so that no box has a part of a group and
+/// An even partition into at most `row_parts` parts of rows, changed so that no box has a part of a group and
 /// rows of another.
 MapPartition within_groups(MapPartition partition, uint32_t row_parts, uint32_t group) {
   const uint32_t rows = partition.rows, each = partition.rows_per_tile;
@@ -185,7 +185,7 @@ PhaseTimes superstep_cycles(const MapOperation& operation, const MapPartition& p
   return cycles;
 }
 
-/// The exact cost of a program on tiles. One that takes longer than so many seconds is rejected before
+/// The exact cost of a program on tiles. One that takes longer than `most_seconds` is rejected before
 /// anything is placed.
 PlanCandidate counted(const program::Program& program, const Machine& machine, double most_seconds) {
   constexpr double kRounding = 1 + 1e-9;  // of two that take equally long, the first is chosen

@@ -25,7 +25,8 @@ struct ReduceAllProblem {
 struct ReduceAllPartition {
   /// On each tile what lies there, in place; otherwise over the longer axis, then over the other one.
   bool in_place = false;
-  /// In place: so many groups of neighbouring tiles join their results before these are joined; 0: none do.
+  /// In place: the number of groups of neighbouring tiles that join their results before these are joined, or
+  /// 0.
   uint32_t groups = 0;
 
   bool operator==(const ReduceAllPartition&) const = default;

@@ -22,7 +22,7 @@ using program::TileId;
 uint32_t first_column(const PartedMatrix& parts, uint32_t j) { return parts.begin(0, j) / parts.rows_of(0); }
 
 /// The first of each slice of chosen rows, and their number: a tile takes all columns of its part of one
-/// slice at a time. At most so many slices.
+/// slice at a time. At most `most` slices.
 std::vector<uint32_t> slices_of_rows(uint32_t rows, const PartedMatrix& table, Type type, uint32_t most) {
   constexpr uint64_t kMostBytes = 32768;  // a twentieth of a tile
   uint64_t cols = 0;

@@ -41,7 +41,7 @@ struct BertSetup {
 const std::vector<BertSetup>& bert_setups();
 /// The one of that name; null: there is none.
 const BertSetup* find_setup(std::string_view name);
-/// The one by which a round trained on so many chips; v1.1 as v1.0. Null: there is none.
+/// The setup by which a round trained on `chips` chips; v1.1 as v1.0. Null: there is none.
 const BertSetup* setup_of(std::string_view round, uint32_t chips);
 
 /// A pack of at most so many sequences, with 76 predictions and one for each, as the submissions have; a

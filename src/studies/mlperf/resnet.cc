@@ -39,7 +39,7 @@ std::string rate_text(std::optional<double> rate) { return rate ? fmt::format("{
 /// Images that a link to a host carries in a second.
 double images_of_link() { return machine::find("pod64").host_link_bytes_per_second / kImageBytes; }
 
-/// Hosts that send so many images a second.
+/// Hosts that send images at this rate, a second.
 double hosts_of(double rate) { return std::max(1.0, std::ceil(rate / images_of_link())); }
 
 Figure setups_figure(const Study& study) {

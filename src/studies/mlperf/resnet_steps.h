@@ -32,7 +32,7 @@ struct ResnetSetup {
 
 /// Those of the submissions, v1.0 to v2.0.
 const std::vector<ResnetSetup>& resnet_setups();
-/// The one by which a round trained on so many chips; null: there is none.
+/// The setup by which a round trained on `chips` chips; null: there is none.
 const ResnetSetup* resnet_setup_of(std::string_view round, uint32_t chips);
 
 /// With LARS and label smoothing, in FP16.

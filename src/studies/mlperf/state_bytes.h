@@ -13,7 +13,7 @@ namespace tessera::studies::mlperf {
 /// divide, and "whole_bytes", of parameters with fewer than kLargeValue elements.
 Result state_result(const graph::Graph& graph);
 
-/// Bytes of the state that each of so many replicas has.
+/// Bytes of the state that each of `replicas` replicas has.
 double state_of_replica(const Result& state, uint32_t replicas);
 
 }  // namespace tessera::studies::mlperf

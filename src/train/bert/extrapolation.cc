@@ -77,8 +77,8 @@ StageUse stage_use(const RunCost& cost, uint32_t stage, const SmallNetworkKey& k
   return use;
 }
 
-/// Bytes of the fullest tile with so many micro-batches in flight, if a share of the optimizer's state lies
-/// elsewhere.
+/// Bytes of the fullest tile with `in_flight` micro-batches in flight, if a share of the optimizer's state
+/// lies elsewhere.
 double fullest_tile(const StageUse& use, uint32_t in_flight, double elsewhere) {
   const double further = static_cast<double>(in_flight) / use.in_flight - 1;
   double most = 0;
@@ -106,7 +106,7 @@ uint32_t smallest_factor(uint32_t number) {
   return number;
 }
 
-/// Of so many layers, by what one and two take.
+/// The cost of `layers` layers, by what one and two take.
 StageCost of_layers(double layers, const StageCost& one, const StageCost& two) {
   const auto at = [&](double StageCost::*figure) {
     return one.*figure + (layers - 1) * (two.*figure - one.*figure);

@@ -34,8 +34,8 @@ using graph::RunCost;
 /// Of the time that there is, the share in which estimates of small networks may begin.
 constexpr double kShareOfSmallNetworks = 0.5;
 
-/// Larger micro-batches are not tried after so many sizes in a row that are not faster by this share at
-/// least, where others are faster that fit.
+/// Larger micro-batches are not tried after this number of sizes in a row that are not faster by this share
+/// at least, where others are faster that fit.
 constexpr uint32_t kMostSizesInVain = 2;
 constexpr double kLeastGainOfSize = 0.02;
 
@@ -164,7 +164,7 @@ class PretrainingPlanner {
     const uint64_t bytes = uint64_t{machine_.tiles()} * machine_.tile_bytes();
     return machine_.model().streaming_bytes > 0 || parameter_bytes_ <= bytes;
   }
-  /// Whether the tiles of so many chips have room for all parameters and as many gradients, if nothing else.
+  /// Whether the tiles of the chips have room for all parameters and as many gradients, if nothing else.
   bool hold_parameters(uint32_t chips) const {
     const uint64_t tiles = uint64_t{chips} * machine_.tiles() / machine_.chips();
     return 2 * parameter_bytes_ <= tiles * machine_.tile_bytes();
@@ -199,7 +199,7 @@ class PretrainingPlanner {
     return s;
   }
 
-  /// How many pairs of small networks tell what stages on so many chips take, at most.
+  /// How many pairs of small networks tell what stages on these chips take, at most.
   size_t small_networks_on(uint32_t chips) const {
     std::set<SmallNetworkKey> keys;
     each_way(chips, [&](uint32_t stages, uint32_t replicas) {
@@ -303,7 +303,7 @@ class PretrainingPlanner {
       if (s.micro_batches > 1) possible |= kOffloadGradients;
       if (s.micro_batches > 1 && graph::has_several_in_flight(s.pipeline)) possible |= kOffloadActivations;
     }
-    // Slices keep a second gradient of the table, which is as large as the logits of so many tokens.
+    // Slices keep a second gradient of the table, which is as large as the logits of this number of tokens.
     const uint64_t predicted = uint64_t{shape_.predictions} * packs_of_micro_batch(s);
     if (predicted > 2 * uint64_t{settings_.config.hidden_size}) possible |= kHeadSlices;
     return possible;

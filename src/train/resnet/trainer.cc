@@ -203,7 +203,7 @@ std::vector<NamedParameter> ResnetTrainer::named_parameters() {
     const auto kernel = kernels.find(each.name);
     if (kernel == kernels.end()) continue;
     each.shape = kernel->second;
-    // From [outputs, taps, channels], which is that of a kernel of so many channels with as many taps.
+    // From [outputs, taps, channels], which is the shape of a kernel with as many channels and taps.
     each.values =
         graph::convolution_weight(each.values, {each.shape[0], each.shape[2] * each.shape[3], each.shape[1]});
   }

@@ -106,8 +106,8 @@ void check(const SpikingTrainingSettings& s, const RecordingSplit& r) {
   const Recordings &train = r.train, &test = r.test;
   if (train.steps != test.steps || train.units != test.units || train.are_currents() != test.are_currents())
     throw UsageError(
-        fmt::format("{}: recordings for testing have {} steps of {} units, those for training {} of {}",
-                    r.name, test.steps, test.units, train.steps, train.units));
+        fmt::format("{}: test recordings have {} steps of {} units, training recordings {} of {}", r.name,
+                    test.steps, test.units, train.steps, train.units));
   check_samples(s, train.count(), test.count(), "recordings");
   if (train.classes < 2)
     throw UsageError(
