@@ -80,7 +80,7 @@ class Table:
         except (ValueError, RecursionError) as error:
             raise DataError(f"{path.name}: {error}") from error
         if not isinstance(data, dict):
-            raise DataError(f"{path.name}: it is no object of {', '.join(_NEEDED)}")
+            raise DataError(f"{path.name}: it is not an object of {', '.join(_NEEDED)}")
         if missing := [key for key in _NEEDED if key not in data]:
             raise DataError(f"{path.name}: {', '.join(missing)} missing")
         if unknown := [key for key in data if key not in (*_NEEDED, *_OPTIONAL)]:
@@ -144,7 +144,7 @@ def _errors_of_rows(rows: Any, columns: list[str]) -> Iterator[str]:
         for column, cell in zip(columns, row, strict=True):
             if not isinstance(cell, str) and not (_is_list_of(str, cell) and len(cell) > 1):
                 where = f"row {number} ({_excerpt(row[0])}), column '{column}'"
-                yield f"{where}: {_excerpt(cell)} is no text, nor a list of several texts"
+                yield f"{where}: {_excerpt(cell)} is not a text, nor a list of several texts"
 
 
 def _errors_of_measured(measured: Any, rows: int, columns: int) -> Iterator[str]:

@@ -138,8 +138,8 @@ class Magnitude(_Schedule):
         first = list(state["first"]) if isinstance(state, Mapping) and "first" in state else []
         if len(first) != len(self.layers) or not all(isinstance(blocks, int) and blocks >= 0 for blocks in first):
             raise ValueError(
-                f"the state has no number of blocks for each of the {len(self.layers)} dynamic layers: it is no "
-                "state of a Magnitude for this model"
+                f"the state has no number of blocks for each of the {len(self.layers)} dynamic layers: it is "
+                "not the state of a Magnitude for this model"
             )
         super().load_state_dict(state)
         self.first = first

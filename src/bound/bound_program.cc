@@ -66,7 +66,7 @@ size_t BoundProgram::position_of(std::string_view name) const {
 size_t BoundProgram::position_of(program::VariableId variable) const {
   const auto found = std::ranges::lower_bound(operands_, variable, {}, &NamedOperand::variable);
   if (found == operands_.end() || found->variable != variable)
-    throw UsageError(fmt::format("variable {} is no operand of the program", variable));
+    throw UsageError(fmt::format("variable {} is not an operand of the program", variable));
   return static_cast<size_t>(found - operands_.begin());
 }
 

@@ -353,7 +353,7 @@ void Graph::require_computed(Value value) const {
   const ValueInfo& info = values_[value.id];
   if (info.kind == Kind::result && !info.node)
     throw UsageError(
-        fmt::format("'{}' is no value of the graph any longer: make what needs it before the graph "
+        fmt::format("'{}' is not a value of the graph any longer: make what needs it before the graph "
                     "is trained with micro-batches",
                     info.name));
 }

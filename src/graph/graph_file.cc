@@ -40,7 +40,7 @@ template <class T>
 T whole(const Json& json) {
   if (!json.is_number_unsigned() || json.get<uint64_t>() > std::numeric_limits<T>::max())
     throw Error(
-        fmt::format("{} is no whole number up to {}", io::json_text(json), std::numeric_limits<T>::max()));
+        fmt::format("{} is not a whole number up to {}", io::json_text(json), std::numeric_limits<T>::max()));
   return static_cast<T>(json.get<uint64_t>());
 }
 
@@ -73,7 +73,8 @@ Attribute attribute_from(const Json& json) {
   if (json.is_number_integer()) return json.get<int64_t>();
   std::vector<int64_t> list;
   for (const Json& number : json) {
-    if (!number.is_number_integer()) throw Error(fmt::format("{} is no whole number", io::json_text(number)));
+    if (!number.is_number_integer())
+      throw Error(fmt::format("{} is not a whole number", io::json_text(number)));
     list.push_back(number.get<int64_t>());
   }
   return list;
@@ -91,7 +92,7 @@ class Writer {
     }
     for (const auto& [name, text] : file.texts)
       if (!state_.metadata().emplace(name, text).second || name == kGraphs)
-        throw UsageError(fmt::format("'{}' is no name for a text: it describes the graphs", name));
+        throw UsageError(fmt::format("'{}' is not a name for a text: it describes the graphs", name));
     state_.metadata()[kGraphs] = io::json_text(
         Json{{"version", kVersion}, {"graphs", std::move(graphs)}, {"functions", std::move(functions_)}});
   }

@@ -67,7 +67,7 @@ namespace {
 template <class T>
 T whole(double x, const std::string& name) {
   if (!(x >= 0 && x <= std::numeric_limits<T>::max() && x == std::floor(x)))
-    throw UsageError(fmt::format("'{}' has {}, which is no {}-bit number", name, x, 8 * sizeof(T)));
+    throw UsageError(fmt::format("'{}' has {}, which is not a {}-bit number", name, x, 8 * sizeof(T)));
   return static_cast<T>(x);
 }
 

@@ -163,10 +163,10 @@ class BoundRun {
       return impl_.bind(arrays_, external, data);
     }
     if (impl_.graph.replicas() > 1)
-      throw UsageError(
-          fmt::format("'{}' is sparse, which is no output of replicas: read it after the run, as a parameter "
-                      "or a state",
-                      external.name));
+      throw UsageError(fmt::format(
+          "'{}' is sparse, and replicas have no sparse outputs: read it after the run, as a parameter "
+          "or a state",
+          external.name));
     const Variable& v = impl_.executable().program->variable(external.binding.variable);
     stored_.push_back({&external, data, std::vector<std::byte>(v.bytes())});
     arrays_.set(external.position, stored_.back().bytes.data());

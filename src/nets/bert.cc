@@ -36,7 +36,7 @@ void check_stages(const BertConfig& config, const BertOptions& options) {
   if (stages.empty()) return;
   if (options.dynamic)
     throw UsageError(
-        "BERT: layers whose patterns may change are no functions, and have no stages: leave out one");
+        "BERT: layers whose patterns may change are not functions, and have no stages: leave out one");
   require_size(stages.size() == config.num_hidden_layers, "the number of layers with a stage", stages.size(),
                fmt::format("the number of layers, {}", config.num_hidden_layers));
   require_size(feed_forward.empty() || feed_forward.size() == stages.size(),
@@ -334,8 +334,9 @@ class BertBuilder {
     for (const auto& [name, pattern] : options_.patterns)
       if (!graph_.contains(name))
         throw UsageError(
-            fmt::format("BERT: there is a pattern of '{}', which is no weight of the encoder", name));
-    throw UsageError("BERT: a pattern is given for a parameter that is no weight of the encoder's products");
+            fmt::format("BERT: there is a pattern of '{}', which is not a weight of the encoder", name));
+    throw UsageError(
+        "BERT: a pattern is given for a parameter that is not a weight of the encoder's products");
   }
 
   /// Rows of all tokens, at places that are counted within each pack. A place beyond its pack, where another

@@ -51,7 +51,7 @@ void check_resnet(const ResnetConfig& config, const ResnetOptions& options, Valu
   require(config.momentum >= 0 && config.momentum <= 1,
           fmt::format("a momentum of running statistics of {}; it must be from 0 to 1", config.momentum));
   require(!options.recompute || !options.dynamic || options.patterns.empty(),
-          "blocks whose patterns may change are no functions, and cannot be computed again: leave out one");
+          "blocks whose patterns may change are not functions, and cannot be computed again: leave out one");
 }
 
 /// A block that becomes a function: what its call gives to it, and the running statistics that follow its
@@ -237,7 +237,7 @@ class ResnetBuilder {
     for (const auto& [name, pattern] : options_.patterns)
       if (!kernels_.contains(name))
         throw UsageError(
-            fmt::format("ResNet: there is a pattern of '{}', which is no weight of a convolution", name));
+            fmt::format("ResNet: there is a pattern of '{}', which is not a weight of a convolution", name));
   }
 
   Graph& graph_;

@@ -105,7 +105,7 @@ void require_tokens(const Call& call) {
     if (is_past && !call.has(input)) continue;
     const Dims& dims = call[input].dims;
     if (dims.size() != 4 && (is_past || dims.size() != 3))
-      refuse("its input {} is {}, which is no [batch, heads, tokens, features]{}", input, to_string(dims),
+      refuse("its input {} is {}, which is not [batch, heads, tokens, features]{}", input, to_string(dims),
              is_past ? "" : " or [batch, tokens, features]");
   }
 }
@@ -173,7 +173,8 @@ std::optional<Value> lengths_of(Call& call, uint32_t samples) {
   if (call.has(4)) refuse("it has keys of the past and lengths of keys, which exclude each other");
   const Value lengths = cast(call.value(6), Type::i32);
   if (lengths.shape() != Shape{samples})
-    refuse("its input 6 is {}, which is no length for each of {} samples", to_string(call[6].dims), samples);
+    refuse("its input 6 is {}, which is not a length for each of {} samples", to_string(call[6].dims),
+           samples);
   return maximum(lengths, number_like(lengths, 0));
 }
 
@@ -303,7 +304,7 @@ Results rotary_embedding(Call& call) {
   const uint32_t size = rotated == 0 ? features : rotated;
   const auto per_head = [](Value table) {
     const Shape& s = table.shape();
-    if (s.size() != 3) refuse("its tables are no [batch, positions, features]");
+    if (s.size() != 3) refuse("its tables are not [batch, positions, features]");
     return reshape(table, {s[0], 1, s[1], s[2]});
   };
   const Value first = size == features ? x : slice(x, 3, 0, size);

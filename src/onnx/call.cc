@@ -291,14 +291,14 @@ const wire::AttributeProto* Call::attribute(std::string_view name) const {
 int64_t Call::integer(std::string_view name, std::optional<int64_t> otherwise) const {
   const wire::AttributeProto* found = attribute(name);
   if (found == nullptr && !otherwise) refuse("its attribute '{}' is missing", name);
-  if (found != nullptr && !found->has_i()) refuse("its attribute '{}' is no integer", name);
+  if (found != nullptr && !found->has_i()) refuse("its attribute '{}' is not an integer", name);
   return found != nullptr ? found->i() : *otherwise;
 }
 
 double Call::number(std::string_view name, std::optional<double> otherwise) const {
   const wire::AttributeProto* found = attribute(name);
   if (found == nullptr && !otherwise) refuse("its attribute '{}' is missing", name);
-  if (found != nullptr && !found->has_f()) refuse("its attribute '{}' is no number", name);
+  if (found != nullptr && !found->has_f()) refuse("its attribute '{}' is not a number", name);
   return found != nullptr ? found->f() : *otherwise;
 }
 
@@ -307,7 +307,7 @@ std::string Call::text(std::string_view name, const std::string& otherwise) cons
   if (found == nullptr) return otherwise;
   const bool is_other =
       found->has_i() || found->has_f() || found->ints_size() > 0 || found->floats_size() > 0;
-  if (is_other) refuse("its attribute '{}' is no text", name);
+  if (is_other) refuse("its attribute '{}' is not a text", name);
   if (!base::is_utf8(found->s())) refuse("its attribute '{}' is not UTF-8", name);
   return found->s();
 }
@@ -316,7 +316,7 @@ std::optional<std::vector<int64_t>> Call::integers_if(std::string_view name) con
   const wire::AttributeProto* found = attribute(name);
   if (found == nullptr) return {};
   const bool is_other = found->has_i() || found->has_f() || found->has_s() || found->floats_size() > 0;
-  if (is_other) refuse("its attribute '{}' is no list of integers", name);
+  if (is_other) refuse("its attribute '{}' is not a list of integers", name);
   return std::vector<int64_t>(found->ints().begin(), found->ints().end());
 }
 

@@ -521,7 +521,7 @@ Known range_of_integers(Call& call, DataType type) {
 Results range(Call& call) {
   call.require_numbers();
   const Constant& start = call.constant(0);
-  if (start.size() != 1) refuse("its start is no scalar");
+  if (start.size() != 1) refuse("its start is not a scalar");
   if (!start.has_floats()) return {range_of_integers(call, start.type)};
   const double begin = call.number_of(0), end = call.number_of(1), step = call.number_of(2);
   const double count = std::ceil((end - begin) / step);

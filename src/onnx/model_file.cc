@@ -131,8 +131,8 @@ wire::ModelProto parsed(const std::string& name, std::span<const std::byte> cont
   stream.SetRecursionLimit(kMostNested);
   wire::ModelProto proto;
   if (!proto.ParseFromCodedStream(&stream) || !stream.ConsumedEntireMessage())
-    io::fail(name, "it is no ONNX file, or damaged: its messages cannot be read");
-  if (!proto.has_graph()) io::fail(name, "it is no ONNX file, or damaged: it has no graph");
+    io::fail(name, "it is not an ONNX file, or damaged: its messages cannot be read");
+  if (!proto.has_graph()) io::fail(name, "it is not an ONNX file, or damaged: it has no graph");
   return proto;
 }
 
@@ -248,7 +248,7 @@ int64_t opset_of(const std::string& name, const wire::ModelProto& proto) {
 
 ValueType value_type_of(const std::string& name, const wire::ValueInfoProto& info, DataType& type) {
   if (!info.has_type() || !info.type().has_tensor_type())
-    io::fail(name, "{} is no tensor, or its type is missing", excerpt(info.name()));
+    io::fail(name, "{} is not a tensor, or its type is missing", excerpt(info.name()));
   const auto& tensor = info.type().tensor_type();
   type = static_cast<DataType>(tensor.elem_type());
   if (!is_known(type))

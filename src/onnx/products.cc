@@ -171,7 +171,7 @@ Results gemm(Call& call) {
   const bool transposes_a = call.integer("transA", 0) != 0, transposes_b = call.integer("transB", 0) != 0;
   const double alpha = call.number("alpha", 1), beta = call.number("beta", 1);
   const Known &a = call[0], &b = call[1];
-  if (a.dims.size() != 2 || b.dims.size() != 2) refuse("its inputs are no matrices");
+  if (a.dims.size() != 2 || b.dims.size() != 2) refuse("its inputs are not matrices");
   if (a.dims[transposes_a ? 0 : 1] != b.dims[transposes_b ? 1 : 0])
     refuse("{} and {} do not fit", to_string(a.dims), to_string(b.dims));
   const int64_t outputs = b.dims[transposes_b ? 0 : 1];

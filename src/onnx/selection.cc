@@ -368,7 +368,7 @@ Results compress(Call& call) {
 /// A matrix of the shape of the input with ones on a diagonal.
 Results eye_like(Call& call) {
   const Dims& dims = call[0].dims;
-  if (dims.size() != 2) refuse("{} is no matrix", to_string(dims));
+  if (dims.size() != 2) refuse("{} is not a matrix", to_string(dims));
   const auto type = static_cast<DataType>(call.integer("dtype", static_cast<int64_t>(call[0].type)));
   if (!is_known(type)) refuse("elements of type {} are not possible", static_cast<int>(type));
   const int64_t rows = dims[0], cols = dims[1],

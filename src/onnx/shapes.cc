@@ -45,7 +45,7 @@ Results reshape_to(Call& call) {
       if (i >= from.size()) refuse("there is no dimension {} to copy of {}", i, to_string(from));
       dims[i] = from[i];
     }
-    if (dims[i] < -1 || (dims[i] == -1 && open >= 0)) refuse("{} is no shape", to_string(dims));
+    if (dims[i] < -1 || (dims[i] == -1 && open >= 0)) refuse("{} is not a shape", to_string(dims));
     if (dims[i] == -1)
       open = static_cast<int64_t>(i);
     else if (__builtin_mul_overflow(others, dims[i], &others))

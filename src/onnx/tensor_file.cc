@@ -179,7 +179,7 @@ class TensorReader {
     uint64_t number = 0;
     const auto [end, error] = std::from_chars(text->data(), text->data() + text->size(), number);
     if (error != std::errc() || end != text->data() + text->size())
-      fail("its external data has the {} {}, which is no number", key, excerpt(*text));
+      fail("its external data has the {} {}, which is not a number", key, excerpt(*text));
     return number;
   }
 

@@ -34,7 +34,7 @@ void require_image(const Dims& dims) {
 }
 
 void require_channels(const Dims& dims) {
-  if (dims.size() < 2) refuse("{} is no [samples, channels, …]", to_string(dims));
+  if (dims.size() < 2) refuse("{} is not [samples, channels, …]", to_string(dims));
 }
 
 Window::Window(const Call& call, const Dims& image, const Dims& weight) {

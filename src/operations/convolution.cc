@@ -424,7 +424,7 @@ void require_values(const char* what, std::span<const float> values, const Shape
   for (uint32_t size : shape) count *= size;
   if (shape.size() < 3 || shape.size() > 4 || values.size() != count)
     throw UsageError(
-        fmt::format("{}: {} values are no [{}] of outputs, channels and one or two sizes of a kernel", what,
+        fmt::format("{}: {} values are not [{}] of outputs, channels and one or two sizes of a kernel", what,
                     values.size(), fmt::join(shape, ", ")));
 }
 
@@ -534,7 +534,7 @@ SparseMatrix ungrouped_convolution_weight(std::span<const float> values, uint32_
   const bool divides = groups > 0 && outputs % groups == 0 && channels % groups == 0;
   if (!divides || values.size() != uint64_t{outputs} * taps * (channels / groups) || block_size == 0)
     throw UsageError(
-        fmt::format("ungrouped_convolution_weight: {} values are no weight of {} outputs and {} "
+        fmt::format("ungrouped_convolution_weight: {} values are not a weight of {} outputs and {} "
                     "channels in {} groups with {} taps",
                     values.size(), outputs, channels, groups, taps));
   const uint32_t cols = taps * (channels / groups);

@@ -213,7 +213,7 @@ Types infer_mean_gradient(const Signature& s) {
   const std::vector<int64_t>& size = s.attributes.list("size");
   if (size.size() != outputs.size() ||
       !std::ranges::all_of(size, [](int64_t of) { return of >= 1 && of <= kMostSize; }))
-    throw UsageError(fmt::format("{}: [{}] are no sizes of an image of {} dimensions", s.operation,
+    throw UsageError(fmt::format("{}: [{}] are not sizes of an image of {} dimensions", s.operation,
                                  fmt::join(size, ", "), outputs.size()));
   const TensorType x = image_of_gradient(s.attributes, dy),
                    y = infer_pooling({s.operation, {x}, s.attributes})[0];

@@ -9,7 +9,8 @@ namespace tessera::graph {
 
 RotaryTables rotary_tables(Graph& graph, uint32_t positions, uint32_t features, double base) {
   if (features == 0 || features % 2 != 0)
-    throw UsageError(fmt::format("rotary_tables: {} features are no pairs: use an even number", features));
+    throw UsageError(
+        fmt::format("rotary_tables: {} features do not form pairs: use an even number", features));
   if (!(base > 0 && std::isfinite(base)))
     throw UsageError(fmt::format("rotary_tables: the base is {}; it must be a positive number", base));
   const uint32_t pairs = features / 2;

@@ -55,7 +55,7 @@ TEST(Architecture, EveryFolderOfTheSourceIsAModule) {
   for (const fs::directory_entry& entry : fs::directory_iterator(kRoot / "src")) {
     if (!entry.is_directory()) continue;
     EXPECT_LT(position_of(entry.path().filename()), kModules.size())
-        << entry.path() << " is no module of the design";
+        << entry.path() << " is not a module of the design";
   }
 }
 

@@ -366,7 +366,7 @@ TEST_F(OnnxTest, SaysWhatIsWrong) {
   refused("--save y=a.npy --save y=b.npy", "--save names 'y' twice");
   refused("--save y=a.npy --save z=./a.npy", "the same file for 'y' and 'z'");
   refused("--save y=page --report page", "--save and --report name the same file");
-  expect_failure(1, run(fmt::format("run '{}'", file("none.onnx", "text"))), "it is no ONNX file");
+  expect_failure(1, run(fmt::format("run '{}'", file("none.onnx", "text"))), "it is not an ONNX file");
   OnnxFile other = network();
   other.node("NonMaxSuppression", {"r"}, {"z"}).output("z");
   expect_failure(1, run(fmt::format("run '{}' --shape a=1", model(other))), "NonMaxSuppression");

@@ -653,7 +653,7 @@ TEST_F(TrainBertCliTest, SaysWhatIsWrong) {
            {"--batch 4,0 --length 16,32", "--batch: invalid value '0' (expected whole numbers from 1 to"},
            {"--estimate --init nowhere", "--estimate trains no parameters; leave out --estimate or --init"},
            {"--estimate --save model.safetensors", "leave out --estimate or --save"},
-           {"--plan", "a plan is of a modelled machine"},
+           {"--plan", "a plan is for a modelled machine"},
            {"--plan --machine m2000 --length 16,32", "a plan is of packs of one length"},
            {"--plan --machine m2000 --estimate",
             "--plan only searches, and trains and reports nothing; leave out"},

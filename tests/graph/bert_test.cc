@@ -593,7 +593,7 @@ TEST(Bert, RefusesWhatDoesNotFit) {
   const Pattern pattern = sparse::generate_pattern({PatternKind::random, 48, 24, 0.5, 4, 3});
   refuses("the weight is 24 × 24", kConfig, kPack,
           {.patterns = {{"bert.encoder.layer.0.attention.self.query.weight", pattern}}});
-  refuses("is no weight of the encoder", kConfig, kPack, {.patterns = {{"bert.pooler", pattern}}});
+  refuses("is not a weight of the encoder", kConfig, kPack, {.patterns = {{"bert.pooler", pattern}}});
   EXPECT_TRUE(test::says(test::error_of<UsageError>([] { BertConfig::named("huge"); }),
                          "unknown size 'huge' of BERT (choose from tiny, mini"));
   EXPECT_EQ(BertConfig::named("large").num_attention_heads, 16U);

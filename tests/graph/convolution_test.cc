@@ -564,7 +564,9 @@ TEST(Convolution, RefusesWhatDoesNotMatch) {
   refuses("an output padding of 2 with a stride of 1", [&] {
     transposed_convolution(x, g.parameter("u", {4, 9 * 2}), {}, three, {0, 2});
   });
-  refuses("35 values are no [2, 2, 3, 3]", [&] { convolution_weight(std::vector<float>(35), {2, 2, 3, 3}); });
+  refuses("35 values are not [2, 2, 3, 3]", [&] {
+    convolution_weight(std::vector<float>(35), {2, 2, 3, 3});
+  });
 }
 
 }  // namespace

@@ -179,7 +179,7 @@ TEST(GraphFile, RefusesOtherFiles) {
     io::write_safetensors(path, {},
                           {{"tessera_graphs", R"({"version": 1, "functions": [], "graphs": [{"values": [)" +
                                                   input + R"(}], "nodes": [], "outputs": {}}]})"}});
-    EXPECT_ERROR("is no whole number up to 4294967295", load_graphs(path)) << shape;
+    EXPECT_ERROR("is not a whole number up to 4294967295", load_graphs(path)) << shape;
   }
   for (const char* sums : {"[]", "3", "null", R"("f16")"}) {
     const std::string graph =

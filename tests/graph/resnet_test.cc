@@ -254,7 +254,7 @@ TEST(Resnet, RefusesWhatDoesNotFit) {
   refuses("they must be [samples, height, width, channels]", [&] {
     resnet(g, g.input("flat", {8, 3}), small_config());
   });
-  refuses("which is no weight of a convolution", [&] {
+  refuses("which is not a weight of a convolution", [&] {
     ResnetOptions options;
     options.patterns["fc.weight"] = sparse::generate_pattern({PatternKind::random, 5, 16, 0.5, 1, 1});
     Graph other;
@@ -266,7 +266,7 @@ TEST(Resnet, RefusesWhatDoesNotFit) {
     Graph other;
     resnet(other, other.input("images", {1, 8, 8, 3}), small_config(), options);
   });
-  refuses("are no functions", [&] {
+  refuses("are not functions", [&] {
     ResnetOptions options{.dynamic = true, .recompute = true};
     options.patterns["layer1.0.conv1.weight"] =
         sparse::generate_pattern({PatternKind::random, 8, 72, 0.4, 4, 1});

@@ -560,10 +560,10 @@ TEST(SpikingGraphs, RejectListsInFloat64ThatKernelsCouldNotTrust) {
   EXPECT_EQ(error(25, 1, 1), "step 2 of sample 3 lists input 25; there are 25");
   EXPECT_EQ(error(0, 10, 10), "step 2 of sample 3 lists 10 spikes and 10 neurons, with room for 9");
   EXPECT_EQ(error(0, 2, 1), "step 2 of sample 3 lists 2 spikes and 1 neurons, with room for 9");
-  EXPECT_EQ(error(-1, 1, 1), "'in.ids' has -1, which is no 16-bit number");
-  EXPECT_EQ(error(0.5, 1, 1), "'in.ids' has 0.5, which is no 16-bit number");
-  EXPECT_EQ(error(65536, 1, 1), "'in.ids' has 65536, which is no 16-bit number");
-  EXPECT_EQ(error(0, NAN, 1), "'in.num' has nan, which is no 32-bit number");
+  EXPECT_EQ(error(-1, 1, 1), "'in.ids' has -1, which is not a 16-bit number");
+  EXPECT_EQ(error(0.5, 1, 1), "'in.ids' has 0.5, which is not a 16-bit number");
+  EXPECT_EQ(error(65536, 1, 1), "'in.ids' has 65536, which is not a 16-bit number");
+  EXPECT_EQ(error(0, NAN, 1), "'in.num' has nan, which is not a 32-bit number");
 }
 
 TEST(SpikingGraphs, CountTheFirstNeuronsOnly) {

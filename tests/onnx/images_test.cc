@@ -162,8 +162,9 @@ TEST(OnnxImages, RefusesOtherInterpolation) {
           "only one or two dimensions after the channels");
   refuses(of_image("MaxPool", kImage, {}), "its attribute 'kernel_shape' is missing");
   refuses(of_image("MaxPool", kImage, {{"kernel_shape", kWindow}, {"auto_pad", "ODD"}}), "auto_pad 'ODD'");
-  refuses(of_image("MaxPool", kImage, {{"kernel_shape", 3.5F}}), "'kernel_shape' is no list of integers");
-  refuses(of_image("MaxPool", kImage, {{"kernel_shape", kWindow}, {"auto_pad", int64_t{1}}}), "is no text");
+  refuses(of_image("MaxPool", kImage, {{"kernel_shape", 3.5F}}), "'kernel_shape' is not a list of integers");
+  refuses(of_image("MaxPool", kImage, {{"kernel_shape", kWindow}, {"auto_pad", int64_t{1}}}),
+          "is not a text");
   refuses(of_image("AveragePool", {1, 1, 1 << 20}, {{"kernel_shape", List{1 << 19}}}), "are too many");
   OnnxFile integers = of_image("Relu", kImage, {});
   integers.integers("w", {1, 1, 1, 1}, {2}).node("Conv", {"x", "w"}, {"z"}).output("z");

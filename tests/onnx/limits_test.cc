@@ -40,7 +40,7 @@ OnnxFile small() {
 
 TEST(OnnxLimits, OtherFilesAreNone) {
   for (const std::string content : {"", "hello", "\x08\x07"})
-    expect_says(test::error_of([&] { import(content); }), "it is no ONNX file");
+    expect_says(test::error_of([&] { import(content); }), "it is not an ONNX file");
   expect_says(error_of([] {
                 OnnxFile file(12);
                 file.output("y");
@@ -494,7 +494,7 @@ TEST(OnnxLimits, AttentionHasThreeDimensionsOrFour) {
   past.node("Attention", {"x", "x", "x", "", "p", "p"}, {"y"},
             {{"q_num_heads", int64_t{1}}, {"kv_num_heads", int64_t{1}}});
   expect_says(error_of(past),
-              "Attention (\"y\"): its input 4 is [3], which is no [batch, heads, tokens, features]");
+              "Attention (\"y\"): its input 4 is [3], which is not [batch, heads, tokens, features]");
   OnnxFile odd(23);
   odd.input("x", {1, 2, 4}).output("y");
   odd.node("Attention", {"x", "x", "x"}, {"y"}, {{"q_num_heads", int64_t{3}}, {"kv_num_heads", int64_t{3}}});
@@ -502,7 +502,7 @@ TEST(OnnxLimits, AttentionHasThreeDimensionsOrFour) {
   OnnxFile lengths(24);
   lengths.input("x", {2, 1, 2, 4}).input("n", {3}, test::kInt64).output("y");
   lengths.node("Attention", {"x", "x", "x", "", "", "", "n"}, {"y"});
-  expect_says(error_of(lengths), "its input 6 is [3], which is no length for each of 2 samples");
+  expect_says(error_of(lengths), "its input 6 is [3], which is not a length for each of 2 samples");
 }
 
 TEST(OnnxLimits, IndicesOfRowsDoNotWrapAround) {
@@ -760,7 +760,7 @@ TEST_F(ExternalData, IsReadFromTheFolderOnly) {
   EXPECT_EQ(error_at("data"), "(no error)");
   EXPECT_EQ(error_at("data", "4"), "(no error)");
   expect_says(error_at("data", "5"), "is it complete?");
-  expect_says(error_at("data", "x"), "which is no number");
+  expect_says(error_at("data", "x"), "which is not a number");
   expect_says(error_at("nowhere"), "nowhere");
   for (const char* outside : {"../data", "/etc/hostname", "a/../../data"})
     expect_says(error_at(outside), "it must be in the folder of the model");

@@ -196,7 +196,7 @@ def _summary(error: str) -> str:
         "operator set is": "an operator set before 13",
         "dimensions; at most": "more than five dimensions",
         "elements of type": "numbers of other types",
-        "is no tensor": _OTHER_VALUES,
+        "is not a tensor": _OTHER_VALUES,
         "beyond 32 bits": "integers beyond 32 bits",
     }.items():
         if part in error:

@@ -113,10 +113,10 @@ def test_wrong_marks_are_named(folder, page, message):
     "changes,message",
     [
         ({"rows": [["n = 512"]]}, r'row 1 (["n = 512"]) has not as many cells as there are columns: 1, not 2'),
-        ({"rows": [["a", "1"], ["b", None]]}, "row 2 (\"b\"), column 'd = 1/2': null is no text"),
-        ({"rows": [["a", 1.5]]}, "row 1 (\"a\"), column 'd = 1/2': 1.5 is no text"),
-        ({"rows": [["a", ["1", None]]]}, 'column \'d = 1/2\': ["1", null] is no text, nor a list of several texts'),
-        ({"rows": [["a", ["1"]]]}, 'column \'d = 1/2\': ["1"] is no text'),
+        ({"rows": [["a", "1"], ["b", None]]}, "row 2 (\"b\"), column 'd = 1/2': null is not a text"),
+        ({"rows": [["a", 1.5]]}, "row 1 (\"a\"), column 'd = 1/2': 1.5 is not a text"),
+        ({"rows": [["a", ["1", None]]]}, 'column \'d = 1/2\': ["1", null] is not a text, nor a list of several texts'),
+        ({"rows": [["a", ["1"]]]}, 'column \'d = 1/2\': ["1"] is not a text'),
         ({"rows": ["a"]}, 'row 1 is "a", not a list of cells'),
         ({"rows": None}, "rows is null"),
         ({"columns": ["", 2]}, 'columns is ["", 2], not a list of texts'),
@@ -145,7 +145,7 @@ def test_wrong_data_are_named(folder, changes, message):
 @pytest.mark.parametrize(
     "text,message",
     [
-        ("[]", "it is no object of machine, versions, date, command, columns, rows"),
+        ("[]", "it is not an object of machine, versions, date, command, columns, rows"),
         ('{"columns": ["a"], "machine": "", "date": "", "command": ""}', "versions, rows missing"),
         ('{"columns": ["a"', "some.json: "),
         (b"\xff", "some.json: 'utf-8' codec"),
@@ -164,7 +164,7 @@ def test_wrong_files_are_one_message(folder, monkeypatch, capsys):
     monkeypatch.setattr(figures, "rendered", functools.partial(figures.rendered, folder=folder))
     monkeypatch.setattr(sys, "argv", ["figures.py", "--check"])
     assert figures.main() == 1
-    message = "README.md: some.json: row 1 (\"n = 512\"), column 'd = 1/2': null is no text, nor a list of several texts"
+    message = "README.md: some.json: row 1 (\"n = 512\"), column 'd = 1/2': null is not a text, nor a list of several texts"
     assert capsys.readouterr().err == f"figures.py: {message}\n"
 
 

@@ -723,7 +723,7 @@ def test_numpy_is_enough():
         (lambda g: g.parameter("w"), ValueError, "give a shape"),
         (lambda g: g.parameter("w", (3,), np.ones(4)), ValueError, r"shape \(4,\) for a parameter of shape \(3,\)"),
         (lambda g: g.parameter("w", (1,), [float("nan")]), ValueError, "finite"),
-        (lambda g: g.parameter("n", initial=[0.5], dtype="u32"), ValueError, "0.5 is no value of u32"),
+        (lambda g: g.parameter("n", initial=[0.5], dtype="u32"), ValueError, "0.5 is not a value of u32"),
         (lambda g: g.add_state("n", 2**24 + 1, "i32"), ValueError, r"n: initial integers beyond 2\^24"),
         (lambda g: g.find("nothing"), ValueError, "no value 'nothing'"),
         (lambda g: g.output("x", g.find("x")), ValueError, "as an input is"),

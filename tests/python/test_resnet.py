@@ -102,7 +102,7 @@ def test_replicas_with_common_statistics_are_one_with_all_images(rng):
 
 def test_blocks_that_change_are_not_computed_again():
     pattern = tessera.Matrix.of(np.ones((16, 144), np.float32), 16)
-    with pytest.raises(ValueError, match="are no functions"):
+    with pytest.raises(ValueError, match="are not functions"):
         tg.resnet(8, samples=1, patterns={"layer1.0.conv1.weight": pattern}, dynamic=True, recompute=True)
 
 

@@ -320,7 +320,7 @@ TEST(BertPlan, RefusesWhatCannotBePlanned) {
   const auto error = [](const PretrainingSettings& settings, const Machine& machine) {
     return error_of<UsageError>([&] { plan_pretraining(settings, text_to_plan(), machine); });
   };
-  EXPECT_TRUE(says(error(tiny(2), Machine::host(2)), "a plan is of a modelled machine"));
+  EXPECT_TRUE(says(error(tiny(2), Machine::host(2)), "a plan is for a modelled machine"));
   PretrainingSettings two = tiny(2);
   two.phases.push_back(two.phases[0]);
   EXPECT_TRUE(says(error(two, two_chips()), "a plan is of packs of one length, and there are 2"));

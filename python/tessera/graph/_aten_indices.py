@@ -42,7 +42,7 @@ def _indices(x: Value, given: Sequence[Any]) -> dict[int, torch.Tensor | Value]:
         if isinstance(each, Constant) and each.tensor.dtype in (torch.bool, torch.uint8):
             mask, end = each.tensor, dim + each.tensor.dim()
             if tuple(mask.shape) != x.shape[dim:end]:
-                raise ValueError(f"a mask of {list(mask.shape)} is none of dimensions of {list(x.shape[dim:end])}")
+                raise ValueError(f"a mask of {list(mask.shape)} does not fit dimensions of {list(x.shape[dim:end])}")
             indices.update(zip(range(dim, end), mask.nonzero(as_tuple=True), strict=True))
             dim = end
             continue

@@ -284,7 +284,7 @@ class Graph:
 
     def _own(self, value: Value) -> Value:
         if not isinstance(value, Value):
-            raise TypeError(f"{value!r} is no value of a graph")
+            raise TypeError(f"{value!r} is not a value of a graph")
         if value.graph is not self:
             raise ValueError(f"{value!r} is of another graph")
         return value

@@ -153,7 +153,7 @@ def require_integers(numbers: NDArray[Any], dtype: str) -> None:
     wrong = numbers[~((wide >= least) & (wide <= most) & (wide == np.floor(wide)))]
     if wrong.size:
         raise ValueError(
-            f"{wrong.flat[0]} is no value of {dtype}: only whole numbers from {least} to {most} are, so keep others out of "
+            f"{wrong.flat[0]} is not a value of {dtype}: only whole numbers from {least} to {most} are, so keep others out of "
             "the model"
         )
 
@@ -175,7 +175,7 @@ def graph_of(operation: str, *values: Value) -> Graph:
     """Return the graph of all values."""
     for value in values:
         if not isinstance(value, Value):
-            raise TypeError(f"{operation}: {value!r} is no value of a graph; use Graph.constant() for arrays")
+            raise TypeError(f"{operation}: {value!r} is not a value of a graph; use Graph.constant() for arrays")
         if value.graph is not values[0].graph:
             raise ValueError(f"{operation}: {values[0]!r} and {value!r} are of two graphs")
     return values[0].graph

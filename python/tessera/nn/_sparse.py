@@ -417,12 +417,12 @@ def load_optimizer_state(
     """Load an optimizer's `state_dict()` that was saved together with a model's, even if packed formats differ.
 
     Call it after `model.load_state_dict(model_state)`. The optimizer's state for a sparse weight, such as a momentum,
-    is converted to the layer's present packed order. Raises ValueError for a state that is no optimizer's state, or
+    is converted to the layer's present packed order. Raises ValueError for a state that is not an optimizer's state, or
     does not fit.
     """
     groups = state.get("param_groups") if isinstance(state, Mapping) else None
     if groups is None or not isinstance(state.get("state"), Mapping):
-        raise ValueError("the state is no optimizer's state: it has no 'state' and 'param_groups'")
+        raise ValueError("the state is not an optimizer's state: it has no 'state' and 'param_groups'")
     layers = {id(m.weight): (name, m) for name, m in model.named_modules() if isinstance(m, SparseLinear)}
     parameters = [p for group in optimizer.param_groups for p in group["params"]]
     numbers = [number for group in groups for number in group["params"]]

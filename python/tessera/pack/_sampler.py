@@ -114,7 +114,7 @@ class BatchSampler:
             state = state | {"overlong": state["overflow"]}
         for key, own in self._identity().items():
             if key not in state:
-                raise ValueError(f"the state has no {key!r}; it is no state of a BatchSampler")
+                raise ValueError(f"the state has no {key!r}; it is not the state of a BatchSampler")
             if state[key] != own:
                 raise ValueError(f"the state is of a sampler with {key} = {state[key]!r}; this one has {own!r}")
         epoch, batches = state.get("epoch"), state.get("batches")

@@ -159,7 +159,7 @@ def _binned(
     """The step and the feature of each event."""
     names = getattr(getattr(events, "dtype", None), "names", None)
     if names is None or "t" not in names or "x" not in names:
-        raise TypeError(f"sample {sample} is no structured array with fields t and x (and y, p), but {type(events)}")
+        raise TypeError(f"sample {sample} is not a structured array with fields t and x (and y, p), but {type(events)}")
     feature = np.zeros(len(events), np.int64)
     for name, size in (("p", sizes[2]), ("y", sizes[1]), ("x", sizes[0])):
         place = np.asarray(events[name]).astype(np.int64) if name in names else np.zeros(len(events), np.int64)

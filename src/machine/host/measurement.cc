@@ -39,7 +39,7 @@ Rate rate(const json& object, const char* key) {
 
 HostMeasurement parse(std::string_view text) {
   const json object = io::parse_json(text);
-  if (object.at("schema").get<int>() != kSchema) throw Error("its schema is another version");
+  if (object.at("schema").get<int>() != kSchema) throw Error("its schema has another version");
   HostMeasurement result;
   result.cpu = object.at("cpu").get<std::string>();
   result.threads = object.at("threads").get<unsigned>();

@@ -537,7 +537,7 @@ PretrainingPlan plan_pretraining(const PretrainingSettings& settings, const Text
   if (!(options.margin >= 0))
     throw UsageError(fmt::format("a margin is a fraction of 0 or more, not {}", options.margin));
   if (machine.is_host())
-    throw UsageError("a plan is of a modelled machine, and this is the host: name one, such as pod16");
+    throw UsageError("a plan is for a modelled machine, not for the host: name one, such as pod16");
   if (settings.phases.size() != 1)
     throw UsageError(fmt::format("a plan is of packs of one length, and there are {}: plan each by itself",
                                  settings.phases.size()));

@@ -38,7 +38,7 @@ void check(const ResnetTrainingSettings& s) {
   check_sharding(s);
   if (s.norm_replicas != 0 && s.replicas % s.norm_replicas != 0)
     throw UsageError(
-        fmt::format("norms have the statistics of {} replicas together, and {} replicas are no such groups; "
+        fmt::format("norms have the statistics of {} replicas together, which does not divide {} replicas; "
                     "give a divisor, or 0 for all",
                     s.norm_replicas, s.replicas));
   if (s.recompute && drops_and_grows(s))
