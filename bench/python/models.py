@@ -2,6 +2,7 @@
 
     python bench/python/models.py                           # BERT-base of random weights, 128 tokens, batches 1 and 8
     python bench/python/models.py --batch 8 --density 0.5 0.2 0.1 0.05     # one after the other, and then as a table
+    python bench/python/models.py --layers 1 --batch 1 2 4 8 16        # the first of its layers alone
     python bench/python/models.py --attention               # attention alone: 4 × 512 tokens, 12 heads
     python bench/python/models.py --packs                   # attention on packs of sequences of several lengths
 
@@ -159,11 +160,11 @@ def floor(model: tessera.CompiledModel, x: Tensor) -> float:
     return 1e3 * min(model.measure(x).seconds_by_kind["products"] for _ in range(3))
 
 
-def compare_models(batch: int, densities: list[float], blocks: list[int], rounds: int) -> None:
+def compare_models(batch: int, layers: int, densities: list[float], blocks: list[int], rounds: int) -> None:
     from transformers import BertConfig, BertModel
 
     torch.manual_seed(0)
-    model = First(BertModel(BertConfig(), add_pooling_layer=False)).eval()
+    model = First(BertModel(BertConfig(num_hidden_layers=layers), add_pooling_layer=False)).eval()
     x = torch.randint(5, 30000, (batch, 128))
     rivals, grid = alternatives(model, x), Grid(blocks)
     flops = 2 * x.numel() * sum(layer.weight.numel() for layer in linear_layers(model.model.encoder))
@@ -177,7 +178,7 @@ def compare_models(batch: int, densities: list[float], blocks: list[int], rounds
             assert error < 1e-4, f"{name} differs from PyTorch by {error}"
         jobs = {**rivals, **{f"Tessera, {name}": lambda m=m: m(x) for name, m in compiled.items()}}  # type: ignore[misc]
         times = least(jobs, rounds)
-        report(f"BERT-base, {batch} × 128 tokens, {flops / 1e9:.1f} GFLOP in products", times, set(rivals))
+        report(f"BERT-base, {layers} layers, {batch} × 128 tokens, {flops / 1e9:.1f} GFLOP in products", times, set(rivals))
         for name, each in compiled.items():
             print(f"  {name}: {breakdown(each, x)} ms; floor {floor(each, x):.2f} ms")
         grid.add("Tessera", density, times, set(rivals))
@@ -287,6 +288,7 @@ def compare_packs(rounds: int) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--batch", type=int, nargs="*", default=[1, 8])
+    parser.add_argument("--layers", type=int, default=12)
     parser.add_argument("--density", type=float, nargs="*", default=[0.1])
     parser.add_argument("--block", type=int, nargs="*", default=[1, 4, 16])
     parser.add_argument("--rounds", type=int, default=7)
@@ -301,7 +303,7 @@ def main() -> None:
             (compare_packs if options.packs else compare_attention)(options.rounds)
             return
         for batch in options.batch:
-            compare_models(batch, options.density, options.block, options.rounds)
+            compare_models(batch, options.layers, options.density, options.block, options.rounds)
 
 
 if __name__ == "__main__":
