@@ -678,6 +678,13 @@ def test_what_does_not_fit():
         graph.session(bow)
 
 
+def test_a_large_dense_product_leaves_space_for_its_rows():
+    graph = tg.Graph()
+    graph.output("y", tg.linear(graph.input("x", (4096, 4096)), graph.parameter("w", (4096, 4096))))
+    estimate = graph.estimate("gc200")
+    assert estimate.fits, estimate.overflow
+
+
 def test_runs_release_the_gil(rng):
     graph = tg.Graph()
     x = graph.input("x", (512, 1024))

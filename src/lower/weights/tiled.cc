@@ -6,6 +6,7 @@
 #include <tuple>
 #include <utility>
 
+#include "base/ceil_divide.h"
 #include "ops/map/table.h"
 #include "sparse/blocks/packed_blocks.h"
 
@@ -14,6 +15,16 @@ namespace tessera::graph {
 using ops::LayoutChoices;
 using ops::ProductProblem;
 using ops::TileProductPlan;
+
+namespace {
+
+/// What X and Y take on a tile as rows, as which a network has them before and after a product.
+uint64_t bytes_as_rows(uint32_t n, const Pattern& w, Type type, uint32_t tiles) {
+  const uint64_t row = (uint64_t{w.rows} + w.cols) * size_of(type);
+  return n < tiles ? base::ceil_divide(n * row, uint64_t{tiles}) : base::ceil_divide(n, tiles) * row;
+}
+
+}  // namespace
 
 TiledWeight::TiledWeight(const ops::Builder& builder, const TensorType& type, std::string name,
                          const WeightUse& use)
@@ -44,6 +55,18 @@ ops::ForcedKnobs TiledWeight::knobs() const {
   return dense_ && !forward_only_ ? ops::ForcedKnobs{{"m_slices", 1}, {"n_slices", 1}} : ops::ForcedKnobs{};
 }
 
+/// A product in slices may fill the tiles, unless it leaves space for X and Y as rows.
+TileProductPlan TiledWeight::plan_beside_rows(const ProductProblem& problem) const {
+  TileProductPlan plan = plan_tile_product(pattern_, problem, machine_, knobs());
+  const uint64_t rows = bytes_as_rows(n_, pattern_, type_, machine_.tiles);
+  const bool fits = plan.chosen.max_tile_bytes + rows <= machine_.tile_bytes;
+  if (!dense_ || !forward_only_ || fits || rows >= machine_.tile_bytes) return plan;
+  machine::Machine smaller = machine_;
+  smaller.tile_bytes -= rows;
+  TileProductPlan beside = plan_tile_product(pattern_, problem, smaller, knobs());
+  return beside.chosen.rejected.empty() ? beside : plan;
+}
+
 /// A product should take no more than a third of a tile's memory: the rest of a network lies there too.
 constexpr uint64_t kShareOfProduct = 3;
 
@@ -51,7 +74,7 @@ constexpr uint64_t kShareOfProduct = 3;
 /// together take least time: all have the weight in the same parts.
 TileProductPlan TiledWeight::plan_forward(const WeightUse& use) const {
   const ProductProblem problem = problem_of(ProductKind::forward, n_);
-  TileProductPlan best = plan_tile_product(pattern_, problem, machine_, knobs());
+  TileProductPlan best = plan_beside_rows(problem);
   if (!dense_ || use.rows_taken == 0) return best;
   struct Cost {
     bool misfits = false;

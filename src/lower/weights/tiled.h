@@ -32,6 +32,7 @@ class TiledWeight : public LinearWeight {
   using Key = std::pair<ProductKind, uint32_t>;
 
   ops::TileProductPlan plan_forward(const WeightUse& use) const;
+  ops::TileProductPlan plan_beside_rows(const ops::ProductProblem& problem) const;
   double seconds_of_rows(const ops::TileProductPlan& forward, const WeightUse& use) const;
   const ops::TileProductPlan& forward() const { return plans_.at({ProductKind::forward, n_}); }
   const ops::TileProductPlan& plan(ProductKind product, uint32_t n);
