@@ -17,13 +17,13 @@ class CodeCount {
   explicit CodeCount(Compilation& c) : c_(c) {}
 
   void count() {
+    for (TileId tile = 0; tile < c_.machine.tiles; ++tile)
+      c_.memory[tile][MemoryUse::stack] = program::kStackBytes;
     for (size_t s = 0; s < c_.sets.size(); ++s)
       count_vertices(c_.program.compute_sets()[s], c_.executable->sets[s]);
     count_codelets();
     for (const program::Collective& collective : c_.program.collectives())
       compiler::count_code(c_.program, collective, c_.memory);
-    for (TileId tile = 0; tile < c_.machine.tiles; ++tile)
-      c_.memory[tile][MemoryUse::stack] = program::kStackBytes;
   }
 
   size_t codelets() const { return codelets_.size(); }
@@ -56,8 +56,12 @@ class CodeCount {
   void count_codelets() {
     std::sort(codelets_.begin(), codelets_.end());
     codelets_.erase(std::unique(codelets_.begin(), codelets_.end()), codelets_.end());
-    for (const auto& [tile, codelet] : codelets_)
-      c_.memory[tile][MemoryUse::vertex_code] += codelet->code_bytes;
+    for (const auto& [tile, codelet] : codelets_) {
+      TileMemory& memory = c_.memory[tile];
+      memory[MemoryUse::vertex_code] += codelet->code_bytes;
+      uint64_t& stack = memory[MemoryUse::stack];
+      stack = std::max(stack, program::kStackBytes + codelet->stack_bytes);
+    }
   }
 
   Compilation& c_;

@@ -161,7 +161,8 @@ struct Codelet {
   RunVertex simd = nullptr;       ///< fast implementation, dispatched to the active instruction set; null:
                                   ///< the reference
   VertexCost cost = nullptr;
-  uint32_t code_bytes = 0;  ///< code size on a tile that runs it
+  uint32_t code_bytes = 0;   ///< code size on a tile that runs it
+  uint32_t stack_bytes = 0;  ///< of the arrays of a tile's workers, beside the stacks that all tiles have
   RunsOn runs_on = RunsOn::any;
   bool integer_only = false;  ///< touches no floating-point payload, so that dry runs execute it
 };

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "compiler/compile.h"
+#include "program/sizes.h"
 #include "support/number_of.h"
 #include "support/random_program.h"
 #include "support/toy_codelets.h"
@@ -573,6 +574,23 @@ TEST(Memory, DataOfRandomProgramsHaveAPurposeEach) {
         ASSERT_EQ(by_purpose, by_use) << "seed " << seed;
       }
     }
+}
+
+TEST(Memory, TheStackOfATileIsThatOfItsDeepestCodelet) {
+  program::Codelet shallow = testing::fill_codelet, deep = testing::add_codelet;
+  shallow.stack_bytes = 40;
+  deep.stack_bytes = 100;
+  Program p;
+  const auto x = p.add(variable("x", Type::f32, 4, 8, Role::temporary, 0));
+  const auto y = p.add(variable("y", Type::f32, 4, 8, Role::output, 0));
+  const auto z = p.add(variable("z", Type::f32, 4, 8, Role::output, 1));
+  p.set_main(
+      p.sequence({testing::execute(p, shallow, {x}, {int64_t{1}}), testing::execute(p, deep, {x, x, y}),
+                  testing::execute(p, testing::fill_codelet, {z}, {int64_t{1}}, 1)}));
+  const std::vector<TileMemory> tiles = compile(p, toy_machine(3))->memory.tiles;
+  EXPECT_EQ(tiles[0][MemoryUse::stack], program::kStackBytes + 100);
+  EXPECT_EQ(tiles[1][MemoryUse::stack], program::kStackBytes);
+  EXPECT_EQ(tiles[2][MemoryUse::stack], program::kStackBytes);
 }
 
 TEST(Memory, OverflowOfATileIsAnAnswer) {

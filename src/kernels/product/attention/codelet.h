@@ -68,18 +68,21 @@ namespace tessera::kernels {
   TESSERA_ATTENTION_INPUTS(X)                    \
   X(means) X(lse) X(dy) X(dk, .access = program::Access::out) X(dv, .access = program::Access::out)
 
-/// Code on a tile with the scores of 16 queries and 16 keys for each of six workers; the gradients have those
-/// of scores beside them.
-inline constexpr uint32_t kAttentionCodeBytes = 2048 + 6 * 16 * 16 * 4;
+/// Code on a tile, and on the stacks of six workers the scores of 16 queries and 16 keys each; the gradients
+/// have those of scores beside them.
+inline constexpr uint32_t kAttentionCodeBytes = 2048, kAttentionScoreBytes = 6 * 16 * 16 * 4;
 
 #define TESSERA_ATTENTION_CODELETS(X)                                                                   \
-  X(attention, TESSERA_ATTENTION_FIELDS, TESSERA_ATTENTION_PARAMS, attention_simd, kAttentionCodeBytes) \
+  X(attention, TESSERA_ATTENTION_FIELDS, TESSERA_ATTENTION_PARAMS, attention_simd, kAttentionCodeBytes, \
+    .stack_bytes = kAttentionScoreBytes)                                                                \
   X(attention_gradient, TESSERA_ATTENTION_GRADIENT_FIELDS, TESSERA_ATTENTION_PARAMS,                    \
     attention_gradient_simd, 0, .runs_on = program::RunsOn::hosts)                                      \
   X(attention_query_gradient, TESSERA_ATTENTION_QUERY_GRADIENT_FIELDS, TESSERA_ATTENTION_PARAMS,        \
-    attention_query_gradient_simd, 2 * kAttentionCodeBytes, .runs_on = program::RunsOn::tiles)          \
+    attention_query_gradient_simd, 2 * kAttentionCodeBytes, .stack_bytes = 2 * kAttentionScoreBytes,    \
+    .runs_on = program::RunsOn::tiles)                                                                  \
   X(attention_key_gradient, TESSERA_ATTENTION_KEY_GRADIENT_FIELDS, TESSERA_ATTENTION_PARAMS,            \
-    attention_key_gradient_simd, 2 * kAttentionCodeBytes, .runs_on = program::RunsOn::tiles)
+    attention_key_gradient_simd, 2 * kAttentionCodeBytes, .stack_bytes = 2 * kAttentionScoreBytes,      \
+    .runs_on = program::RunsOn::tiles)
 
 /// The rows of which a vertex has some: those of queries or keys, or all rows of some sequences.
 enum class AttentionRowsOf : uint8_t { queries, sequences, keys };
