@@ -89,33 +89,6 @@ std::vector<float> rows_transposed(const std::vector<float>& values, uint64_t ro
   return result;
 }
 
-using WeightUses = std::map<ValueId, WeightUse>;
-
-WeightUses uses_of_weights(const Graph& graph, const WeightForms& forms) {
-  WeightUses uses;
-  for (const Node& node : graph.nodes()) {
-    const auto& [own, table] = std::tie(node.operation->traits.weight, node.operation->traits.table);
-    std::set<ValueId> same;
-    if (node.body) {
-      const WeightUses in_body = uses_of_weights(*node.body, forms_of_body(node));
-      for (const auto& [inside, outside] : same_inside(node)) {
-        if (is_loop(node)) same.insert(outside);
-        if (const auto use = in_body.find(inside); use != in_body.end())
-          uses[weight_of(forms, outside)].add(use->second);
-      }
-    }
-    if (const auto taken = weight_input(node))
-      uses[weight_of(forms, *taken)].add({.rows = graph.type(node.inputs[0]).rows(),
-                                          .type = graph.type(*taken).type,
-                                          .has_gradients = own->product != ProductKind::forward});
-    if (table) uses[weight_of(forms, node.inputs[*table])].rows_taken += graph.type(node.outputs[0]).rows();
-    if (own && own->product == ProductKind::forward) continue;
-    for (ValueId input : node.inputs)
-      if (!same.contains(input)) uses[weight_of(forms, input)].is_forward_only = false;
-  }
-  return uses;
-}
-
 /// The chips of a machine of several, divided equally into parts on which stages run.
 std::vector<ops::Builder> builders_of_stages(uint32_t stages, const std::vector<uint32_t>& places,
                                              const ops::Builder& builder) {
@@ -189,6 +162,22 @@ void Lowering::take(ChosenLayouts layouts, Boundary boundary) {
   boundary_ = std::move(boundary);
 }
 
+/// The uses of weights that a body takes whole: it has to find them as what is around it does, whatever it
+/// does with them itself.
+std::map<ValueId, WeightUse> Lowering::uses_inside(const Node& node) const {
+  std::map<ValueId, WeightUse> inside;
+  if (on_host()) return inside;
+  const std::map<ValueId, WeightUse> uses = uses_of_weights(graph_, lowered_.forms);
+  for (const auto& [own, given] : same_inside(node)) {
+    const ValueId weight = weight_of(lowered_.forms, given);
+    if (const auto around = given_uses_.find(weight); around != given_uses_.end())
+      inside[own] = around->second;
+    else if (const auto use = uses.find(weight); use != uses.end())
+      inside[own] = use->second;
+  }
+  return inside;
+}
+
 Lowering& Lowering::body_of(const Node& call) {
   const uint32_t place = place_of_stage(stages_.nodes[index_of(call)]);
   std::unique_ptr<Lowering>& body = bodies_[{call.body.get(), place}];
@@ -199,6 +188,7 @@ Lowering& Lowering::body_of(const Node& call) {
   body->partial_sums_ = partial_sums_;
   body->is_function_ = true;
   body->has_parts_ = false;  // it runs where it is called
+  body->given_uses_ = uses_inside(call);
   body->choose_weights(forms_of_body(call));
   return *body;
 }
@@ -282,12 +272,13 @@ std::vector<program::MappedBox> Lowering::columns_on_tiles(const ops::Builder& b
 }
 
 void Lowering::place_weights() {
-  const WeightUses uses = uses_of_weights(graph_, lowered_.forms);
+  const std::map<ValueId, WeightUse> uses = uses_of_weights(graph_, lowered_.forms);
   const auto place = [&](ValueId id) {
     if (lowered_.weights.contains(id) || given_weights_.contains(id)) return;
     TensorType type = graph_.type(id);
     const auto found = uses.find(id);
     WeightUse use = found != uses.end() ? found->second : WeightUse();
+    if (const auto given = given_uses_.find(id); given != given_uses_.end()) use = given->second;
     if (use.rows != 0) type.type = use.type;
     use.partial_sums = partial_sums_;
     use.is_forward_only = use.is_forward_only && !is_function_;

@@ -309,6 +309,7 @@ class Lowering {
   program::StepId build_steps();
   ops::Operand in_layout(ValueId id, const ValueLayout& layout, const ops::Builder& builder);
   void place_weights();
+  std::map<ValueId, WeightUse> uses_inside(const Node& node) const;
   void place_values();
   /// A row of words for each replica, all of equal length.
   ops::Operand by_replica(const std::string& name, std::vector<uint32_t> words);
@@ -521,6 +522,7 @@ class Lowering {
                                                     ///< outputs in the layouts in which they are computed
   std::string prefix_;                              ///< prefix of the names of state
   std::map<ValueId, LinearWeight*> given_weights_;  ///< for a loop's body: the weights outside
+  std::map<ValueId, WeightUse> given_uses_;         ///< for a body on tiles: see uses_inside()
   std::set<ValueId> parts_of_passes_;
   std::map<uint32_t, std::unique_ptr<Lowering>> loops_;  ///< lowerings of loops' bodies, by node
   std::vector<uint32_t> parts_;  ///< of a pipeline's body, by node: the pass in which it runs

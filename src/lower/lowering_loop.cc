@@ -97,6 +97,7 @@ LayoutChoice Lowering::layout_of_loop(const Node& node) {
     if (form.inputs[i] == LoopInput::indexed) body.parts_of_passes_.insert(inside);
     if (forms[inside] == inside) body.given_weights_[inside] = &weight(node.inputs[i]);
   }
+  body.given_uses_ = uses_inside(node);
   body.choose(std::move(forms));
   LayoutChoice choice;
   for (size_t i = 0; i < form.inputs.size(); ++i) {

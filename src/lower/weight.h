@@ -3,6 +3,7 @@
 
 #include <tessera/graph.h>
 
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -124,6 +125,9 @@ struct WeightUse {
     is_forward_only = is_forward_only && other.is_forward_only;
   }
 };
+
+/// By value: how a graph, its functions and loops included, uses it as a weight.
+std::map<ValueId, WeightUse> uses_of_weights(const Graph& graph, const WeightForms& forms);
 
 /// A weight on the builder's machine. `name` is the name of its parameter.
 std::unique_ptr<LinearWeight> make_weight(const ops::Builder& builder, const TensorType& type,

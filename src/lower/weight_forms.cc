@@ -1,11 +1,14 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <set>
+#include <tuple>
 #include <utility>
 
 #include "graph/loop.h"
 #include "graph/operation.h"
 #include "lower/layout.h"
+#include "lower/weight.h"
 
 namespace tessera::graph {
 namespace {
@@ -162,6 +165,31 @@ std::vector<ValueId> weights_of(const Node& node) {
   for (const auto& [inside, outside] : same_inside(node))
     if (in_body[inside]) weights.push_back(outside);
   return weights;
+}
+
+std::map<ValueId, WeightUse> uses_of_weights(const Graph& graph, const WeightForms& forms) {
+  std::map<ValueId, WeightUse> uses;
+  for (const Node& node : graph.nodes()) {
+    const auto& [own, table] = std::tie(node.operation->traits.weight, node.operation->traits.table);
+    std::set<ValueId> same;
+    if (node.body) {
+      const std::map<ValueId, WeightUse> in_body = uses_of_weights(*node.body, forms_of_body(node));
+      for (const auto& [inside, outside] : same_inside(node)) {
+        if (is_loop(node)) same.insert(outside);
+        if (const auto use = in_body.find(inside); use != in_body.end())
+          uses[weight_of(forms, outside)].add(use->second);
+      }
+    }
+    if (const auto taken = weight_input(node))
+      uses[weight_of(forms, *taken)].add({.rows = graph.type(node.inputs[0]).rows(),
+                                          .type = graph.type(*taken).type,
+                                          .has_gradients = own->product != ProductKind::forward});
+    if (table) uses[weight_of(forms, node.inputs[*table])].rows_taken += graph.type(node.outputs[0]).rows();
+    if (own && own->product == ProductKind::forward) continue;
+    for (ValueId input : node.inputs)
+      if (!same.contains(input)) uses[weight_of(forms, input)].is_forward_only = false;
+  }
+  return uses;
 }
 
 }  // namespace tessera::graph

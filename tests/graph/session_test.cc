@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <fstream>
 #include <limits>
+#include <memory>
 #include <set>
 #include <string>
 #include <utility>
@@ -221,6 +222,19 @@ TEST(Session, ConvertsAnActivationOnceForAllProducts) {
   const std::vector<std::string> names = converted(Session(g, Machine::find("bow")).cost());
   // In both products that take it, forward and of the gradient, in one partition.
   EXPECT_EQ(std::ranges::count(names, "x"), 1);
+}
+
+/// A function sees only its own products, and its callers those of gradients too.
+TEST(Session, FunctionsHaveWeightsWhereTheirCallersHaveThem) {
+  const auto body = std::make_shared<Graph>();
+  const Value rows = body->input("rows", {256, 1024}, Type::f16);
+  body->output("y", linear(rows, body->input("weight", {1024, 1024}, Type::f16)));
+  Graph g;
+  const Value w = g.parameter("w", {1024, 1024}, Initial::normal(0.1), Type::f16);
+  const Value y = g.call(body, {g.input("x", {256, 1024}, Type::f16), w})[0];
+  add_training(mean(square(cast(y, Type::f32))), {Sgd{}, {}});
+  for (const ConversionCost& conversion : Session(g, Machine::find("gc200")).cost().conversions)
+    EXPECT_LT(conversion.bytes, 1024 * 1024 * 2U) << conversion.value;
 }
 
 /// What a product adds to may be read by others, later or by the same product, or be bound by the caller.

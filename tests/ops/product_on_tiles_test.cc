@@ -2,9 +2,13 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <utility>
+#include <vector>
 
 #include "ops/run_on_tiles.h"
+#include "sparse/blocks/packed_blocks.h"
 #include "support/activations.h"
 #include "support/allocations.h"
 #include "support/error_of.h"
@@ -240,6 +244,35 @@ TEST(ProductOnTiles, EqualProductsArePlannedOnce) {
   }
   EXPECT_EQ(chosen(lying(64)).x, lying(64).x[0]);
   EXPECT_EQ(chosen(lying(65)).x, lying(65).x[0]);
+}
+
+/// A forward product and both gradients in its partition: their seconds, and the bytes of the fullest tile.
+std::pair<double, double> all_products_in(const Pattern& pattern, ProductProblem problem,
+                                          const machine::Machine& m, const ForcedKnobs& force) {
+  const TileProductPlan forward = plan_tile_product(pattern, problem, m, force);
+  double seconds = forward.chosen.total();
+  uint64_t bytes = forward.chosen.max_tile_bytes;
+  for (const ProductKind product : {ProductKind::input_gradient, ProductKind::sddmm}) {
+    problem.product = product;
+    const PlanCandidate gradient = plan_tile_product(pattern, problem, m, {}, &forward).chosen;
+    seconds += gradient.total();
+    bytes = std::max(bytes, gradient.max_tile_bytes);
+  }
+  return {seconds, static_cast<double>(bytes)};
+}
+
+TEST(ProductOnTiles, APartitionForGradientsTooTakesLessMemoryAndHardlyMoreTime) {
+  const machine::Machine chip = machine::find("gc200");
+  const Pattern pattern = sparse::full_pattern(1024, 4096, sparse::kDenseBlockSize);
+  const ProductProblem problem{.n = 1024, .type = Type::f16, .partials = Type::f16, .dense = true};
+  const auto [seconds, bytes] = all_products_in(pattern, problem, chip, {{"m_slices", 1}, {"n_slices", 1}});
+  const std::vector<ForcedKnobs> all = knobs_with_gradients(pattern, problem, chip);
+  ASSERT_FALSE(all.empty());
+  for (const ForcedKnobs& knobs : all) {
+    const auto [own_seconds, own_bytes] = all_products_in(pattern, problem, chip, knobs);
+    EXPECT_LT(own_seconds, 1.05 * seconds);
+    EXPECT_LT(own_bytes, 0.85 * bytes);
+  }
 }
 
 TEST(ProductOnTiles, TransposesAtAPrice) {

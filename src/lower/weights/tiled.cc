@@ -1,7 +1,6 @@
 #include "lower/weights/tiled.h"
 
 #include <algorithm>
-#include <numeric>
 #include <optional>
 #include <tuple>
 #include <utility>
@@ -67,36 +66,61 @@ TileProductPlan TiledWeight::plan_beside_rows(const ProductProblem& problem) con
   return beside.chosen.rejected.empty() ? beside : plan;
 }
 
-/// A product should take no more than a third of a tile's memory: the rest of a network lies there too.
-constexpr uint64_t kShareOfProduct = 3;
-
-/// That of the forward product; of a table of which rows are taken too, the one with which all of its uses
-/// together take least time: all have the weight in the same parts.
+/// The partition of the forward product, in which gradients are computed too.
 TileProductPlan TiledWeight::plan_forward(const WeightUse& use) const {
+  TileProductPlan fastest = plan_beside_rows(problem_of(ProductKind::forward, n_));
+  if (dense_ && use.rows_taken > 0) return plan_table(use, std::move(fastest));
+  if (dense_ && use.has_gradients) return plan_with_gradients(std::move(fastest));
+  return fastest;
+}
+
+TiledWeight::Products TiledWeight::products_in(const TileProductPlan& forward, bool has_gradients) const {
+  Products all{!forward.chosen.rejected.empty(), forward.chosen.total(), forward.chosen.max_tile_bytes};
+  for (const ProductKind product : {ProductKind::input_gradient, ProductKind::sddmm}) {
+    if (!has_gradients) continue;
+    const ops::PlanCandidate gradient =
+        plan_tile_product(pattern_, problem_of(product, n_), machine_, {}, &forward).chosen;
+    all.misfit = all.misfit || !gradient.rejected.empty();
+    all.seconds += gradient.total();
+    all.bytes = std::max(all.bytes, gradient.max_tile_bytes);
+  }
+  return all;
+}
+
+/// Of those in which all three products together take hardly longer than in the fastest, the one with fewest
+/// bytes: the rest of a network lies on the tiles too.
+TileProductPlan TiledWeight::plan_with_gradients(TileProductPlan forward) const {
+  constexpr double kHardlyLonger = 1.05;
   const ProductProblem problem = problem_of(ProductKind::forward, n_);
-  TileProductPlan best = plan_beside_rows(problem);
-  if (!dense_ || use.rows_taken == 0) return best;
+  std::vector<TileProductPlan> plans = {std::move(forward)};
+  for (const ops::ForcedKnobs& forced : knobs_with_gradients(pattern_, problem, machine_))
+    plans.push_back(plan_tile_product(pattern_, problem, machine_, forced));
+  std::vector<Products> products;
+  for (const TileProductPlan& plan : plans) products.push_back(products_in(plan, true));
+  const Products fastest = *std::ranges::min_element(
+      products, {}, [](const Products& each) { return std::pair(each.misfit, each.seconds); });
+  const auto rank = [&](const Products& each) {
+    const bool is_slow = each.seconds > kHardlyLonger * fastest.seconds;
+    return std::tuple(each.misfit, is_slow, each.bytes, each.seconds);
+  };
+  const auto best = std::ranges::min_element(products, {}, rank) - products.begin();
+  return std::move(plans[static_cast<size_t>(best)]);
+}
+
+/// The one with which all uses of a table together take least time: all have the weight in the same parts.
+TileProductPlan TiledWeight::plan_table(const WeightUse& use, TileProductPlan best) const {
+  constexpr uint64_t kShareOfProduct = 3;  // of a tile's memory a product should take one part in so many
   struct Cost {
-    bool misfits = false;
+    bool misfit = false;
     double seconds = 0;
     auto operator<=>(const Cost&) const = default;
   };
   const auto cost_of = [&](const TileProductPlan& forward, const Cost* least) {
-    Cost products{!forward.chosen.rejected.empty(), forward.chosen.total()};
-    std::vector<double> gradients;
-    for (const ProductKind product : {ProductKind::input_gradient, ProductKind::sddmm}) {
-      if (!use.has_gradients) continue;
-      const TileProductPlan gradient =
-          plan_tile_product(pattern_, problem_of(product, n_), machine_, {}, &forward);
-      products.misfits = products.misfits || !gradient.chosen.rejected.empty();
-      gradients.push_back(gradient.chosen.total());
-    }
-    const auto with = [&](double seconds) {
-      return Cost{products.misfits, std::accumulate(gradients.begin(), gradients.end(), seconds)};
-    };
+    const Products products = products_in(forward, use.has_gradients);
+    const Cost cost{products.misfit, products.seconds};
     // Rows on many tiles take long to count.
-    if (least != nullptr && with(products.seconds) >= *least) return with(products.seconds);
-    return with(products.seconds + seconds_of_rows(forward, use));
+    if (least != nullptr && cost >= *least) return cost;
+    return Cost{cost.misfit, cost.seconds + seconds_of_rows(forward, use)};
   };
   Cost least = cost_of(best, nullptr);
   const uint32_t most = std::min(pattern_.cols / ops::dense_inner_grain(type_), machine_.tiles);
@@ -105,7 +129,8 @@ TileProductPlan TiledWeight::plan_forward(const WeightUse& use) const {
     forced["m_parts"] = machine_.tiles / parts;
     forced["k_parts"] = parts;
     forced["n_parts"] = 1;
-    TileProductPlan plan = plan_tile_product(pattern_, problem, machine_, forced);
+    TileProductPlan plan =
+        plan_tile_product(pattern_, problem_of(ProductKind::forward, n_), machine_, forced);
     if (plan.chosen.max_tile_bytes >
         std::max(best.chosen.max_tile_bytes, machine_.tile_bytes / kShareOfProduct))
       continue;

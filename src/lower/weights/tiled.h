@@ -31,8 +31,18 @@ class TiledWeight : public LinearWeight {
   /// Plans differ by the product and the rows of the batch.
   using Key = std::pair<ProductKind, uint32_t>;
 
+  /// A forward product, and its gradients in its partition.
+  struct Products {
+    bool misfit = false;
+    double seconds = 0;  ///< of all of them
+    uint64_t bytes = 0;  ///< of the fullest tile, in the product that takes most
+  };
+
   ops::TileProductPlan plan_forward(const WeightUse& use) const;
   ops::TileProductPlan plan_beside_rows(const ops::ProductProblem& problem) const;
+  ops::TileProductPlan plan_with_gradients(ops::TileProductPlan forward) const;
+  ops::TileProductPlan plan_table(const WeightUse& use, ops::TileProductPlan best) const;
+  Products products_in(const ops::TileProductPlan& forward, bool has_gradients) const;
   double seconds_of_rows(const ops::TileProductPlan& forward, const WeightUse& use) const;
   const ops::TileProductPlan& forward() const { return plans_.at({ProductKind::forward, n_}); }
   const ops::TileProductPlan& plan(ProductKind product, uint32_t n);

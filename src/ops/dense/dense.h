@@ -58,6 +58,11 @@ std::vector<Expected<DensePartition>> dense_partitions(const DenseShape& shape, 
                                                        const machine::Machine& machine,
                                                        const DensePartition& forced);
 
+/// Partitions of a forward product, without slices, in which its gradients are computed too: the one with
+/// which all three are expected to be fastest, then those which hardly take longer, fewest bytes first.
+std::vector<DensePartition> partitions_with_gradients(const DenseShape& shape,
+                                                      const machine::Machine& machine);
+
 /// Layouts of W, X and Y, and of their gradients in a mirrored partition: parts are distributed over tiles
 /// that use them.
 ProductLayouts dense_layouts(const DenseShape& shape, const DensePartition& partition);

@@ -66,6 +66,9 @@ class Estimate {
     return {partition_, cycles.scaled(partition_.slices()), bytes()};
   }
 
+  double left_bytes() const { return w_; }
+  double right_bytes() const { return x_; }
+
   /// The maximum alive at one time: factors and partials, or partials as computed and as received.
   double temporaries() const {
     const double multiplied = (copies_w() ? w_ : 0) + (copies_x() ? x_ : 0);
@@ -118,11 +121,12 @@ class Estimate {
   double partial_ = 0;
 };
 
-/// Grids over the tiles for given slices.
+/// Grids over the tiles for given slices; with the gradients that are computed in them, if there are any.
 class GridSearch {
  public:
-  GridSearch(const DenseShape& shape, Planner planner, const Machine& m, const DensePartition& forced)
-      : shape_(shape), planner_(planner), m_(m), forced_(forced) {}
+  GridSearch(const DenseShape& shape, Planner planner, const Machine& m, const DensePartition& forced,
+             bool has_gradients = false)
+      : shape_(shape), planner_(planner), m_(m), forced_(forced), has_gradients_(has_gradients) {}
 
   std::vector<Expected<DensePartition>> search() {
     for (uint32_t slices = 1; slices <= kMostSlices; slices *= 2) {
@@ -177,13 +181,33 @@ class GridSearch {
     if (planner_ == Planner::vendor &&
         estimate.temporaries() > kVendorMemoryFraction * static_cast<double>(m_.tile_bytes))
       expected.bytes = std::max(expected.bytes, 1.0 + static_cast<double>(m_.tile_bytes));
+    if (has_gradients_) add_gradients(partition, expected);
     found_.push_back(expected);
+  }
+
+  /// In a mirrored partition they are products over m and over n, with Wᵀ and Xᵀ.
+  void add_gradients(const DensePartition& p, Expected<DensePartition>& expected) const {
+    const auto add = [&](const DenseShape& shape, const DensePartition& partition, bool transposes_left) {
+      const Estimate estimate(shape, partition, m_);
+      const Expected<DensePartition> gradient = estimate.all();
+      const double transposed = transposes_left ? estimate.left_bytes() : estimate.right_bytes();
+      const Type type = shape.numbers.operands;
+      expected.cycles += gradient.cycles;
+      expected.cycles[Phase::compute] +=
+          kernels::transpose_cycles(m_, type, transposed / static_cast<double>(size_of(type)));
+      expected.bytes = std::max(expected.bytes, gradient.bytes);
+    };
+    add({shape_.k, shape_.m, shape_.n, shape_.numbers},
+        {p.k_parts, p.m_parts, p.n_parts, 1, 1, p.pairs_share_x}, true);
+    add({shape_.m, shape_.n, shape_.k, shape_.numbers},
+        {p.m_parts, p.n_parts, p.k_parts, 1, 1, p.pairs_share_x}, false);
   }
 
   const DenseShape& shape_;
   Planner planner_;
   const Machine& m_;
   const DensePartition& forced_;
+  const bool has_gradients_;
   std::vector<Expected<DensePartition>> found_;
 };
 
@@ -211,6 +235,22 @@ std::vector<Expected<DensePartition>> dense_partitions(const DenseShape& shape, 
                                                        const Machine& machine, const DensePartition& forced) {
   check_sizes(shape, machine);
   return GridSearch(shape, planner, machine, forced).search();
+}
+
+std::vector<DensePartition> partitions_with_gradients(const DenseShape& shape, const Machine& machine) {
+  constexpr double kHardlyLonger = 1.05;
+  check_sizes(shape, machine);
+  const DensePartition without_slices{0, 0, 0, 1, 1};
+  std::vector<Expected<DensePartition>> found =
+      GridSearch(shape, Planner::best, machine, without_slices, true).search();
+  const double longest = kHardlyLonger * found.front().cycles.total();
+  std::erase_if(found, [&](const auto& expected) { return expected.cycles.total() > longest; });
+  std::stable_sort(found.begin() + 1, found.end(),
+                   [](const auto& a, const auto& b) { return a.bytes < b.bytes; });
+  found.resize(std::min(found.size(), kRecounted));
+  std::vector<DensePartition> partitions;
+  for (const Expected<DensePartition>& expected : found) partitions.push_back(expected.partition);
+  return partitions;
 }
 
 }  // namespace tessera::ops

@@ -65,6 +65,11 @@ TileProductPlan plan_tile_product(const Pattern& pattern, const ProductProblem& 
                                   const TileProductPlan* forward = nullptr,
                                   const LayoutChoices& layouts = {});
 
+/// The knobs of partitions of a dense weight's forward product that are worth comparing where its gradients
+/// are computed in the same partition.
+std::vector<ForcedKnobs> knobs_with_gradients(const Pattern& pattern, const ProductProblem& problem,
+                                              const machine::Machine& machine);
+
 /// Adds a planned product to a program. Operands are stored in the order of the plan's layouts, and may have
 /// any mapping; another mapping than that of the layouts costs an exchange.
 BuiltProduct build(const Builder& builder, const Pattern& pattern, const ProductProblem& problem,

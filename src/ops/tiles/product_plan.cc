@@ -333,6 +333,19 @@ TileProductPlan plan_tile_product(const Pattern& pattern, const ProductProblem& 
   return plans.get(std::move(key), plan);
 }
 
+std::vector<ForcedKnobs> knobs_with_gradients(const Pattern& pattern, const ProductProblem& problem,
+                                              const Machine& machine) {
+  std::vector<ForcedKnobs> all;
+  for (const DensePartition& p :
+       partitions_with_gradients(DenseProduct(pattern, problem).shape(false), machine))
+    all.push_back({{"m_parts", p.m_parts},
+                   {"k_parts", p.k_parts},
+                   {"n_parts", p.n_parts},
+                   {"m_slices", 1},
+                   {"n_slices", 1}});
+  return all;
+}
+
 PlannedTileProduct plan_closed_product(const Pattern& pattern, const ProductProblem& problem,
                                        const Machine& machine, const ForcedKnobs& force,
                                        const TileProductPlan* forward, const LayoutChoices& layouts) {
