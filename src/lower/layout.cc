@@ -26,11 +26,17 @@ LayoutChoice all_in(const Lowering& l, const Node& node, const ValueLayout& layo
 }
 
 /// Parts of rows on as many tiles as leave more than a few elements on each: a tile that needs all of a short
-/// row takes code for each part. Of integers, as lists of rows, all tiles mostly need all.
+/// row takes code for each part. Of integers, as lists of rows, all tiles mostly need all. They are the last
+/// tiles: products and whole rows begin on the first, and leave some of the last free.
 std::vector<program::MappedBox> in_parts(uint32_t rows, uint32_t cols, Type type, uint32_t tiles) {
   const uint32_t least = is_integer(type) ? 128 : 32;  // elements
   const uint64_t most = uint64_t{rows} * std::max(cols / least, 1U);
-  return program::map_linearly(rows, cols, static_cast<uint32_t>(std::min<uint64_t>(tiles, most)));
+  std::vector<program::MappedBox> parts =
+      program::map_linearly(rows, cols, static_cast<uint32_t>(std::min<uint64_t>(tiles, most)));
+  const uint32_t used = parts.empty() ? tiles : parts.back().tile + 1;
+  const uint32_t first = (tiles - used) / 2 * 2;  // neighbours, which share what they receive, remain such
+  for (program::MappedBox& part : parts) part.tile += first;
+  return parts;
 }
 
 /// A mapping of whole rows, if there are almost as many as tiles: divided linearly, most would lie on one

@@ -245,6 +245,23 @@ TEST(Estimates, OfTransfersAreWhatRunsTake) {
   }
 }
 
+/// Products and whole rows begin on the first tiles, which so have less besides.
+TEST(Estimates, HaveVectorsOnTheLastTiles) {
+  constexpr uint32_t kTiles = 64, kElements = 1024, kOfTile = 32;
+  Graph g;
+  const Value b = g.parameter("b", {kElements});
+  const Value loss = mean(square(g.input("x", {kElements}) - b));
+  g.output("loss", loss);
+  add_training(loss, {.optimizer = Sgd{.momentum = 0.9}});
+  const RunCost cost = estimate(g, Machine::find("gc200").with("tiles", kTiles));
+  ASSERT_EQ(cost.tiles.size(), kTiles);
+  for (uint32_t tile = 0; tile < kTiles; ++tile) {
+    const auto found = cost.tiles[tile].find("optimizer");
+    const uint64_t bytes = found == cost.tiles[tile].end() ? 0 : found->second;
+    EXPECT_EQ(bytes, tile < kTiles - kElements / kOfTile ? 0 : kOfTile * sizeof(float)) << tile;
+  }
+}
+
 TEST(Estimates, OfTransfersNeedALink) {
   Graph g;
   g.output("y", relu(g.input("x", {8, 8})));
