@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 #include <tessera/error.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <limits>
+#include <optional>
 #include <string_view>
 #include <tuple>
 #include <utility>
@@ -18,6 +20,7 @@
 #include "operations/list.h"
 #include "operations/stored_elements.h"
 #include "ops/map/elementwise.h"
+#include "ops/map/fill.h"
 #include "ops/map/gather.h"
 #include "ops/map/table.h"
 
@@ -255,6 +258,19 @@ program::StepId add_rows(const ops::Builder& builder, const Node& node, const Te
   return builder.sequence({summed, ops::add(builder, both, {sums, rows, sums})});
 }
 
+/// Parts of a gradient that lies row by row on tiles and is too large for whole columns of all rows: each
+/// tile sums the rows of its own part.
+std::optional<ops::PartedMatrix> parts_of_sums(const Lowering& l, const Node& node, const TensorType& type) {
+  constexpr uint32_t kCols = 8;  // of a part: its rows take little more time than those of one column
+  const ops::OperandLayout layout = l.operand_layout(type, l.output_layout(0));
+  const bool lies_in_rows = !layout.parts && !layout.panels && !layout.transposed;
+  const bool adds = node.inputs.size() > kAddend;
+  if (l.on_host() || adds || !lies_in_rows || !mapping_of_rows(l, type).empty()) return {};
+  const uint32_t tiles = l.builder().machine().tiles;
+  const uint32_t across = std::min(tiles, base::ceil_divide(type.cols(), kCols));
+  return ops::PartedMatrix(type.rows(), type.cols(), 1, 1, tiles / across, 1, across, 1);
+}
+
 /// Row by row, or if it adds to the gradient of a product's weight, as that has it.
 std::vector<LayoutChoice> embedding_gradient_layouts(Lowering& l, const Node& node) {
   std::vector<LayoutChoice> choices = row_layouts(l, node);
@@ -278,10 +294,26 @@ std::vector<LayoutChoice> embedding_gradient_layouts(Lowering& l, const Node& no
   return choices;
 }
 
+/// Sums in FP32, in parts of which each tile has one.
+void lower_gradient_in_parts(Lowering& l, const Node& node, const ops::PartedMatrix& parts) {
+  const std::vector<program::MappedBox> boxes = ops::part_boxes(parts);
+  const ops::Builder& builder = l.builder();
+  const Operand ids = list_of(l, 1), dy = l.input(0), dw = l.output(0, boxes);
+  const Operand sums = builder.type_of(dw) == Type::f32
+                           ? dw
+                           : builder.temporary("sums", Type::f32, dw.rows(), dw.cols(), boxes);
+  l.add(ops::FillProblem{Type::f32, sums.rows(), sums.cols(), 0}, {sums});
+  l.run(ops::add(builder,
+                 ops::TableAddProblem{parts, ids.rows(), padding_of(node), builder.type_of(dy), true},
+                 {ids, dy, sums}));
+  l.convert_type(sums, dw);
+}
+
 /// Sums in FP32.
 void lower_embedding_gradient(Lowering& l, const Node& node) {
   const bool adds = node.inputs.size() > kAddend;
   const TensorType& type = l.graph().type(node.outputs[0]);
+  if (const auto parts = parts_of_sums(l, node, type)) return lower_gradient_in_parts(l, node, *parts);
   const ops::OperandLayout layout = l.operand_layout(type, l.output_layout(0));
   const Operand ids = list_of(l, 1), given = l.input(0),
                 dy = l.as_type(given, type_of_added(layout, l.builder().type_of(given)));

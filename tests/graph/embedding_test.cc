@@ -89,6 +89,30 @@ TEST(Embedding, TakesRowsFromWhereProductsHaveTheWeightOnTiles) {
     EXPECT_LT(conversion.bytes, kMany * kFeatures * sizeof(float)) << conversion.value;
 }
 
+/// Whose gradients are summed in parts, as whole columns would take much of a tile.
+TEST(Embedding, OfALargeTableIsTrainedOnTiles) {
+  constexpr uint32_t kMany = 8000, kWide = 52;
+  for (const Type type : {Type::f32, Type::f16}) {
+    std::map<std::string, std::vector<float>> trained;
+    for (const Machine& machine : {Machine::host(2), Machine::find("gc200").with("tiles", 24)}) {
+      Graph g;
+      const Value ids = g.input("ids", {kIds}, Type::u32);
+      const Value w = g.parameter("w", {kMany, kWide}, Initial::normal(0.5), type);
+      const Value loss = sum(square(cast(embedding(ids, w, 3), Type::f32)));
+      g.output("loss", loss);
+      add_training(loss, {.optimizer = Sgd{}});
+      Session session(g, machine);
+      session.run({{"ids", {0, 7999, 3, 3, 17, 17, 7998, 1, 4000}}, {"lr", {0.125F}}});
+      trained[machine.name()] = session.get("w");
+    }
+    ASSERT_EQ(trained.size(), 2U);
+    const std::vector<float>& one = trained.begin()->second;
+    const std::vector<float>& other = trained.rbegin()->second;
+    ASSERT_EQ(one.size(), size_t{kMany} * kWide);
+    for (size_t i = 0; i < one.size(); ++i) ASSERT_NEAR(one[i], other[i], 0.004) << i;
+  }
+}
+
 TEST(Embedding, OfATiedWeightInFp16IsTrainedOnTiles) {
   std::map<std::string, Arrays> trained;
   for (const Machine& machine : {Machine::host(2), Machine::find("gc200").with("tiles", 12)}) {

@@ -169,6 +169,24 @@ TEST(TableTest, AddsToManyRowsInOrder) {
   }
 }
 
+TEST(TableTest, AddsToRowsOfATableThatLiesRowByRow) {
+  for (const auto& [row_parts, col_parts] : {std::pair{1U, 5U}, {6U, 1U}, {6U, 3U}})
+    for (const bool by_parts : {true, false}) {
+      const PartedMatrix grid = grid_of(row_parts, col_parts);
+      const OperandLayout layout =
+          matrix_layout(kRows, kCols, by_parts ? part_boxes(grid) : std::vector<program::MappedBox>());
+      Array table = Array::random(Type::f32, kRows, kCols, false, 3), expected = table;
+      Array rows = list(), values = Array::random(Type::f16, rows.rows(), kCols, false, 5);
+      for (uint32_t i = 0; i < kList.size(); ++i)
+        for (uint32_t c = 0; c < kCols && kList[i] != 48; ++c)
+          expected.set(kList[i], c,
+                       static_cast<float>(expected.at(kList[i], c)) + static_cast<float>(values.at(i, c)));
+      run(TableAddProblem{grid, rows.rows(), 48, Type::f16, true}, layout, 2, {&rows, &values, &table});
+      for (uint32_t r = 0; r < kRows; ++r)
+        for (uint32_t c = 0; c < kCols; ++c) EXPECT_EQ(table.at(r, c), expected.at(r, c)) << r << ", " << c;
+    }
+}
+
 TEST(TableTest, RefusesRowsThatTheTableLacks) {
   const PartedMatrix grid = grid_of(6, 3);
   Table table(grid, Type::f32);

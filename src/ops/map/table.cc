@@ -34,11 +34,12 @@ std::vector<uint32_t> slices_of_rows(uint32_t rows, const PartedMatrix& table, T
 /// The parts of a table and their tiles.
 class TableParts {
  public:
-  TableParts(const Builder& builder, const PartedMatrix& parts, const Operand& table)
-      : builder_(builder), parts_(parts), table_(table) {
+  TableParts(const Builder& builder, const PartedMatrix& parts, const Operand& table,
+             bool lies_in_rows = false)
+      : builder_(builder), parts_(parts), table_(table), lies_in_rows_(lies_in_rows) {
     std::vector<MappedBox> mapping = builder.mapping_of(table);
     std::ranges::sort(mapping, {}, [](const MappedBox& mapped) { return mapped.box.col; });
-    const bool is_here = builder.holds(table);
+    const bool is_here = builder.holds(table) && !lies_in_rows;
     for (uint32_t i = 0; i < parts.row_parts(); ++i)
       for (uint32_t j = 0; j < parts.col_parts(); ++j) {
         const auto after = std::ranges::upper_bound(mapping, parts.begin(i, j), {},
@@ -66,7 +67,9 @@ class TableParts {
     return {operand, boxes_of(boxes(box_of))};
   }
   OwnerField field_of_parts() const {
-    return field(table_, [&](uint32_t i, uint32_t j) { return parts_.part(0, i, j); });
+    return field(table_, [&](uint32_t i, uint32_t j) {
+      return lies_in_rows_ ? parts_.in_matrix(0, i, j) : parts_.part(0, i, j);
+    });
   }
   /// For all parts, some rows.
   OwnerField field_of_rows(const Operand& operand, uint32_t first, uint32_t count) const {
@@ -97,6 +100,7 @@ class TableParts {
   const Builder& builder_;
   const PartedMatrix& parts_;
   const Operand& table_;
+  const bool lies_in_rows_;
   std::vector<TileId> tiles_;                           ///< by part
   std::vector<std::pair<uint32_t, uint32_t>> by_tile_;  ///< parts
 };
@@ -264,6 +268,14 @@ class TableLookup {
 
 }  // namespace
 
+std::vector<MappedBox> part_boxes(const PartedMatrix& parts) {
+  std::vector<MappedBox> boxes;
+  for (uint32_t i = 0; i < parts.row_parts(); ++i)
+    for (uint32_t j = 0; j < parts.col_parts(); ++j)
+      boxes.push_back({parts.in_matrix(0, i, j), i * parts.col_parts() + j});
+  return boxes;
+}
+
 StepId add(const Builder& builder, const TableLookupProblem& problem, const std::vector<Operand>& operands) {
   builder.require(operands[0], "rows", Type::u32, problem.rows, 1);
   builder.require(operands[1], "table", problem.type, 1, problem.table.slice_elements());
@@ -275,8 +287,11 @@ StepId add(const Builder& builder, const TableAddProblem& problem, const std::ve
   const PartedMatrix& table = problem.table;
   builder.require(operands[0], "rows", Type::u32, problem.rows, 1);
   builder.require(operands[1], "values", problem.values, problem.rows, table.cols());
-  builder.require(operands[2], "table", Type::f32, 1, table.slice_elements());
-  const TableParts parts(builder, table, operands[2]);
+  if (problem.lies_in_rows)
+    builder.require(operands[2], "table", Type::f32, table.rows(), table.cols());
+  else
+    builder.require(operands[2], "table", Type::f32, 1, table.slice_elements());
+  const TableParts parts(builder, table, operands[2], problem.lies_in_rows);
   const auto columns = [&](uint32_t first, uint32_t count) {
     return parts.boxes([&](uint32_t, uint32_t j) {
       return Box{first, count, first_column(table, j), table.cols_of(j)};

@@ -22,13 +22,17 @@ struct TableLookupProblem {
 };
 
 /// table[rows[i]] += values[i] for all i in order, of f32, with values of a floating-point type; the row
-/// `skipped` is left out.
+/// `skipped` is left out. The table may lie row by row instead of part by part, best in part_boxes().
 struct TableAddProblem {
   PartedMatrix table;
   uint32_t rows = 0;
   std::optional<uint32_t> skipped = {};
   Type values = Type::f32;
+  bool lies_in_rows = false;
 };
+
+/// A mapping of a matrix that lies row by row: each part is on one tile, from the first on.
+std::vector<program::MappedBox> part_boxes(const PartedMatrix& parts);
 
 /// Operands "rows", "table", "out"; and "rows", "values", "table". Only on tiles. A part is read and written
 /// on the tile where it begins.

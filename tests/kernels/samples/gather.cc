@@ -105,13 +105,16 @@ Sample join_rows_sample(uint32_t scale, uint64_t seed) {
   return sample.unset(type, 5 * scale, 7);
 }
 
-template <Type values>
+template <Type values, bool lies_in_rows>
 Sample add_rows_to_part_sample(uint32_t scale, uint64_t seed) {
   const PartSizes of(scale);
   Sample sample(add_rows_to_part_codelet);
   add_list_of_rows(sample, of, seed);
   sample.random(values, of.count, of.cols, seed);
-  sample.random(Type::f32, scale == 0 ? 0 : 1, of.rows * of.cols, seed + 1);
+  if (lies_in_rows)
+    sample.random(Type::f32, of.rows, of.cols, seed + 1);
+  else
+    sample.random(Type::f32, scale == 0 ? 0 : 1, of.rows * of.cols, seed + 1);
   return sample.param(of.first() + 1).param(of.first()).param(of.table_rows());
 }
 
@@ -146,8 +149,8 @@ constexpr NamedSample rows_of_part_uses[] = {{"f32", rows_of_part_sample<Type::f
                                              {"f16", rows_of_part_sample<Type::f16>}};
 constexpr NamedSample join_rows_uses[] = {{"f32", join_rows_sample<Type::f32>},
                                           {"f16", join_rows_sample<Type::f16>}};
-constexpr NamedSample add_rows_to_part_uses[] = {{"f32", add_rows_to_part_sample<Type::f32>},
-                                                 {"f16", add_rows_to_part_sample<Type::f16>}};
+constexpr NamedSample add_rows_to_part_uses[] = {{"f32", add_rows_to_part_sample<Type::f32, false>},
+                                                 {"f16", add_rows_to_part_sample<Type::f16, true>}};
 
 }  // namespace
 

@@ -76,14 +76,15 @@ void add_rows_to_part_reference(const Vertex& v) {
   using namespace add_rows_to_part_field;
   const FieldView &list = v.fields[rows], &from = v.fields[values], &to = v.fields[part];
   if (from.cols == 0) return;
-  const PartOfTable table{v.params[add_rows_to_part_param::first], to.cols / from.cols,
+  const PartOfTable table{v.params[add_rows_to_part_param::first],
+                          static_cast<int64_t>(to.elements() / from.cols),
                           v.params[add_rows_to_part_param::table_rows], rows, part};
   for (uint32_t i = 0; i < from.rows; ++i) {
     const std::optional<uint32_t> row = table.row_at(list, i);
     if (!row || *row + table.first == v.params[add_rows_to_part_param::skipped]) continue;
     for (uint32_t c = 0; c < from.cols; ++c) {
-      const int64_t at = int64_t{*row} * from.cols + c;
-      set_number(to, 0, at, f32_at(to, 0, at) + f32_at(from, i, c));
+      const int64_t at = int64_t{*row} * from.cols + c, r = at / to.cols, col = at % to.cols;
+      set_number(to, r, col, f32_at(to, r, col) + f32_at(from, i, c));
     }
   }
 }

@@ -17,8 +17,8 @@ namespace tessera::kernels {
 #define TESSERA_JOIN_ROWS_FIELDS(X) X(parts) X(out, .access = program::Access::out)
 
 /// part[rows[i] − first] += values[i] for all i in order whose row the part has, but for the row "skipped".
-/// Fields "rows" and "part" (f32) as above, and "values" (count × columns, f32, f16 or bf16). Throws
-/// MissingRow.
+/// Fields "rows" and "part" (f32) as above, or a part of rows × columns, and "values" (count × columns, f32,
+/// f16 or bf16). Throws MissingRow.
 #define TESSERA_ADD_ROWS_TO_PART_FIELDS(X) X(rows) X(values) X(part, .access = program::Access::inout)
 #define TESSERA_ADD_ROWS_TO_PART_PARAMS(X) X(skipped) X(first) X(table_rows)
 
