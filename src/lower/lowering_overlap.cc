@@ -50,9 +50,18 @@ void Lowering::lower_all(const std::function<void(uint32_t)>& before) {
   }
 }
 
+/// The steps of an elementwise operation stay together: what it brings into another layout is large, and
+/// needed only once all that it takes is complete.
 void Lowering::note_early() {
-  if (early_nodes_[node_])
-    early_.insert(steps_.begin() + static_cast<std::ptrdiff_t>(first_step_), steps_.end());
+  if (!early_nodes_[node_]) return;
+  const auto first = [&] { return steps_.begin() + static_cast<std::ptrdiff_t>(first_step_); };
+  const bool fetches = std::any_of(first(), steps_.end(), [&](auto step) { return fetches_.contains(step); });
+  if (!may_overlap(graph_.nodes()[node_]) && !fetches && steps_.size() > first_step_ + 1) {
+    const program::StepId together = builder().sequence({first(), steps_.end()});
+    steps_.erase(first(), steps_.end());
+    steps_.push_back(together);
+  }
+  early_.insert(first(), steps_.end());
 }
 
 std::vector<std::vector<size_t>> Lowering::by_completion(
