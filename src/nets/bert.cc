@@ -393,7 +393,8 @@ class BertBuilder {
     return linear(x, p[4], p[5]);
   }
 
-  /// In slices, on a stage if there are several.
+  /// In slices, if there are several, and on a stage, if there are several. A loop would sum gradients of its
+  /// only pass.
   Value losses_of_head(Value rows, Value labels, const std::vector<Value>& parameters) {
     const uint32_t slices = options_.head_slices, each = rows.shape()[0] / slices;
     const auto body = std::make_shared<Graph>();
@@ -405,6 +406,7 @@ class BertBuilder {
     body->output("losses", cross_entropy(logits_of(own_rows, own), own_labels, rowwise()));
     std::vector<Value> given = {rows, labels};
     given.insert(given.end(), parameters.begin(), parameters.end());
+    if (slices == 1) return graph_.call(body, given, {.stage = head_stage()})[0];
     return graph_.loop(
         body, given,
         {.count = slices, .indexed = {"rows", "labels"}, .stacked = {"losses"}, .stage = head_stage()})[0];
