@@ -96,6 +96,8 @@ void add_model_options(CLI::App& command, BertRequest& r) {
                      "Size of the model: tiny (default), mini, small, medium, base or large");
   add_real(command, "--dropout", r.dropout,
            "Probability of dropout of hidden values and attention probabilities (default: 0.1)");
+  add_real(command, "--attention-dropout", r.attention_dropout,
+           "Probability of dropout of attention probabilities, if they have another one");
   add_choice<graph::PackedAverage>(
       command, "--average", r.settings.average,
       {graph::PackedAverage::token, graph::PackedAverage::sequence, graph::PackedAverage::pack},
@@ -256,6 +258,7 @@ PretrainingSettings settings_of(const BertRequest& r) {
   PretrainingSettings s = r.settings;
   s.config = graph::BertConfig::named(r.size);
   if (r.dropout) s.config.hidden_dropout_prob = s.config.attention_probs_dropout_prob = *r.dropout;
+  if (r.attention_dropout) s.config.attention_probs_dropout_prob = *r.attention_dropout;
   const bool is_whole =
       std::ranges::all_of(r.stage_layers, &StageLayers::is_whole) && r.head_layers.is_whole();
   for (const StageLayers& layers : r.stage_layers) {

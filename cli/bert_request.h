@@ -29,7 +29,7 @@ struct BertRequest : RunOptions {
   std::string size = "tiny";
   std::vector<StageLayers> stage_layers = {};  ///< of each stage; empty: they are divided equally
   StageLayers head_layers = {};
-  std::optional<double> dropout = {};
+  std::optional<double> dropout = {}, attention_dropout = {};
   /// One for each phase, or one for all; no steps: as many as the epochs take.
   std::vector<uint32_t> lengths = {128}, batches = {32}, steps = {};
 

@@ -244,6 +244,14 @@ TEST_F(TrainBertCliTest, DividesLayersAmongStagesAsAsked) {
     expect_refused(run(fmt::format("train bert {} --stages {}", small, stages)), message);
 }
 
+TEST_F(TrainBertCliTest, AttentionMayHaveAnotherDropout) {
+  const json settings =
+      results_of(run("train bert --json --documents 60 --vocabulary 100 --length 16 --batch 4 "
+                     "--steps 1 --estimate --dropout 0.2 --attention-dropout 0"))[0]["settings"];
+  EXPECT_EQ(settings["hidden_dropout_prob"], 0.2);
+  EXPECT_EQ(settings["attention_probs_dropout_prob"], 0);
+}
+
 TEST_F(TrainBertCliTest, LayersInPartsTrainAlike) {
   const std::string machine =
       file("two.toml", "like = \"m2000\"\nchips = 2\ntiles = 16\ntile_bytes = 8000000");
