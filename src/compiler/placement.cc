@@ -55,10 +55,16 @@ struct Occupancy {
   std::vector<uint64_t> changes;  ///< of the bytes alive, by moment, modulo 2^64
 };
 
+/// How pieces that are not always alive are placed.
+struct PlacementWay {
+  bool is_upward = false;      ///< also those for the interleaved region from the code up
+  bool longest_first = false;  ///< by their time first, not by their bytes
+};
+
 /// One memory: what is at which address when. A tile's code comes first. First fit, always-live pieces first
 /// and then by size: pieces for the interleaved region from the end of the memory down, the others from the
 /// code up, so that both may use all free space. Where that takes more than there is, all from the code up,
-/// if so they take less.
+/// also what is alive longest first, if so they take less.
 class Arena {
  public:
   Arena(Compilation& c, TileId space, std::span<PieceId> ids, Occupancy& occupancy)
@@ -70,9 +76,8 @@ class Arena {
             std::any_of(ids.begin(), ids.end(), [&](PieceId id) { return c.pieces[id].interleaved; })),
         capacity_(has_region_ ? c.machine.tile_bytes / program::kDataAlignment * program::kDataAlignment
                               : kNever64) {
-    sort(ids);
-    place(ids);
-    if (has_region_ && end_ > c.machine.tile_bytes) place_upward(ids);
+    place(ids, {});
+    if (is_tiled(c) && space < c.machine.tiles && end_ > c.machine.tile_bytes) place_otherwise(ids);
     count(ids);
     for (PieceId id : ids) c.pieces[id].offset -= base_ + (c.pieces[id].offset >= top_ ? gap_ : 0);
   }
@@ -89,7 +94,7 @@ class Arena {
   uint64_t room_of(const Piece& piece) const { return bytes_of(c_, piece) + piece.over_read; }
 
   void sort(std::span<PieceId> ids) const {
-    using Rank = std::tuple<bool, bool, bool, uint64_t, PieceId>;
+    using Rank = std::tuple<bool, bool, bool, uint64_t, uint64_t, PieceId>;
     std::vector<Rank> ranks;
     ranks.reserve(ids.size());
     for (const PieceId id : ids) {
@@ -97,15 +102,24 @@ class Arena {
       // Runs side by side share the part of a shared space that has the state.
       const bool is_shared_state =
           piece.tile == program::kShared && c_.program.variable(piece.variable).role == program::Role::state;
-      ranks.emplace_back(!piece.always_live, !is_shared_state, !piece.interleaved,
-                         kNever64 - bytes_of(c_, piece), id);
+      const uint64_t longest = way_.longest_first ? moments_of(piece) : 0;
+      ranks.emplace_back(!piece.always_live, !is_shared_state, !piece.interleaved && !way_.longest_first,
+                         kNever64 - longest, kNever64 - bytes_of(c_, piece), id);
     }
     std::ranges::sort(ranks);
     std::ranges::transform(ranks, ids.begin(), [](const Rank& rank) { return std::get<PieceId>(rank); });
   }
 
-  /// Pieces in this order.
-  void place(std::span<const PieceId> ids) {
+  uint64_t moments_of(const Piece& piece) const {
+    uint64_t moments = 0;
+    for (const Interval& interval : occupancy_.lifetimes[piece.lifetime])
+      moments += interval.last - interval.first + 1;
+    return moments;
+  }
+
+  void place(std::span<PieceId> ids, const PlacementWay& way) {
+    way_ = way;
+    sort(ids);
     occupancy_.up.clear();
     occupancy_.down.clear();
     low_ = end_ = base_;
@@ -118,14 +132,19 @@ class Arena {
     for (auto id = dynamic; id != ids.end(); ++id) place_dynamic(c_.pieces[*id]);
   }
 
-  /// Again, all from the code up; or as before, if so they end no lower.
-  void place_upward(std::span<const PieceId> ids) {
-    const uint64_t end = end_;
-    is_upward_ = true;
-    place(ids);
-    if (end_ < end) return;
-    is_upward_ = false;
-    place(ids);
+  /// In the first other way in which they fit; otherwise in the one in which they end lowest.
+  void place_otherwise(std::span<PieceId> ids) {
+    constexpr PlacementWay kOthers[] = {{true, false}, {true, true}};
+    PlacementWay best = way_;
+    uint64_t least = end_;
+    for (const PlacementWay& other : kOthers) {
+      const bool is_same = !has_region_ && !other.longest_first;
+      const bool is_hopeless = other.longest_first && least > c_.machine.tile_bytes / 8 * 9;
+      if (least <= c_.machine.tile_bytes || is_same || is_hopeless) continue;
+      place(ids, other);
+      if (end_ < least) best = way_, least = end_;
+    }
+    if (end_ > least) place(ids, best);
   }
 
   /// Always-live pieces are adjacent. What has no room goes past the end of the memory.
@@ -147,7 +166,7 @@ class Arena {
 
   void place_dynamic(Piece& piece) {
     const uint64_t room = room_of(piece);
-    const bool is_down = piece.interleaved && !is_upward_;
+    const bool is_down = piece.interleaved && !way_.is_upward;
     const uint64_t lowest = piece.interleaved ? std::max(base_, c_.machine.interleaved_from) : base_;
     uint64_t offset = is_down ? highest_fit(piece, room) : lowest_fit(piece, room, lowest);
     if (offset == kNever64) offset = lowest_fit(piece, room, std::max(base_, capacity_));
@@ -235,8 +254,8 @@ class Arena {
   Compilation& c_;
   TileMemory& memory_;
   Occupancy& occupancy_;
-  const uint64_t base_;       ///< where data begins
-  bool is_upward_ = false;    ///< whether pieces for the interleaved region are placed from the code up
+  const uint64_t base_;  ///< where data begins
+  PlacementWay way_ = {};
   const bool has_region_;     ///< whether any piece must be in the interleaved region
   const uint64_t capacity_;   ///< where pieces that grow down begin
   uint64_t low_ = base_;      ///< end of what is always live and grows up

@@ -513,6 +513,31 @@ TEST(Placement, OrdinaryPiecesMayLieAcrossTheRegions) {
   EXPECT_TRUE(compile(p, testing::toy_machine_with_regions(1, 64 << 10))->memory.fits());
 }
 
+/// By size, z comes last: of the hole above x, it finds the bytes taken by q in the second step.
+TEST(Placement, WhatIsAliveLongestComesFirstWhereATileOverflowsOtherwise) {
+  Program p;
+  const auto add = [&](const char* name, uint32_t units, Role role = Role::temporary) {
+    return p.add(variable(name, Type::f32, 4 * units, 8, role, 0));
+  };
+  const VariableId q = add("q", 11), x = add("x", 10), y = add("y", 9), r = add("r", 2), z = add("z", 1);
+  const VariableId sum_y = add("sum of y", 1, Role::output), sum_z = add("sum of z", 1, Role::output);
+  const auto whole = [&](VariableId id) { return field(id, p.variable(id).whole()); };
+  const auto fill = [&](VariableId id) {
+    return vertex(testing::fill_codelet, 0, {whole(id)}, {int64_t{1}});
+  };
+  const auto sum = [&](VariableId of, VariableId to) {
+    return vertex(testing::sum_codelet, 0, {whole(of), whole(to)});
+  };
+  p.set_main(
+      p.sequence({p.execute(ComputeSet{"first", Phase::compute, {fill(x), fill(y), fill(r), fill(z)}}),
+                  p.execute(ComputeSet{"second", Phase::compute, {fill(q), sum(y, sum_y), sum(z, sum_z)}})}));
+  const auto roomy = compile(p, toy_machine(1));
+  const auto tight = compile(p, toy_machine(1, roomy->memory.max_tile_bytes - kBytes));
+  EXPECT_TRUE(tight->memory.fits()) << overflow_text(tight->memory);
+  EXPECT_EQ(Temporaries::arena(*roomy), (11 + 9 + 2 + 1 + 2) * kBytes);
+  EXPECT_EQ(Temporaries::arena(*tight), (10 + 9 + 2 + 1 + 2) * kBytes);
+}
+
 /// y += w with w a state on another tile, by way of temporaries that live one after another.
 TEST(Memory, CountsDataByPurpose) {
   Program p;
