@@ -215,7 +215,7 @@ std::vector<Case> expression_cases() {
                  {4, 1}});
     add(inputs, {{step("mul", {0, 1}), step("mul", {4, 2}), step("sum", {5}, rows),
                   step("sum_of_squares", {4}, rows), step("add", {5, 3}), step("sum", {8}, rows)},
-                 {2, 3, 5}});
+                 {5, 2, 3}});
   }
   add({of(Type::bf16, {3, 4, 33}), of(Type::f32, {}), of(Type::f32, {33})},
       {{step("cast", {0}, {{"type", "f32"}}), step("mul", {3, 1}), step("where", {1, 4, 2}),
