@@ -124,6 +124,10 @@ TEST_F(TrainBertCliTest, TrainsReplicasOnChips) {
   expect_loss("loss", in_parts, near, 1e-3);
   EXPECT_EQ(in_parts["settings"]["shard_gradients_from"], 8192);
   EXPECT_LT(optimizer(in_parts), 0.6 * optimizer(near));
+  const auto gradient = [](const json& r) {
+    return r["phases"][0]["step"]["purposes"]["gradient"].get<double>();
+  };
+  EXPECT_LT(gradient(in_parts), 0.7 * gradient(near));
   const json some = place_on_chips("--micro-batches 2 --place '*.word_embeddings.weight=shard-gradients'");
   expect_loss("loss", some, near, 1e-3);
   EXPECT_EQ(some["settings"]["groups"][0]["shard_gradients"], true);

@@ -162,7 +162,7 @@ TEST(GraphFile, RefusesWhatItCannotKeep) {
   EXPECT_USAGE_ERROR("a graph with updates", save_graphs(path, {{trained.graph}, {}}));
   const Graph g = network(2, std::vector<float>(16));
   EXPECT_USAGE_ERROR("'w' has 16 elements; given are 3", save_graphs(path, {{g}, {}}, {{"w", {1, 2, 3}}}));
-  EXPECT_USAGE_ERROR("no name for a text", save_graphs(path, {{g}, {{"tessera_graphs", ""}}}));
+  EXPECT_USAGE_ERROR("is not a name for a text", save_graphs(path, {{g}, {{"tessera_graphs", ""}}}));
   EXPECT_FALSE(std::ifstream(path).good()) << "something was written";
 }
 

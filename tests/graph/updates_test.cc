@@ -606,18 +606,6 @@ TEST(DividedGradients, HaveTheBitsOfWholeOnesWhereSumsAreExact) {
   expect_same_bits(state_of(0), state_of({}));
 }
 
-TEST(DividedGradients, TakeAFractionOfTheTiles) {
-  const Machine chips = Machine::find("m2000").with("chips", 4).with("tiles", 16);
-  TrainingOptions options{.optimizer = Adam{}, .micro_batches = 2, .replicas = 4, .shard_from = 0};
-  const RunCost whole = Session(network(8, options, Type::f32, Code::shared), chips).cost();
-  options.shard_gradients_from = 0;
-  const RunCost parts = Session(network(8, options, Type::f32, Code::shared), chips).cost();
-  // Parts of all layers' sums, and gradients of a few.
-  EXPECT_LT(static_cast<double>(parts.bytes.at("gradient")),
-            0.7 * static_cast<double>(whole.bytes.at("gradient")));
-  EXPECT_GT(parts.seconds, whole.seconds);  // each micro-batch's go over the links
-}
-
 TEST(DividedGradients, AreThoseThatGroupsAndSizesName) {
   TrainingOptions options{.optimizer = Adam{}, .micro_batches = 2, .replicas = 2, .shard_gradients_from = 30};
   options.groups = {{.names = {"0.*"}, .shard = false},
