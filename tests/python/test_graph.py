@@ -685,6 +685,16 @@ def test_a_large_dense_product_leaves_space_for_its_rows():
     assert estimate.fits, estimate.overflow
 
 
+def test_stop_gradient():
+    graph = tg.Graph()
+    x, w = graph.input("x", (4,)), graph.parameter("w", (4,), tg.constant(3))
+    loss = tg.sum(w * tg.stop_gradient(w * x))  # of w: w · x, not 2 · w · x
+    step = graph.training_step(loss, "sgd", lr=0.5)
+    session = step.session()
+    assert session.run(np.ones(4, np.float32)) == pytest.approx(36)
+    np.testing.assert_allclose(session.parameters()["w"], 1.5)
+
+
 def test_runs_release_the_gil(rng):
     graph = tg.Graph()
     x = graph.input("x", (512, 1024))
@@ -735,11 +745,11 @@ def test_numpy_is_enough():
         (lambda g: g.find("nothing"), ValueError, "no value 'nothing'"),
         (lambda g: g.output("x", g.find("x")), ValueError, "as an input is"),
         (lambda g: g.freeze("x"), ValueError, "no parameter 'x'"),
-        (lambda g: tg.relu(3), TypeError, "no value of a graph"),
+        (lambda g: tg.relu(3), TypeError, "not a value of a graph"),
         (lambda g: g.find("x") + mlp().find("x"), ValueError, "two graphs"),
-        (lambda g: tg.mean(3), TypeError, "no value of a graph"),
-        (lambda g: tg.cast(3, "f16"), TypeError, "no value of a graph"),
-        (lambda g: g.output("y", 3), TypeError, "no value of a graph"),
+        (lambda g: tg.mean(3), TypeError, "not a value of a graph"),
+        (lambda g: tg.cast(3, "f16"), TypeError, "not a value of a graph"),
+        (lambda g: g.output("y", 3), TypeError, "not a value of a graph"),
         (lambda g: tg.butterfly(g.find("x"), mlp().find("first.bias"), 12), ValueError, "two graphs"),
         (lambda g: tg.fastfood(g.find("x"), *[mlp().find("x")] * 3, range(16), 12), ValueError, "two graphs"),
         (lambda g: tg.dropout(g.find("x"), 0.5, step=mlp().step()), ValueError, "two graphs"),

@@ -59,7 +59,7 @@ class Recipe:
 # Compared elsewhere: random numbers, structured maps, what is an operation already, attention with its masks, and what
 # micro-batches and replicas have together.
 ELSEWHERE = {"attention", "matmul", "dropout", "butterfly", "fastfood", "linear_layer", "split"}
-ELSEWHERE |= {"mean_over_step", "mean_over_replicas", "sum_over_replicas"}
+ELSEWHERE |= {"mean_over_step", "mean_over_replicas", "sum_over_replicas", "stop_gradient"}
 
 
 def test_every_operation_takes_part():

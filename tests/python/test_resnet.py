@@ -22,7 +22,7 @@ def test_numbers_of_parameters(depth):
 def test_other_depths_and_sizes_are_refused():
     with pytest.raises(ValueError, match="unknown depth 21 of a ResNet"):
         tg.resnet(21, samples=1)
-    with pytest.raises(ValueError, match="no weight of a convolution"):
+    with pytest.raises(ValueError, match="not a weight of a convolution"):
         tg.resnet(8, samples=1, patterns={"fc.weight": np.ones((10, 64))})
 
 

@@ -230,7 +230,7 @@ def test_refuses_what_is_no_state_of_an_optimizer():
     step_of(model, optimizer, torch.Generator().manual_seed(1))
     state, of_model = optimizer.state_dict(), model.state_dict()
     for wrong in ({}, None, {"state": {}}, {"state": None, "param_groups": []}):
-        with pytest.raises(ValueError, match="no optimizer's state"):
+        with pytest.raises(ValueError, match="not an optimizer's state"):
             load_optimizer_state(optimizer, wrong, model, of_model)
     with pytest.raises(ValueError, match="parameter 0 is None"):
         load_optimizer_state(optimizer, {**state, "state": {0: None}}, model, of_model)

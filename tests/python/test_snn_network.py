@@ -240,7 +240,7 @@ def test_events_from_structured_arrays():
     assert SpikeEvents.from_events(np.array([], kind), 3, (3, 3, 2)).count() == 0
     with pytest.raises(ValueError, match="events with y from 0 to 2; the sensor has 0 to 1"):
         SpikeEvents.from_events(one, 4, (3, 2, 2))
-    with pytest.raises(TypeError, match="no structured array"):
+    with pytest.raises(TypeError, match="not a structured array"):
         SpikeEvents.from_events([np.zeros((3, 4))], 4, (3, 3, 2))
 
 

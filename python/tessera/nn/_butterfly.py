@@ -151,7 +151,7 @@ class ButterflyLinear(StructuredLinear):
         return torch.view_as_complex(super().forward(x))
 
     def _product(self, x: Tensor, bias: Tensor | None) -> Tensor:
-        permutation = self._buffers["permutation"]
+        permutation = self._buffers.get("permutation")
         if permutation is not None:
             x = reordered(x, permutation)
         if self.complex:

@@ -63,7 +63,7 @@ class BlockDiagonalLinear(StructuredLinear):
         self._reset_bias()
 
     def _shuffled(self, x: Tensor) -> Tensor:
-        order = self._buffers["_order"]
+        order = self._buffers.get("_order")
         return x if order is None else reordered(x, order)
 
     def _product(self, x: Tensor, bias: Tensor | None) -> Tensor:

@@ -57,7 +57,8 @@ ops::ForcedKnobs TiledWeight::knobs() const {
 /// A product in slices may fill the tiles, unless it leaves space for X and Y as rows.
 TileProductPlan TiledWeight::plan_beside_rows(const ProductProblem& problem) const {
   TileProductPlan plan = plan_tile_product(pattern_, problem, machine_, knobs());
-  const uint64_t rows = bytes_as_rows(n_, pattern_, type_, machine_.tiles);
+  constexpr uint64_t kCode = 4096;  // of bringing them to the product and back
+  const uint64_t rows = bytes_as_rows(n_, pattern_, type_, machine_.tiles) + kCode;
   const bool fits = plan.chosen.max_tile_bytes + rows <= machine_.tile_bytes;
   if (!dense_ || !forward_only_ || fits || rows >= machine_.tile_bytes) return plan;
   machine::Machine smaller = machine_;
