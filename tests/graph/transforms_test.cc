@@ -13,6 +13,7 @@
 #include "graph/initial.h"
 #include "networks.h"
 #include "random_graph.h"
+#include "random_values.h"
 #include "support/error_of.h"
 
 namespace tessera::graph {
@@ -105,6 +106,27 @@ TEST(JoinElementwise, NormalisesInFewPasses) {
   }
   EXPECT_EQ(large, 3U) << to_string(g);
   EXPECT_EQ(reductions, 3U) << to_string(g);
+}
+
+/// A sum cannot share the pass of another one that takes its result.
+TEST(JoinElementwise, ReducesWhatDependsOnAnotherReduction) {
+  for (const uint32_t rows : {40U, 2500U}) {
+    Graph g;
+    const Value x = g.input("x", {rows, 12}), average = mean(x, {0}), most = max(x, {0});
+    g.output("variance", mean(square(x - average), {0}));
+    g.output("sum of exponentials", sum(exp(x - most), {0}));
+    Graph joined = g;
+    EXPECT_GT(transform(joined, session_transforms(), Machine::host(2).model()).size(), 0U);
+    verify(joined);
+    const WideArrays inputs = {{"x", random_values(g.type(x.id), -1, 1, 1, 5, 0)}};
+    WideArrays state;
+    expect_same(evaluate(joined, inputs, state), evaluate(g, inputs, state));
+    Session session(g, Machine::host(2));
+    const Arrays found = session.run(Arrays{{"x", narrowed(inputs.at("x"))}});
+    for (const auto& [name, values] : evaluate(g, inputs, state))
+      for (size_t i = 0; i < values.size(); ++i)
+        EXPECT_NEAR(found.at(name)[i], values[i], 1e-5 * (1 + std::abs(values[i]))) << name;
+  }
 }
 
 TEST(JoinElementwise, KeepsStagesWeightsAndWhatIsStoredAnyway) {

@@ -2,8 +2,10 @@
 // follow one another become expressions, which are evaluated in one pass, and which compute again what is
 // read as fast; sums over rows take expressions too, and share a pass with others of the same operands.
 #include <algorithm>
+#include <map>
 #include <optional>
 #include <set>
+#include <utility>
 #include <vector>
 
 #include "graph/broadcast.h"
@@ -15,13 +17,23 @@
 namespace tessera::graph {
 namespace {
 
+using OfWeights = std::map<const Graph*, std::vector<bool>>;
+
 /// Values in the form of a product's weight, which few operations take: weights, their gradients, and what
-/// elementwise operations make of them.
-std::vector<bool> values_of_weights(const Graph& graph) {
+/// elementwise operations make of them, in functions too.
+const std::vector<bool>& values_of_weights(const Graph& graph, OfWeights& known) {
+  if (const auto found = known.find(&graph); found != known.end()) return found->second;
   std::vector<bool> of_weights(graph.values().size());
   for (const Node& node : graph.nodes()) {
     if (const std::optional<ValueId> weight = weight_input(node)) of_weights[*weight] = true;
     if (is_weight_gradient(node)) of_weights[node.outputs[0]] = true;
+    if (!node.body) continue;
+    const std::vector<bool>& inside = values_of_weights(*node.body, known);
+    for (size_t i = 0; i < node.inputs.size(); ++i)
+      if (inside[node.body->inputs().at(i)]) of_weights[node.inputs[i]] = true;
+    size_t output = 0;
+    for (const auto& [name, id] : node.body->outputs())
+      if (const ValueId given = node.outputs.at(output++); inside[id]) of_weights[given] = true;
   }
   const auto is_of_weights = [&](ValueId id) { return of_weights[id]; };
   const auto join = [&](const Node& node) {
@@ -40,7 +52,12 @@ std::vector<bool> values_of_weights(const Graph& graph) {
     any = false;
     for (const Node& node : graph.nodes()) any |= join(node);
   }
-  return of_weights;
+  return known[&graph] = std::move(of_weights);
+}
+
+std::vector<bool> values_of_weights(const Graph& graph) {
+  OfWeights known;
+  return values_of_weights(graph, known);
 }
 
 /// Nodes of one expression, in their order; those that compute its results; and the last node's position,
@@ -89,7 +106,9 @@ class Joining {
     const bool is_reduction = may_be_reduction(graph_, node(n));
     const ValueId whole = is_reduction ? node(n).inputs[0] : result_of(n);
     if ((!is_reduction && !is_step(n)) || of_weights_[whole]) return;
-    if (!takes_inputs(n, graph_.type(whole).shape)) return;
+    // A single column is reduced faster as a row.
+    if (!takes_inputs(n, graph_.type(whole).shape) || (is_reduction && graph_.type(whole).cols() == 1))
+      return;
     groups_of_[n].insert(groups_.size());
     groups_.push_back({{n}, {n}, n, graph_.type(whole).shape, is_reduction});
   }
@@ -161,24 +180,30 @@ class Joining {
            inputs_of(group).size() <= kernels::kMostExpressionInputs;
   }
 
-  /// Reductions that read the same values do so in one pass.
+  /// Reductions that are near and read the same values do so in one pass.
   void share_passes() {
-    for (size_t a = 0; a < groups_.size(); ++a)
-      for (size_t b = 0; b < groups_.size(); ++b)
-        if (a != b && groups_[a].is_reduced && groups_[b].is_reduced && !groups_[a].nodes.empty() &&
-            !groups_[b].nodes.empty())
-          share_pass(a, b);
+    std::vector<std::pair<uint32_t, size_t>> reduced;  // positions, groups
+    for (size_t g = 0; g < groups_.size(); ++g)
+      if (groups_[g].is_reduced) reduced.emplace_back(groups_[g].position, g);
+    std::ranges::sort(reduced);
+    for (size_t i = 0; i < reduced.size(); ++i)
+      for (size_t j = i + 1; j < reduced.size() && reduced[j].first - reduced[i].first <= kNear; ++j) {
+        share_pass(reduced[i].second, reduced[j].second);
+        share_pass(reduced[j].second, reduced[i].second);
+      }
   }
 
   void share_pass(size_t a, size_t b) {
     const Group &first = groups_[a], &second = groups_[b];
-    if (first.position > second.position || first.shape != second.shape || !reads_same(first, second)) return;
+    if (first.nodes.empty() || second.nodes.empty() || first.position > second.position ||
+        second.position - first.position > kNear || first.shape != second.shape || !reads_same(first, second))
+      return;
     Group both = first;
     both.nodes.insert(second.nodes.begin(), second.nodes.end());
     both.results.insert(second.results.begin(), second.results.end());
     both.position = second.position;
     if (!fits(both) || node(first.position).backward != node(second.position).backward) return;
-    if (is_taken_before(first, second.position)) {
+    if (is_taken_by(first, second.position)) {
       if (!is_known_before(second, first.position)) return;
       both.position = first.position;
     }
@@ -197,10 +222,11 @@ class Joining {
     });
   }
 
-  bool is_taken_before(const Group& group, uint32_t position) const {
+  /// By a node before a position, or by one that is computed there.
+  bool is_taken_by(const Group& group, uint32_t position) const {
     return std::ranges::any_of(group.results, [&](uint32_t n) {
       return std::ranges::any_of(users_[result_of(n)],
-                                 [&](uint32_t user) { return first_position_of(user) < position; });
+                                 [&](uint32_t user) { return first_position_of(user) <= position; });
     });
   }
   /// Where a node is computed first.
@@ -242,7 +268,7 @@ class Joining {
         !takes_inputs(*producer, group.shape) || graph_.type(id).shape != group.shape ||
         group.nodes.size() > kernels::kMostExpressionSteps)
       return false;
-    group.nodes.insert(*producer);
+    if (!group.nodes.insert(*producer).second) return true;
     const std::vector<ValueId>& inputs = node(*producer).inputs;
     return std::ranges::all_of(
         inputs, [&](ValueId input) { return is_given(input) || add_producers(input, is_given, group); });

@@ -43,7 +43,8 @@ size_t remove_unused(Graph& graph);
 /// with its activation.
 size_t fuse(Graph& graph);
 /// On hosts: joins elementwise operations, and reductions of their results, into expressions, which are
-/// computed in one pass. Results have the same bits, but for sums over more than 2^20 rows.
+/// computed in one pass. Results have the same bits, but for sums whose values would have been transposed or
+/// have more than 2^20 rows.
 size_t join_elementwise(Graph& graph, const machine::Machine& machine);
 
 /// Maps the values of one graph to their clones in another.

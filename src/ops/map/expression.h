@@ -10,8 +10,8 @@
 namespace tessera::ops {
 
 /// Results are values of an expression, rows × cols, or the reductions of its columns by parts of the rows,
-/// kernels::reduced_rows() × cols; inputs are f32, f16 or bf16. The bits are those of the functions one after
-/// another.
+/// kernels::reduced_rows() × cols; inputs are f32, f16 or bf16. Each function rounds its results to
+/// its type.
 struct ExpressionProblem {
   struct Input {
     Type type = Type::f32;

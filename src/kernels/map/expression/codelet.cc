@@ -119,10 +119,11 @@ program::PhaseTimes cost(const Vertex& v, const machine::Machine& m, size_t resu
   const size_t inputs = v.fields.size() - results;
   const Expression expression = expression_of(v.params, results);
   std::vector<Type> types;
-  double elements = 0, operations = 0;
+  double rows = 0, cols = 0, operations = 0;
   for (const FieldView& input : v.fields.first(inputs)) {
     types.push_back(input.type);
-    elements = std::max(elements, static_cast<double>(input.elements()));
+    rows = std::max<double>(rows, input.rows);
+    cols = std::max<double>(cols, input.cols);
   }
   for (const ExpressionStep& step : expression.steps) {
     if (step.kind == Kind::unary) operations += host_operations(static_cast<Unary>(step.function));
@@ -133,7 +134,7 @@ program::PhaseTimes cost(const Vertex& v, const machine::Machine& m, size_t resu
     types.push_back(step.type);
   }
   HostWork work = traffic_of(v.fields, inputs);
-  work.vector_operations = (operations + static_cast<double>(results)) * elements;
+  work.vector_operations = (operations + static_cast<double>(results)) * rows * cols;
   return in_phase(is_reduced ? Phase::reduce : Phase::compute, host_cycles(m, work));
 }
 
