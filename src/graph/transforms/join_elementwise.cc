@@ -80,6 +80,9 @@ class Joining {
         groups_of_(graph.nodes().size()) {
     for (uint32_t n = 0; n < graph.nodes().size(); ++n)
       for (const ValueId input : graph.nodes()[n].inputs) users_[input].insert(n);
+    for (const Node& node : graph.nodes())
+      if (const std::optional<ValueId> weight = weight_input(node); weight && graph.type(*weight).pattern)
+        has_sparse_products_ = true;
     for (const auto& [name, id] : graph.outputs()) lasting_[id] = true;
     for (const Assignment& assignment : graph.assignments()) lasting_[assignment.value] = true;
   }
@@ -104,6 +107,7 @@ class Joining {
 
   void begin_group(uint32_t n) {
     const bool is_reduction = may_be_reduction(graph_, node(n));
+    if (is_reduction && has_sparse_products_) return;
     const ValueId whole = is_reduction ? node(n).inputs[0] : result_of(n);
     if ((!is_reduction && !is_step(n)) || of_weights_[whole]) return;
     // A single column is reduced faster as a row.
@@ -319,6 +323,8 @@ class Joining {
   std::vector<bool> of_weights_, lasting_;  ///< by value: whether it is an output or new state, and so stored
   std::vector<std::set<uint32_t>> users_;   ///< by value: the nodes that take it
   std::vector<std::set<size_t>> groups_of_;  ///< by node
+  /// Whether activations lie as sparse products take them, transposed, in which sums are not joined.
+  bool has_sparse_products_ = false;
   std::vector<Group> groups_;
 };
 

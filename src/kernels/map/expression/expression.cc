@@ -168,9 +168,19 @@ class BoxEvaluator {
       const std::byte* const from = address_of(field, box.row + r, box.col);
       if (field.col_stride == 1)
         std::memcpy(to, from, row_bytes);
+      else if (field.col_stride == 0)
+        bytes == sizeof(uint32_t) ? repeat<uint32_t>(from, to, box.cols)
+                                  : repeat<uint16_t>(from, to, box.cols);
       else
         copy_strided(bytes, from, field.col_stride, to, 1, box.cols);
     }
+  }
+
+  /// Copies one element `count` times.
+  template <class T>
+  static void repeat(const std::byte* from, std::byte* to, uint32_t count) {
+    const T element = load<T>(from);
+    for (uint32_t i = 0; i < count; ++i) store(to + i * sizeof(T), element);
   }
 
   const Expression& expression_;
