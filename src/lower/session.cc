@@ -181,9 +181,9 @@ class BoundRun {
 
 }  // namespace
 
-engine::Profile Session::Impl::run(const bound::Arrays& arrays, const engine::RunOptions& options) {
+engine::Profile Session::Impl::run(const bound::Arrays& arrays, const engine::RunOptions& how) {
   try {
-    return program().run(arrays, options);
+    return program().run(arrays, how);
   } catch (...) {
     const std::vector<program::VariableId> written = program().state().half_written();
     const auto is_written = [&](const Assignment& assignment) {

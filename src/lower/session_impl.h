@@ -284,7 +284,7 @@ struct Session::Impl {
   }
 
   /// Runs the program. If that throws, parameters and state may be torn.
-  engine::Profile run(const bound::Arrays& arrays, const engine::RunOptions& options);
+  engine::Profile run(const bound::Arrays& arrays, const engine::RunOptions& how);
   /// Throw Error if parameters and state, or this one, are torn.
   void require_whole() const;
   void require_whole(ValueId id) const {
