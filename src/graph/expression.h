@@ -34,7 +34,8 @@ Expression expression_of(const Node& node);
 /// Throws UsageError, saying why there is no such expression.
 [[noreturn]] void refuse_expression(std::string_view why);
 
-/// The kernel of a step, without type and operands; none: it is a reduction, of rows.
+/// The kernel of an elementwise operation as a step, without type and operands, and that of a reduction of
+/// rows; none: the operation is another.
 std::optional<kernels::ExpressionStep> function_of(std::string_view operation);
 std::optional<kernels::Reduction> reduction_of(std::string_view operation);
 

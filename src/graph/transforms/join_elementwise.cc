@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "graph/broadcast.h"
+#include "graph/depends.h"
 #include "graph/expression.h"
 #include "graph/operation.h"
 #include "graph/stages.h"
@@ -76,10 +77,8 @@ class Joining {
       : graph_(graph),
         of_weights_(values_of_weights(graph)),
         lasting_(graph.values().size()),
-        users_(graph.values().size()),
+        users_(users_of_values(graph)),
         groups_of_(graph.nodes().size()) {
-    for (uint32_t n = 0; n < graph.nodes().size(); ++n)
-      for (const ValueId input : graph.nodes()[n].inputs) users_[input].insert(n);
     for (const Node& node : graph.nodes())
       if (const std::optional<ValueId> weight = weight_input(node); weight && graph.type(*weight).pattern)
         has_sparse_products_ = true;
@@ -142,7 +141,7 @@ class Joining {
     constexpr size_t kMostGroups = 4, kMostGroupsOfTwo = 3;
     const Shape& shape = graph_.type(result_of(n)).shape;
     if (!takes_inputs(n, shape)) return false;
-    const size_t whole_inputs = whole_inputs_of(n);
+    const size_t whole_inputs = whole_inputs_of({.nodes = {n}, .results = {n}, .shape = shape});
     const bool is_kept_longer = whole_inputs > 1 || narrows(n);
     if (groups.size() > 1 && (!is_cheap(node(n)) || whole_inputs > 2 ||
                               groups.size() > (is_kept_longer ? kMostGroupsOfTwo : kMostGroups)))
@@ -154,12 +153,6 @@ class Joining {
       with.nodes.insert(n);
       return group.shape == shape && (is_near || !is_kept_longer) && fits(with);
     });
-  }
-
-  size_t whole_inputs_of(uint32_t n) const {
-    const std::set<ValueId> inputs(node(n).inputs.begin(), node(n).inputs.end());
-    return static_cast<size_t>(std::ranges::count_if(
-        inputs, [&](ValueId id) { return graph_.type(id).shape == graph_.type(result_of(n)).shape; }));
   }
 
   bool narrows(uint32_t n) const {
@@ -236,9 +229,8 @@ class Joining {
   /// Where a node is computed first.
   uint32_t first_position_of(uint32_t n) const {
     if (groups_of_[n].empty()) return n;
-    uint32_t first = groups_[*groups_of_[n].begin()].position;
-    for (const size_t group : groups_of_[n]) first = std::min(first, groups_[group].position);
-    return first;
+    const auto position_of = [&](size_t group) { return groups_[group].position; };
+    return position_of(std::ranges::min(groups_of_[n], {}, position_of));
   }
 
   bool is_known_before(const Group& group, uint32_t position) const {
@@ -321,8 +313,8 @@ class Joining {
 
   const Graph& graph_;
   std::vector<bool> of_weights_, lasting_;  ///< by value: whether it is an output or new state, and so stored
-  std::vector<std::set<uint32_t>> users_;   ///< by value: the nodes that take it
-  std::vector<std::set<size_t>> groups_of_;  ///< by node
+  std::vector<std::vector<uint32_t>> users_;  ///< by value: the nodes that take it
+  std::vector<std::set<size_t>> groups_of_;   ///< by node
   /// Whether activations lie as sparse products take them, transposed, in which sums are not joined.
   bool has_sparse_products_ = false;
   std::vector<Group> groups_;
