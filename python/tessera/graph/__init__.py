@@ -25,15 +25,14 @@ from tessera.graph._pipeline import PipelineAnalysis, PipelineSchedule, pipeline
 from tessera.graph._resnet import Resnet, resnet
 from tessera.graph._session import Session
 from tessera.graph._training import ParameterGroup, Schedule, betas_of_packs, packs_per_batch
+from tessera.graph._structured_maps import butterfly, circulant, fastfood, kronecker, linear_layer, toeplitz
 from tessera.graph._values import (
     Value,
     abs,
     amax,
     amin,
     argmax,
-    butterfly,
     cast,
-    circulant,
     clip,
     concatenate,
     constant,
@@ -47,7 +46,6 @@ from tessera.graph._values import (
     erf,
     exp,
     expand,
-    fastfood,
     floor_divide,
     fmod,
     gather,
@@ -55,13 +53,11 @@ from tessera.graph._values import (
     hard_sigmoid,
     hard_swish,
     index_select,
-    kronecker,
     layer_norm,
     leaky_relu,
     attention,
     linear,
     matmul,
-    linear_layer,
     log,
     log_softmax,
     maximum,
@@ -100,7 +96,6 @@ from tessera.graph._values import (
     sum_neighbours,
     sum_over_replicas,
     tanh,
-    toeplitz,
     transpose,
     uniform,
     where,

@@ -6,7 +6,7 @@ from typing import Any
 
 from tessera import _structured as _structured  # modules may use its operators
 from tessera._structured_products import is_complex_butterfly, is_tied
-from tessera.graph import _values as ops
+from tessera.graph import _structured_maps as ops
 from tessera.graph._aten import Call, handles, value_of
 from tessera.graph._parameters import Parameter
 from tessera.graph._values import Value
