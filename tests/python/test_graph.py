@@ -667,34 +667,6 @@ def test_estimates(tmp_path):
     assert on_host.memory.shape[0] == 1 and on_host.seconds > 0
 
 
-def test_what_does_not_fit():
-    graph, bow = tg.Graph(), tessera.Machine("bow", tiles=64)
-    w = graph.parameter("w", (5632, 2048))
-    graph.output("y", tg.linear(graph.input("x", (256, 2048)), w))
-    estimate = graph.estimate(bow)
-    assert not estimate.fits and "bytes and has" in estimate.overflow and estimate.overflow in repr(estimate)
-    assert "bytes and has" in estimate.page()
-    with pytest.raises(ValueError, match="bytes and has"):
-        graph.session(bow)
-
-
-def test_a_large_dense_product_leaves_space_for_its_rows():
-    graph = tg.Graph()
-    graph.output("y", tg.linear(graph.input("x", (4096, 4096)), graph.parameter("w", (4096, 4096))))
-    estimate = graph.estimate("gc200")
-    assert estimate.fits, estimate.overflow
-
-
-def test_stop_gradient():
-    graph = tg.Graph()
-    x, w = graph.input("x", (4,)), graph.parameter("w", (4,), tg.constant(3))
-    loss = tg.sum(w * tg.stop_gradient(w * x))  # of w: w · x, not 2 · w · x
-    step = graph.training_step(loss, "sgd", lr=0.5)
-    session = step.session()
-    assert session.run(np.ones(4, np.float32)) == pytest.approx(36)
-    np.testing.assert_allclose(session.parameters()["w"], 1.5)
-
-
 def test_runs_release_the_gil(rng):
     graph = tg.Graph()
     x = graph.input("x", (512, 1024))

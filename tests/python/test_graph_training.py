@@ -408,3 +408,13 @@ def test_a_sparse_table_trains_with_its_head(rng, block_size):
     found = sparse.matrix("w").to_dense()
     np.testing.assert_allclose(found, dense.get("w") * kept, atol=1e-6)
     assert not np.allclose(found, table, atol=1e-4)
+
+
+def test_stop_gradient():
+    graph = tg.Graph()
+    x, w = graph.input("x", (4,)), graph.parameter("w", (4,), tg.constant(3))
+    loss = tg.sum(w * tg.stop_gradient(w * x))  # of w: w · x, not 2 · w · x
+    step = graph.training_step(loss, "sgd", lr=0.5)
+    session = step.session()
+    assert session.run(np.ones(4, np.float32)) == pytest.approx(36)
+    np.testing.assert_allclose(session.parameters()["w"], 1.5)

@@ -9,6 +9,7 @@ import pytest
 import scipy.sparse
 
 import tessera
+from tessera import graph as tg
 
 
 @pytest.fixture(scope="module")
@@ -154,3 +155,21 @@ def test_errors_of_nan_are_nan():
     assert "NaN" in repr(result)
     result = tessera.profile_product(np.full((8, 8), np.nan, np.float32), 4, product="sddmm", verify="full")
     assert result.verified and result.error <= result.tolerance, "the values take no part"
+
+
+def test_what_does_not_fit():
+    graph, bow = tg.Graph(), tessera.Machine("bow", tiles=64)
+    w = graph.parameter("w", (5632, 2048))
+    graph.output("y", tg.linear(graph.input("x", (256, 2048)), w))
+    estimate = graph.estimate(bow)
+    assert not estimate.fits and "bytes and has" in estimate.overflow and estimate.overflow in repr(estimate)
+    assert "bytes and has" in estimate.page()
+    with pytest.raises(ValueError, match="bytes and has"):
+        graph.session(bow)
+
+
+def test_a_large_dense_product_leaves_space_for_its_rows():
+    graph = tg.Graph()
+    graph.output("y", tg.linear(graph.input("x", (4096, 4096)), graph.parameter("w", (4096, 4096))))
+    estimate = graph.estimate("gc200")
+    assert estimate.fits, estimate.overflow

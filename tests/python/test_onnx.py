@@ -5,10 +5,8 @@ from __future__ import annotations
 import concurrent.futures
 import io
 import itertools
-import json
 import os
 import pathlib
-import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -21,6 +19,7 @@ torch = pytest.importorskip("torch")
 import onnx_cases  # noqa: E402
 from beside_torch import expect_results  # noqa: E402
 from onnx import TensorProto, helper, numpy_helper  # noqa: E402
+from onnx_files import model_of  # noqa: E402
 from torch import Tensor, nn  # noqa: E402
 
 import tessera.onnx  # noqa: E402
@@ -40,25 +39,6 @@ _MODELS = """
 Networks whose weights are constants (`light_…`), layers as PyTorch exported them (`pytorch-…`), and expressions.
 
 """
-
-
-def model_of(
-    nodes: list[Any],
-    inputs: dict[str, tuple[Any, ...]],
-    outputs: list[str],
-    weights: dict[str, np.ndarray[Any, Any]],
-    kind: int = TensorProto.FLOAT,
-    kinds: dict[str, int] | None = None,
-) -> bytes:
-    kinds = kinds or {}
-    graph = helper.make_graph(
-        nodes,
-        "g",
-        [helper.make_tensor_value_info(name, kinds.get(name, kind), shape) for name, shape in inputs.items()],
-        [helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in outputs],
-        [numpy_helper.from_array(value, name) for name, value in weights.items()],
-    )
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)]).SerializeToString()
 
 
 def test_runs_as_users_of_onnx_runtime_know() -> None:
@@ -377,78 +357,6 @@ def test_lists_all_that_is_missing() -> None:
         tessera.onnx.load(model_of(nodes, {"x": (2,)}, ["a", "b"], {}))
     with pytest.raises(RuntimeError, match="not an ONNX file"):
         tessera.onnx.load(b"\x00\x01")
-
-
-def test_times_beside_others(tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
-    from tessera import _onnx_benchmark
-
-    path = tmp_path / "model.onnx"
-    weight = np.ones((3, 2), np.float32)
-    path.write_bytes(model_of([helper.make_node("MatMul", ["x", "w"], ["y"])], {"x": ("n", 3)}, ["y"], {"w": weight}))
-    command = ["benchmark", str(path), "--seconds", "0.01", "--warm-up", "0.01", "--threads", "2"]
-    for samples in (["--shape", "n=4"], ["--batch", "4"], ["--batch", "4", "--shape", "x=4,3", "--streams", "2"]):
-        _onnx_benchmark.main([*command, *samples, "--json"])
-        result = json.loads(capsys.readouterr().out)
-        streams = 2 if "--streams" in samples else 1
-        assert (result["streams"], result["threads_per_stream"]) == (streams, 2 // streams)
-        row = result["results"][0]
-        assert row["engine"] == "tessera" and row["runs"] >= streams and row["difference"] < 1e-5
-        assert row["samples_per_run"] == 4 and row["samples_per_second"] == 4 * row["runs"] / row["seconds"]
-        times = [row[f"{which}_seconds"] for which in ("least", "median", "p90", "p99")]
-        assert 0 < times[0] and times == sorted(times)
-    _onnx_benchmark.main([*command, "--batch", "4", "--engines", "tessera"])
-    assert capsys.readouterr().out.splitlines()[1].startswith("tessera ")
-    for wrong, message in (
-        ([], "leaves sizes of its inputs open"),
-        (["--batch", "4", "--shape", "n=3"], "the batch is 4, but no input leaves its first dimension open"),
-        (["--batch", "4", "--streams", "3"], "streams is 3; it must be at most the number of threads, 2"),
-        (["--batch", "0"], "argument --batch: invalid"),
-        (["--batch", "4", "--engines", "tessera,other"], "there is no engine 'other'"),
-        (["--batch", "4", "--seconds", "nan"], "it runs nan seconds, after 0.01: these must be finite"),
-    ):
-        with pytest.raises(SystemExit) as error:
-            _onnx_benchmark.main([*command, *wrong])
-        assert error.value.code == 2 and message in capsys.readouterr().err
-
-
-def test_differences_of_results_that_are_no_numbers(
-    tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from tessera import _onnx_benchmark
-
-    def difference(result: list[float], expected: list[float]) -> float:
-        return _onnx_benchmark._difference([np.array(result, np.float32)], [np.array(expected, np.float32)])
-
-    assert difference([np.nan, np.inf, -np.inf, 2], [np.nan, np.inf, -np.inf, 4]) == 0.5
-    for result, expected in (([np.nan, 1], [1, 1]), ([1, 1], [1, np.nan]), ([np.inf], [1]), ([np.inf], [-np.inf])):
-        assert np.isnan(difference(result, expected))
-    assert _onnx_benchmark._difference([np.float32(3)], [np.float32(4)]) == 0.25
-    monkeypatch.setattr(_onnx_benchmark, "_difference", lambda *_: np.nan)
-    path = tmp_path / "model.onnx"
-    path.write_bytes(model_of([helper.make_node("Relu", ["x"], ["y"])], {"x": (2, 3)}, ["y"], {}))
-    times = ["--seconds", "0.01", "--warm-up", "0.01"]
-    _onnx_benchmark.main(["benchmark", str(path), *times, "--engines", "tessera", "--json"])
-    printed = json.loads(capsys.readouterr().out, parse_constant=pytest.fail)
-    assert printed["results"][0]["difference"] is None
-
-
-def test_times_of_engines_that_are_missing(
-    tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from tessera import _onnx_benchmark
-
-    for name in ("onnxruntime", "openvino"):
-        monkeypatch.setitem(sys.modules, name, None)
-    path = tmp_path / "model.onnx"
-    path.write_bytes(model_of([helper.make_node("Relu", ["x"], ["y"])], {"x": (2, 3)}, ["y"], {}))
-    command = ["benchmark", str(path), "--seconds", "0.01", "--warm-up", "0.01"]
-    _onnx_benchmark.main([*command, "--json"])
-    printed = capsys.readouterr()
-    assert [row["engine"] for row in json.loads(printed.out)["results"]] == ["tessera"]
-    assert "cannot import onnxruntime, openvino" in printed.err
-    with pytest.raises(SystemExit):
-        _onnx_benchmark.main([*command, "--engines", "openvino"])
-    assert "cannot import openvino" in capsys.readouterr().err
 
 
 def test_convolutions_equal_pytorch() -> None:
