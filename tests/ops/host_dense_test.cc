@@ -124,6 +124,18 @@ void multiply(Arrays& arrays, uint32_t panel_parts, uint32_t col_parts) {
 /// Operands are below 4: rounding of a sum of `terms` products in FP32, and of gelu's approximation.
 double tolerance(uint32_t terms) { return 16.0 * (terms + 2) * epsilon_of(Type::f32) + 1e-5; }
 
+/// An element of X as a matrix: also of what a window sees.
+double x_at(const Arrays& arrays, uint32_t row, uint32_t col) {
+  if (!arrays.problem.window) return arrays.x.at(row, col);
+  const kernels::Window& w = *arrays.problem.window;
+  const uint32_t channels = cols_of_x(arrays.problem), tap = col / channels;
+  const int64_t y = w.row(row / w.out_width % w.out_height, tap / w.kernel_width);
+  const int64_t x = w.col(row % w.out_width, tap % w.kernel_width);
+  if (!w.has_row(y) || !w.has_col(x)) return 0;
+  const int64_t place = (int64_t{row / w.out_positions()} * w.height + y) * w.width + x;
+  return arrays.x.at(static_cast<uint32_t>(place), col % channels);
+}
+
 void expect_product(const Arrays& before, const Arrays& after) {
   const HostDenseProblem& p = before.problem;
   if (p.product == ProductKind::forward)
@@ -151,7 +163,7 @@ void expect_product(const Arrays& before, const Arrays& after) {
         const uint32_t c = at / PanelLayout::kRows;
         if (i >= p.m) return 0.0;
         double sum = p.adds ? before.w_at(i, c) : 0;
-        for (uint32_t j = 0; j < p.n; ++j) sum += before.y.at(j, i) * before.x.at(j, c);
+        for (uint32_t j = 0; j < p.n; ++j) sum += before.y.at(j, i) * x_at(before, j, c);
         return sum;
       },
       tolerance(p.n));
@@ -262,6 +274,20 @@ TEST(HostDense, AddsToImagesUnderAWindowInTheSameOrderOnTwoThreads) {
     std::mt19937_64 dice(seed);
     const HostDenseProblem problem = random_fold(dice, seed % 4 == 0);
     expect_right_on_threads(problem, seed, 2, expect_folded);
+    if (HasFailure()) return;
+  }
+}
+
+/// Images of few channels are copied, others read in place, in several passes.
+TEST(HostDense, WeightGradientsUnderAWindowAgreeWithFloat64OnTwoThreads) {
+  for (uint64_t seed = 1; seed <= test::number_of_cases(12, 60); ++seed) {
+    std::mt19937_64 dice(seed);
+    HostDenseProblem problem = random_fold(dice, seed % 4 == 0);
+    problem.product = ProductKind::sddmm;
+    problem.relu = false;
+    problem.adds = seed % 3 == 0;
+    if (seed % 5 == 0) problem.m = 16 * (1 + problem.m / 16);
+    expect_right_on_threads(problem, seed, 2, expect_product);
     if (HasFailure()) return;
   }
 }

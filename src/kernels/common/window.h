@@ -84,6 +84,30 @@ struct Window {
   Span tap_cols(uint32_t out_col) const {
     return inside(int64_t{left} - int64_t{out_col} * stride_across, dilation_across, width, kernel_width);
   }
+
+  /// Calls visit(position, place, count) for those of the positions [begin, end), counted over all images, in
+  /// which a tap is within the image, in runs of `count` that follow one another in a row. Under the first of
+  /// them is the images' position `place`, and under the others those stride_across further each.
+  template <class Visit>
+  void each_inside(uint32_t tap, uint32_t begin, uint32_t end, const Visit& visit) const {
+    const uint32_t tap_row = tap / kernel_width, tap_col = tap % kernel_width;
+    const Span cols = out_cols(tap_col);
+    uint32_t column = begin % out_width, in_image = begin / out_width % out_height;
+    int64_t image = begin / out_positions();
+    for (uint32_t position = begin, next; position < end; position = next) {
+      next = std::min(end, position + out_width - column);
+      const int64_t under = row(in_image, tap_row);
+      const uint32_t first = std::max(column, cols.begin);
+      const uint32_t last = std::min(column + next - position, cols.end);
+      if (has_row(under) && first < last) {
+        const int64_t place = (image * height + under) * width + col(first, tap_col);
+        visit(position + first - column, static_cast<size_t>(place), last - first);
+      }
+      column = 0;
+      if (++in_image == out_height) in_image = 0, ++image;
+    }
+  }
+
   /// The row of positions in which a row of the image is under a row of taps; negative: none.
   int64_t out_row(uint32_t row, uint32_t tap_row) const {
     return quotient(int64_t{row} + top - int64_t{tap_row} * dilation_down, stride_down, out_height);

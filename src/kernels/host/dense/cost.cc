@@ -53,6 +53,29 @@ double seen_rows_cycles(const FieldView& images, const Window& window, uint32_t 
   return finding + 4 * std::ceil(cols / lanes_of(f)) * rows + stream_cycles(images, f);
 }
 
+/// Mean fraction of positions in which a tap is within the image.
+double inside_fraction(const Window& w) {
+  double rows = 0, cols = 0;
+  for (uint32_t tap = 0; tap < w.kernel_width; ++tap) cols += w.out_cols(tap).size();
+  for (uint32_t tap = 0; tap < w.kernel_height; ++tap)
+    for (uint32_t row = 0; row < w.out_height; ++row) rows += w.has_row(w.row(row, tap)) ? 1 : 0;
+  return rows * cols / (double{1} * w.taps() * w.out_positions());
+}
+
+/// Cycles of micro-tiles that read images of some channels in place, each under one tap.
+double seen_tiles_cycles(const MicroTileWork& work, const Window& window, uint32_t channels,
+                         const HostFigures& f) {
+  constexpr double kLatency = 4;           // of a multiply-add, which few sums do not hide
+  constexpr double kPerRun = 8;            // in a row of positions
+  const bool is_wide = lanes_of(f) >= 16;  // as in micro_tile_cycles()
+  const double taps = std::max(1.0, work.factors / channels);
+  const double tiles =
+      taps * std::ceil(channels / (is_wide ? 12.0 : 6.0)) * std::ceil(work.panels / (is_wide ? 2 : 1));
+  const double terms = inside_fraction(window) * work.terms;
+  return std::max(micro_tile_cycles({work.panels, work.factors, terms}, 0, f), kLatency * tiles * terms) +
+         kPerRun * tiles * work.terms / window.out_width;
+}
+
 /// Cycles for multiplying all rows by some channels of each tap, and adding that to images.
 double fold_cycles(const program::Vertex& v, const HostFigures& f) {
   using namespace panel_input_gradient_field;
@@ -186,15 +209,18 @@ program::PhaseTimes panel_weight_gradient_add_cost(const program::Vertex& v, con
   }
   const MicroTileWork work{double{1} * out.rows, double{1} * factor.cols, double{1} * gradient.rows};
   const DenseGradientMethod method(v);
-  const double copied = factor.sees
-                            ? seen_rows_cycles(in, window_of(v.fields[window]), factor.rows, factor.cols, f)
-                        : method.copies_x ? copy_cycles(in, f)
-                                          : 0;
+  const Window seen = factor.sees ? window_of(v.fields[window]) : Window();
+  const double copied = !method.copies_x ? 0
+                        : factor.sees    ? seen_rows_cycles(in, seen, factor.rows, factor.cols, f)
+                                         : copy_cycles(in, f);
   // Each pass but the first also reads dW.
   const double passes = std::max(1.0, std::ceil(double{1} * factor.rows / method.depth));
-  const double stream = (2 * passes - 1) * stream_cycles(out, f);
-  const double arithmetic = micro_tile_cycles(work, 0, f);
-  return phases(copied + copy_cycles(gradient, f),
+  const double stream = (2 * passes - 1) * stream_cycles(out, f) +
+                        (method.copies_x ? 0 : stream_cycles(in, f)) +
+                        (method.copies_dy ? 0 : stream_cycles(gradient, f));
+  const double arithmetic = factor.sees && !method.copies_x ? seen_tiles_cycles(work, seen, in.cols, f)
+                                                            : micro_tile_cycles(work, 0, f);
+  return phases(copied + (method.copies_dy ? copy_cycles(gradient, f) : 0),
                 std::max(arithmetic, stream) + kExposedStream * std::min(arithmetic, stream));
 }
 

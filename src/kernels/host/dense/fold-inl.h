@@ -39,19 +39,12 @@ class ImageFold {
 
   // Adds the sums of window positions from `first` on, kDenseSumStep apart, to the elements under a tap.
   void add(uint32_t tap, uint32_t first, uint32_t count, const float* sums) const {
-    const uint32_t width = window_.out_width, tap_col = tap % window_.kernel_width;
-    const Span inside = window_.out_cols(tap_col);
-    for (uint32_t position = first, next; position < first + count; position = next) {
-      const uint32_t out_row = position / width, out_col = position % width;
-      next = std::min(first + count, position + width - out_col);
-      const int64_t row = window_.row(out_row % window_.out_height, tap / window_.kernel_width);
-      if (!window_.has_row(row)) continue;
-      const int64_t place = (int64_t{out_row / window_.out_height} * window_.height + row) * window_.width;
-      const uint32_t end = std::min(out_col + next - position, inside.end);
-      for (uint32_t c = std::max(out_col, inside.begin); c < end; ++c)
-        add_row(sums + size_t{position - first + c - out_col} * kDenseSumStep,
-                elements(static_cast<uint32_t>(place + window_.col(c, tap_col))));
-    }
+    window_.each_inside(tap, first, first + count,
+                        [&](uint32_t position, size_t place, uint32_t some) HWY_ATTR {
+                          const float* from = sums + size_t{position - first} * kDenseSumStep;
+                          for (uint32_t i = 0; i < some; ++i, from += kDenseSumStep)
+                            add_row(from, elements(static_cast<uint32_t>(place) + i * window_.stride_across));
+                        });
   }
 
   // Clears what the gradient of the ReLU clears.

@@ -170,28 +170,45 @@ struct DenseGradientFactor {
 };
 
 /// How a weight gradient is computed. All panels of dW take some rows of X at a time; sums that are rounded
-/// need all rows at once. These rows are copied micro-tile by micro-tile, in FP32, unless the rows of X are
-/// contiguous and FP32, and too few rows or panels would read the copy.
+/// need all rows at once. These rows, or the images under a window, are read in place if they are FP32 and
+/// contiguous, and the L2 cache holds them. Otherwise they are copied micro-tile by micro-tile, in FP32,
+/// unless they can be read and too few rows or panels would read the copy. Panels of dY are copied unless few
+/// columns would read the copy.
 struct DenseGradientMethod {
   uint32_t depth;
   uint32_t copied_panels;  ///< of dY, together
   bool copies_x;
+  bool holds_x = false;  ///< whether the L2 cache holds rows of X that are read in place, and the next ones
+  bool copies_dy = true;
 
   DenseGradientMethod(Type values, Type weights, uint32_t n, uint32_t panels, bool has_rows) {
     constexpr uint32_t kLeastRows = 64, kLeastPanels = 8;
     depth = std::max(1U, weights == Type::f32 ? std::min(n, kDenseGradientDepth) : n);
-    copied_panels = std::clamp(panels, 1U, weights == Type::f32 ? kDenseCopiedPanels : kDensePanels);
+    // Two threads may share them.
+    const uint32_t half = round_up((panels + 1) / 2, kDensePanels);
+    copied_panels =
+        std::clamp(std::min(half, panels), 1U, weights == Type::f32 ? kDenseCopiedPanels : kDensePanels);
     copies_x = !has_rows || values != Type::f32 ||
                (weights == Type::f32 && n >= kLeastRows && panels >= kLeastPanels);
   }
   explicit DenseGradientMethod(const program::Vertex& v)
-      : DenseGradientMethod(DenseGradientFactor(v), v.fields[panel_weight_gradient_field::x],
+      : DenseGradientMethod(DenseGradientFactor(v), v.fields[panel_weight_gradient_field::dy],
+                            v.fields[panel_weight_gradient_field::x],
                             v.fields[panel_weight_gradient_field::dw]) {}
 
  private:
-  DenseGradientMethod(const DenseGradientFactor& factor, const program::FieldView& x,
-                      const program::FieldView& dw)
-      : DenseGradientMethod(x.type, dw.type, factor.rows, dw.rows, !factor.sees && has_contiguous_rows(x)) {}
+  DenseGradientMethod(const DenseGradientFactor& factor, const program::FieldView& dy,
+                      const program::FieldView& x, const program::FieldView& dw)
+      : DenseGradientMethod(x.type, dw.type, factor.rows, dw.rows, !factor.sees && has_contiguous_rows(x)) {
+    // Micro-tiles lie within a tap: fewer channels have too few sums. Copying a panel takes as long as
+    // multiplying it by about 9 columns.
+    constexpr uint32_t kLeastChannels = 3, kFewColumns = 160;
+    holds_x = x.type == Type::f32 && dw.type == Type::f32 && has_contiguous_rows(x) &&
+              x.row_stride <= kDenseColumns && (!factor.sees || x.cols >= kLeastChannels);
+    if (holds_x) copies_x = false;
+    copies_dy = factor.cols > kFewColumns || dy.empty() || dy.type != Type::f32 || !has_contiguous_rows(dy) ||
+                dy.row_stride > kDenseColumns || dy.cols % kPanelRows != 0;
+  }
 };
 
 /// Scratch of the weight gradient; offsets in floats.

@@ -42,6 +42,14 @@ inline constexpr uint32_t kPartColumns = kDenseColumns / 2;
 // pass, and no other beside it.
 inline constexpr bool kPrefetchesOnce = kTilePanels == 1;
 
+// Consecutive terms whose factors are tile.factor_step apart: the first, their number, and the offset of the
+// first one's factors.
+struct TermRun {
+  uint32_t first;
+  uint32_t count;
+  size_t offset;
+};
+
 // sums[p][i] = Σ panels[p][t] · factors[i][t] over t < depth, added to the previous sums if `adds`.
 template <class T>
 struct MicroTile {
@@ -59,11 +67,20 @@ struct MicroTile {
   // For factors under a window: the copied rows, and the first term.
   const SeenRows* seen = nullptr;
   uint32_t first_term = 0;
+  // For factors in runs: these, with `depth` terms in total; the distance of consecutive terms in a panel;
+  // and what to prefetch into the L2 cache: the factors `ahead` of each term's, and from `next` on elements
+  // `next_step` apart.
+  const TermRun* runs = nullptr;
+  size_t term_step = kPanelRows;
+  size_t ahead = 0;
+  size_t next_step = 0;
 };
 
 // Distance of factors i and i + 1, in floats: neighbours in a row of a batch, in copied rows, or in panels,
-// where kPanelRows terms follow one another; kSeen: tile.factor_step.
-inline constexpr size_t kAlongRow = 1, kAcrossRows = kDenseRowStep, kInPanels = kPanelRows, kSeen = 0;
+// where kPanelRows terms follow one another; kSeen: tile.factor_step; kInRuns: neighbours in rows, of which
+// tile.runs are read.
+inline constexpr size_t kAlongRow = 1, kAcrossRows = kDenseRowStep, kInPanels = kPanelRows, kSeen = 0,
+                        kInRuns = 2;
 
 // Distance of consecutive factors' sums, in floats.
 template <size_t kStride>
@@ -95,9 +112,13 @@ HWY_NOINLINE void micro_tile(const MicroTile<T>& tile) {
   }
   const T* panels = tile.panels;
   const float* factors = tile.factors;
-  const size_t panel_step = tile.panel_step, factor_step = kStride == kAlongRow ? tile.factor_step : 1;
+  const size_t panel_step = tile.panel_step;
+  const size_t factor_step = kStride == kAlongRow || kStride == kInRuns ? tile.factor_step : 1;
+  const size_t term_step = kStride == kInRuns ? tile.term_step : kPanelRows;
   const size_t position_step = tile.factor_step;
   const T* next = tile.next;
+  const TermRun* runs = tile.runs;
+  const size_t ahead = tile.ahead + kFactors - 1, next_step = tile.next_step;
   // Panels of factors are too far apart for hardware prefetchers.
   const size_t jump = tile.factor_step - kPanelRows;
   const float* next_factors = factors + 2 * tile.factor_step;
@@ -113,6 +134,12 @@ HWY_NOINLINE void micro_tile(const MicroTile<T>& tile) {
 #pragma GCC unroll 4
       for (int i = 0; i < (kFactors + 2) / 3; ++i) thirds[i] = first + 3 * i * position_step;
     }
+    if constexpr (kStride == kInRuns) {
+      run = runs->count;
+      panels = tile.panels + runs->first * term_step;
+      factors = tile.factors + runs->offset;
+      ++runs;
+    }
     for (size_t t = run; t > 0; --t) {
       hn::Vec<PanelFloats> w[kVectors];
 #pragma GCC unroll 16
@@ -127,14 +154,21 @@ HWY_NOINLINE void micro_tile(const MicroTile<T>& tile) {
         hwy::Prefetch(next_factors);
         next_factors += kPanelRows;
       }
+      // A single vector of a panel leaves no loads to spare.
+      if constexpr (kStride == kInRuns && kVectors > 1) {
+        __builtin_prefetch(factors + ahead, 0, 2);
+        __builtin_prefetch(next, 0, 2);
+        next += next_step;
+      }
 #pragma GCC unroll 16
       for (int i = 0; i < kFactors; ++i) {
-        const float number = kStride == kSeen ? thirds[i / 3][i % 3 * position_step] : factors[i * kStride];
+        constexpr size_t kNext = kStride == kInRuns ? kAlongRow : kStride;
+        const float number = kStride == kSeen ? thirds[i / 3][i % 3 * position_step] : factors[i * kNext];
         const auto factor = hn::Set(d, number);
 #pragma GCC unroll 16
         for (int v = 0; v < kVectors; ++v) sum[v][i] = hn::MulAdd(w[v], factor, sum[v][i]);
       }
-      panels += kPanelRows;
+      panels += term_step;
       if constexpr (kStride == kSeen) {
 #pragma GCC unroll 4
         for (int i = 0; i < (kFactors + 2) / 3; ++i) ++thirds[i];

@@ -7,6 +7,7 @@
 #endif
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 
@@ -28,7 +29,9 @@ class PanelWeightGradient {
         window_(factor_.sees ? window_of(v.fields[panel_weight_gradient_field::window]) : Window()),
         method_(v),
         scratch_(method_, factor_.cols, factor_.sees),
-        scalars_(v.fields[panel_weight_gradient_field::scalars], adds) {}
+        scalars_(v.fields[panel_weight_gradient_field::scalars], adds),
+        copies_dy_(method_.copies_dy || scalars_.alpha != 1),
+        first_col_(static_cast<uint32_t>(v.params[panel_weight_gradient_param::first_col])) {}
 
   void run() const {
     float* scratch = v_.fields[panel_weight_gradient_field::scratch].as<float>();
@@ -44,19 +47,20 @@ class PanelWeightGradient {
   }
 
  private:
-  // Rows of X, and where they are copied.
+  // Rows of X, and where they are copied, if they are.
   struct Rows {
     uint32_t begin, count;
     float* copied;
   };
 
-  // Calls visit(col, cols) for the micro-tiles of a part of the columns.
+  uint32_t end_of(uint32_t part) const { return std::min(factor_.cols, (part + 1) * kPartColumns); }
+
+  // Calls visit(col, cols) for the micro-tiles of columns [begin, end).
   template <class Visit>
-  void each_tile(uint32_t part, const Visit& visit) const {
-    const uint32_t col = part * kPartColumns;
-    const TileSplit split{std::min(kPartColumns, factor_.cols - col), kTileFactors};
+  static void each_tile(uint32_t begin, uint32_t end, const Visit& visit) {
+    const TileSplit split{end - begin, kTileFactors};
     for (uint32_t i = 0; i < split.tiles(); ++i)
-      visit(col + split.begin(i), split.begin(i + 1) - split.begin(i));
+      visit(begin + split.begin(i), split.begin(i + 1) - split.begin(i));
   }
 
   void copy_tiles(const Rows& rows) const {
@@ -71,7 +75,7 @@ class PanelWeightGradient {
   void copy_tiles(const Rows& rows, uint32_t r, uint32_t count, uint32_t part) const {
     const uint32_t row = rows.begin + r, left = part * kPartColumns;
     const FieldView from = factor_.sees ? seen(row, count, left) : x_;
-    each_tile(part, [&](uint32_t col, uint32_t cols) HWY_ATTR {
+    each_tile(left, end_of(part), [&](uint32_t col, uint32_t cols) HWY_ATTR {
       copy_rows(from, factor_.sees ? 0 : row, count, factor_.sees ? col - left : col, cols,
                 rows.copied + size_t{col} * rows.count + size_t{r} * cols, cols);
     });
@@ -79,8 +83,7 @@ class PanelWeightGradient {
 
   // What the window sees of some rows and a part of the columns.
   FieldView seen(uint32_t row, uint32_t count, uint32_t col) const {
-    const uint32_t cols = std::min(kPartColumns, factor_.cols - col);
-    const auto first = static_cast<uint32_t>(v_.params[panel_weight_gradient_param::first_col]) + col;
+    const uint32_t cols = std::min(kPartColumns, factor_.cols - col), first = first_col_ + col;
     float* to = v_.fields[panel_weight_gradient_field::scratch].as<float>() + scratch_.seen;
     with_float_type(x_.type, [&]<class T>(T) HWY_ATTR {
       for (uint32_t r = 0; r < count; ++r)
@@ -92,36 +95,87 @@ class PanelWeightGradient {
   // Adds the products with rows of X to some panels of dW.
   void block(const Rows& rows, uint32_t panel, uint32_t panels, float* of_thread) const {
     float* dy = of_thread + scratch_.dy;
-    copy_panels(panel, panels, rows, dy);
+    if (copies_dy_) copy_panels(panel, panels, rows, dy);
     for (uint32_t part = 0; part * kPartColumns < factor_.cols; ++part)
       for (uint32_t p = 0; p < panels; p += kTilePanels)
         add(rows, panel + p, std::min(kTilePanels, panels - p), part,
             dy + size_t{p} * rows.count * kPanelRows, of_thread + scratch_.sums);
   }
 
-  // Adds them to the panels of a micro-tile and a part of the columns, with copied panels of dY.
-  void add(const Rows& rows, uint32_t panel, uint32_t panels, uint32_t part, const float* dy,
+  // Adds them to the panels of a micro-tile and a part of the columns, with the panels of dY, if they are
+  // copied.
+  void add(const Rows& rows, uint32_t panel, uint32_t panels, uint32_t part, const float* copied_dy,
            float* sums) const {
-    MicroTile<float> tile = {.panels = dy,
-                             .panel_step = size_t{rows.count} * kPanelRows,
-                             .factors = nullptr,
-                             .factor_step = 0,
-                             .depth = rows.count,
-                             .sums = nullptr,
-                             .sums_step = 0,
-                             .adds = scalars_.beta != 0 || rows.begin > 0,
-                             .next = dy};
-    each_tile(part, [&](uint32_t col, uint32_t cols) HWY_ATTR {
-      tile.factors = method_.copies_x ? rows.copied + size_t{col} * rows.count
-                                      : row_of<const float>(x_, rows.begin) + col;
-      tile.factor_step = method_.copies_x ? cols : static_cast<size_t>(x_.row_stride);
-      if (dw_.type == Type::f32) {
-        if (rows.begin == 0) scale_previous(panel, panels, col, cols);
-        return in_place(tile, panel, panels, col, cols);
-      }
-      with_float_type(dw_.type,
-                      [&]<class T>(T) HWY_ATTR { rounded<T>(tile, panel, panels, col, cols, sums); });
-    });
+    const MicroTile<float> tile = {
+        .panels = copies_dy_ ? copied_dy : row_of<const float>(dy_, rows.begin) + size_t{panel} * kPanelRows,
+        .panel_step = copies_dy_ ? size_t{rows.count} * kPanelRows : kPanelRows,
+        .factors = nullptr,
+        .factor_step = 0,
+        .depth = rows.count,
+        .sums = nullptr,
+        .sums_step = 0,
+        .adds = scalars_.beta != 0 || rows.begin > 0,
+        .next = nullptr,
+        .term_step = copies_dy_ ? kPanelRows : static_cast<size_t>(dy_.row_stride)};
+    std::array<TermRun, kDenseGradientDepth> runs = {};
+    uint32_t number = 0;
+    for (uint32_t begin = part * kPartColumns, end; begin < end_of(part); begin = end) {
+      MicroTile<float> of_columns = tile;
+      end = take_terms(rows, begin, end_of(part), runs.data(), of_columns);
+      each_tile(begin, end, [&](uint32_t col, uint32_t cols) HWY_ATTR {
+        MicroTile<float> own = of_columns;
+        own.factors =
+            method_.copies_x ? rows.copied + size_t{col} * rows.count : of_columns.factors + (col - begin);
+        if (method_.copies_x) own.factor_step = cols;
+        prefetch_next(rows, panel, panels, number++, own);
+        if (dw_.type == Type::f32) {
+          if (rows.begin == 0) scale_previous(panel, panels, col, cols);
+          return in_place(own, panel, panels, col, cols);
+        }
+        with_float_type(dw_.type,
+                        [&]<class T>(T) HWY_ATTR { rounded<T>(own, panel, panels, col, cols, sums); });
+      });
+    }
+  }
+
+  // Sets the terms of micro-tiles from column `begin` on, and where they are read in place. Returns the end
+  // of the columns that have these terms.
+  uint32_t take_terms(const Rows& rows, uint32_t begin, uint32_t end, TermRun* runs,
+                      MicroTile<float>& tile) const {
+    tile.runs = runs;
+    const auto row_stride = static_cast<size_t>(x_.row_stride);
+    if (method_.copies_x || !factor_.sees) {
+      *runs = {0, rows.count, 0};
+      if (method_.copies_x) return end;
+      tile.factors = row_of<const float>(x_, rows.begin) + begin;
+      tile.factor_step = row_stride;
+      return end;
+    }
+    const uint32_t channels = x_.cols, col = first_col_ + begin, tap = col / channels;
+    tile.factors = x_.as<const float>() + col % channels;
+    tile.factor_step = window_.stride_across * row_stride;
+    tile.depth = 0;
+    window_.each_inside(tap, rows.begin, rows.begin + rows.count,
+                        [&](uint32_t position, size_t place, uint32_t count) {
+                          *runs++ = {position - rows.begin, count, place * row_stride};
+                          tile.depth += count;
+                        });
+    return std::min(end, (tap + 1) * channels - first_col_);
+  }
+
+  // Sets what a micro-tile prefetches of the next rows: the factors that are read in place, for the first
+  // panels, and as one of the first micro-tiles of these panels, a panel of dY.
+  void prefetch_next(const Rows& rows, uint32_t panel, uint32_t panels, uint32_t number,
+                     MicroTile<float>& tile) const {
+    tile.next = tile.panels;
+    const uint32_t row = rows.begin + rows.count;
+    if (row >= factor_.rows) return;
+    if (panel == 0 && method_.holds_x)
+      tile.ahead = size_t{rows.count} * window_.positions() / window_.out_positions() *
+                   static_cast<size_t>(x_.row_stride);
+    if (number >= panels || dy_.type != Type::f32 || !has_contiguous_rows(dy_)) return;
+    tile.next = row_of<const float>(dy_, row) + size_t{panel + number} * kPanelRows;
+    tile.next_step = static_cast<size_t>(dy_.row_stride);
   }
 
   // Multiplies a part of the previous dW by beta, unless it is not read.
@@ -135,7 +189,7 @@ class PanelWeightGradient {
     tile.sums = row_of<float>(dw_, panel) + size_t{col} * kPanelRows;
     tile.sums_step = static_cast<size_t>(dw_.row_stride);
     if (tile.adds) prefetch_sums(tile, panels, cols);
-    run_micro_tiles<kAlongRow>(tile, panels, cols, [](uint32_t, uint32_t) {});
+    run_micro_tile<kInRuns>(tile, panels, cols);
     const uint32_t rows = rows_of(panel + panels - 1);
     if (rows == kPanelRows) return;
     float* last = tile.sums + (panels - 1) * tile.sums_step;
@@ -157,7 +211,7 @@ class PanelWeightGradient {
     tile.adds = false;
     tile.sums = sums;
     tile.sums_step = size_t{kTileFactors} * kPanelRows;
-    run_micro_tiles<kAlongRow>(tile, panels, cols, [](uint32_t, uint32_t) {});
+    run_micro_tile<kInRuns>(tile, panels, cols);
     for (uint32_t p = 0; p < panels; ++p) {
       const uint32_t rows = rows_of(panel + p);
       T* dw = row_of<T>(dw_, panel + p) + size_t{col} * kPanelRows;
@@ -204,6 +258,8 @@ class PanelWeightGradient {
   const DenseGradientMethod method_;
   const DenseGradientScratch scratch_;
   const DenseScalars scalars_;
+  const bool copies_dy_;
+  const uint32_t first_col_;
 };
 
 }  // namespace tessera::kernels::HWY_NAMESPACE

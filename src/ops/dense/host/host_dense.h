@@ -52,8 +52,8 @@ struct HostDensePartition {
   /// First unit of each part, and the end. Units are panels of W; for the input gradient, as many columns of
   /// dX as a panel has rows.
   std::vector<uint32_t> panel_begin;
-  /// First row of the batch of each part, and the end; for the weight gradient, first column of W. Gradients'
-  /// parts are whole vectors, so that the bits of the result do not depend on the partition.
+  /// First row of the batch of each part, and the end; for the weight gradient, first column of W. An input
+  /// gradient's parts are whole vectors, so that the bits of the result do not depend on the partition.
   std::vector<uint32_t> col_begin;
 
   uint32_t panel_parts() const { return static_cast<uint32_t>(panel_begin.size() - 1); }

@@ -58,12 +58,13 @@ uint32_t units_of(const HostDenseProblem& p) {
 }
 
 /// Rows of Y may be split anywhere; if its columns are contiguous, no two parts share a cache line. No two
-/// parts add to the same image.
+/// parts add to the same image. Columns of dW are cache lines, of which a few fill a micro-tile.
 HostDensePartition partition_of(const HostDenseProblem& p, const HostDenseSchedule& schedule) {
   const bool has_columns = p.arrays && p.arrays->y == Layout::row_major;
   const uint32_t grain = folds(p)                                            ? p.window->out_positions()
                          : p.product == ProductKind::forward && !has_columns ? 1
-                                                                             : PanelLayout::kRows;
+                         : p.product == ProductKind::sddmm && p.values == Type::f32 ? PanelLayout::kRows / 2
+                                                                                    : PanelLayout::kRows;
   return {split_evenly(units_of(p), schedule.row_parts),
           split_evenly(p.product == ProductKind::sddmm ? p.k : p.n, schedule.col_parts, grain)};
 }
@@ -72,6 +73,8 @@ HostDensePartition partition_of(const HostDenseProblem& p, const HostDenseSchedu
 FieldView view_of(const HostDenseProblem& p, const DensePart& part, DenseRole role) {
   const program::Box box = box_of(p, part, role);
   FieldView view{nullptr, type_of(p, role), box.rows, box.cols, box.cols, 1};
+  if (role == DenseRole::x) view.row_stride = p.window ? images_of(p).cols : p.k;
+  if (role == DenseRole::y) view.row_stride = p.m;
   const bool has_columns = p.arrays && ((role == DenseRole::x && p.arrays->x == Layout::row_major) ||
                                         (role == DenseRole::y && p.arrays->y == Layout::row_major));
   if (has_columns) view.row_stride = 1, view.col_stride = p.n;
