@@ -35,8 +35,11 @@ Strips strips_of(const HostDenseProblem& p, const std::vector<DensePart>& slices
   const uint64_t column_bytes = PanelLayout::kRows * size_of(p.weights);
   const uint64_t columns = std::max<uint64_t>(
       {1, machine.figures.l2_bytes / 8 / column_bytes, uint64_t{most_panels} * most_cols / kMostStrips});
-  // Two panels are multiplied at once. What a strip copies of X, more panels share.
-  const uint64_t wanted_panels = p.values == Type::f32 && !p.window ? 2 : 8;
+  // Two panels are multiplied at once. What a strip copies of X, or reads from beyond the L2 cache, more
+  // panels share.
+  const bool holds_x = p.values == Type::f32 && !p.window &&
+                       uint64_t{p.n} * p.k * sizeof(float) <= machine.figures.l2_bytes / 2;
+  const uint64_t wanted_panels = holds_x ? 2 : 8;
   const auto cols = static_cast<uint32_t>(std::clamp<uint64_t>(columns / wanted_panels, 1, most_cols));
   const auto panels = static_cast<uint32_t>(std::clamp<uint64_t>(columns / cols, 1, most_panels));
   const uint32_t down = (most_panels - 1) / panels + 1, across = (most_cols - 1) / cols + 1;
