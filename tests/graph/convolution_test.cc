@@ -381,6 +381,37 @@ TEST(Convolution, PatternsMayChangeWithinGroups) {
     }
 }
 
+TEST(Convolution, GradientsOfImagesFollowPatterns) {
+  const Layer l{{2, 5, 6, 32}, 16, {.kernel = {3, 3}, .padding = {1, 1}}};
+  for (const uint32_t block_size : {1U, 8U, 16U}) {
+    SCOPED_TRACE(testing::Message() << "blocks of " << block_size);
+    const auto pattern_of = [&](double density, uint64_t seed) {
+      return sparse::generate_pattern(
+          {PatternKind::random, l.outputs, 9 * l.image[3], density, block_size, seed});
+    };
+    const Pattern first = pattern_of(0.3, 1), fewer = pattern_of(0.1, 2), more = pattern_of(0.5, 3);
+    const auto graph_of = [&](const Pattern& pattern) {
+      Graph g;
+      const Value x = g.input("x", l.image);
+      const Value w = g.sparse_parameter("w", pattern, Initial::from(sparse::random_values(pattern, 4)),
+                                         Type::f32, more.blocks() + 3);
+      const Value y = convolution(x, w, {}, l.of);
+      g.output("dx", *gradients(sum(square(y)), {x})[0]);
+      return g;
+    };
+    const Graph g = graph_of(first);
+    const WideArrays inputs = random_inputs(g);
+    Session session(g, Machine::host(2));
+    for (const Pattern& pattern : {first, fewer, more, first}) {
+      session.set_pattern("w", pattern);
+      session.set("w", sparse::random_values(pattern, 4));
+      const Graph other = graph_of(pattern);
+      WideArrays state = widened(initial_state(other));
+      expect_near(session.run(narrowed(inputs)), evaluate(other, inputs, state), 1e-4, 1);
+    }
+  }
+}
+
 TEST(Convolution, PatternsOfMicroBatchesStayWithinGroups) {
   const Layer l{{2, 5, 6, 16}, 24, {.kernel = {3, 3}, .padding = {1, 1}, .groups = 2}};
   const SparseMatrix first = whole_weight(l, false, 1), second = whole_weight(l, false, 2);
@@ -466,7 +497,7 @@ TEST(Convolution, HasNoSecondDerivativesByItsWeight) {
 }
 
 TEST(Convolution, TrainingStoresNothingOfWhatWindowsSeeOnHosts) {
-  for (const Layers kind : {Layers::dense, Layers::sparse}) {
+  for (const Layers kind : {Layers::dense, Layers::sparse, Layers::dynamic}) {
     Graph g;
     const Value x = g.input("x", {3, 9, 9, 8});
     const Convolution same{.kernel = {3, 3}, .padding = {1, 1}};

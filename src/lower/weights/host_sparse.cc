@@ -87,7 +87,7 @@ program::StepId HostSparseWeight::add_adjoint(const ops::Builder& builder, const
                                               const kernels::Window& window) {
   auto found = adjoints_.find(window.taps());
   if (found == adjoints_.end()) {
-    const auto weight = std::make_shared<const ops::AdjointWeight>(ops::adjoint_of(*weight_, window.taps()));
+    const auto weight = std::make_shared<ops::AdjointWeight>(ops::adjoint_of(*weight_, window.taps()));
     ops::WeightIndex index({weight, &weight->weight}, name_ + ".adjoint");
     found = adjoints_.emplace(window.taps(), Adjoint{weight, std::move(index)}).first;
   }
@@ -152,17 +152,19 @@ program::StepId HostSparseWeight::add_summing(const ops::Builder& builder, const
 std::vector<engine::Binding> HostSparseWeight::bindings() {
   for (ProductKind product : products_) update_index(*weight_, product);
   std::vector<engine::Binding> bindings;
-  for (const ops::WeightIndex::Binding& b : index_.bindings())
-    bindings.push_back({b.variable, const_cast<void*>(b.data), b.row_stride, 1});
+  const auto add = [&](const ops::WeightIndex& index) {
+    for (const ops::WeightIndex::Binding& b : index.bindings())
+      bindings.push_back({b.variable, const_cast<void*>(b.data), b.row_stride, 1});
+  };
+  add(index_);
+  for (const auto& [taps, adjoint] : adjoints_) add(adjoint.index);
   return bindings;
 }
 
 void HostSparseWeight::set_pattern(const Pattern& pattern) {
   if (!weight_->is_dynamic()) return LinearWeight::set_pattern(pattern);
-  if (auto* blocks = std::get_if<sparse::PackedBlocks>(&weight_->form))
-    blocks->arrange(pattern);
-  else
-    std::get<sparse::PackedElements>(weight_->form).set_pattern(pattern);
+  ops::set_pattern(*weight_, pattern);
+  for (auto& [taps, adjoint] : adjoints_) ops::follow_pattern(*adjoint.weight, *weight_, taps);
 }
 
 }  // namespace tessera::graph

@@ -37,7 +37,7 @@ class HostSparseWeight : public LinearWeight {
  private:
   /// The weight of the adjoint of a convolution, and its index in the program.
   struct Adjoint {
-    std::shared_ptr<const ops::AdjointWeight> weight;
+    std::shared_ptr<ops::AdjointWeight> weight;
     ops::WeightIndex index;
   };
 

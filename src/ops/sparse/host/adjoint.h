@@ -14,13 +14,16 @@ namespace tessera::ops {
 /// The weight of the adjoint of a convolution (sparse/convolution_adjoint.h), without values.
 struct AdjointWeight {
   PackedWeight weight;
-  std::vector<uint32_t> source;  ///< by place of its values: the place of the other weight's value, or of a 0
+  std::vector<uint32_t> source;  ///< by place of its values: the place of the other weight's value, or of a
+                                 ///< 0; does not move
 };
 
-/// Whether a sparse weight whose pattern does not change has one.
+/// Whether a sparse weight has one.
 bool has_adjoint(const PackedWeight& weight, uint32_t taps);
-/// Requires has_adjoint().
+/// Requires has_adjoint(). If the weight's pattern may change, then so may that of its adjoint.
 AdjointWeight adjoint_of(const PackedWeight& weight, uint32_t taps);
+/// Changes the adjoint of a weight whose pattern has changed.
+void follow_pattern(AdjointWeight& adjoint, const PackedWeight& weight, uint32_t taps);
 
 /// Gathers the adjoint's values from those of the other weight. `index` is that of `adjoint.weight`, which
 /// keeps `adjoint` alive.

@@ -34,6 +34,11 @@ Pattern PackedWeight::pattern() const {
 bool PackedWeight::is_dynamic() const {
   return std::visit([](const auto& w) { return w.is_dynamic(); }, form);
 }
+std::optional<uint64_t> PackedWeight::capacity() const {
+  if (!is_dynamic()) return {};
+  if (const auto* blocks = std::get_if<PackedBlocks>(&form)) return blocks->capacity();
+  return std::get<PackedElements>(form).capacity();
+}
 
 PackedWeight prepack_weight(const SparseMatrix& matrix, Type type) {
   if (matrix.pattern.block_size > 1) return {PackedBlocks(matrix, type)};
@@ -54,6 +59,13 @@ PackedWeight prepack_index(const Pattern& pattern, Type type, std::optional<uint
   if (pattern.block_size != 1) return {PackedBlocks::without_values(pattern, type, capacity)};
   sparse::validate(pattern);
   return {PackedElements::without_values(pattern, type, capacity, parallel)};
+}
+
+void set_pattern(PackedWeight& weight, const Pattern& pattern) {
+  if (auto* blocks = std::get_if<PackedBlocks>(&weight.form))
+    blocks->arrange(pattern);
+  else
+    std::get<PackedElements>(weight.form).set_pattern(pattern);
 }
 
 std::vector<float> pack(const PackedWeight& weight, std::span<const float> values) {

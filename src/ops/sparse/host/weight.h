@@ -36,6 +36,7 @@ struct PackedWeight {
   Type type() const;
   Pattern pattern() const;
   bool is_dynamic() const;
+  std::optional<uint64_t> capacity() const;  ///< of a dynamic weight
   bool has_blocks() const { return std::holds_alternative<sparse::PackedBlocks>(form); }
   bool is_dense() const { return std::holds_alternative<sparse::PackedPanels>(form); }
 };
@@ -49,6 +50,11 @@ PackedWeight prepack_dense(const SparseMatrix& matrix, Type type);
 /// prepacking does.
 PackedWeight prepack_index(const Pattern& pattern, Type type, std::optional<uint64_t> capacity,
                            const base::ParallelFor& parallel = base::serial_for);
+
+/// Changes the pattern of a dynamic weight whose values the caller keeps. Arrays do not move. Throws
+/// UsageError for a pattern that is malformed, of another shape or beyond the capacity, and then changes
+/// nothing.
+void set_pattern(PackedWeight& weight, const Pattern& pattern);
 
 /// Shape of an array in packed order as a matrix: W's values, dW, or an optimizer's state.
 struct PackedShape {
