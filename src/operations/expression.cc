@@ -146,23 +146,22 @@ kernels::Expression kernel_of(const Expression& expression, size_t inputs, const
   return kernel;
 }
 
-std::vector<LayoutChoice> expression_layouts(Lowering& l, const Node& node) {
-  return is_reduced(expression_of(node)) ? row_layouts(l, node) : same_layouts(l, node);
-}
-
-/// Reduces parts of the rows, and then the results of the parts.
+/// Reduces parts of the columns or rows, and then the results of the parts.
 void lower_reduced(Lowering& l, const Node& node, ops::ExpressionProblem problem,
                    std::vector<ops::Operand> operands) {
-  const uint32_t parts = kernels::reduced_rows(problem.rows);
+  const uint32_t rows = problem.result_rows(), cols = problem.result_cols();
+  const bool over_rows = problem.over == kernels::ReduceOver::columns;
+  const uint32_t parts = over_rows ? rows : cols;
   std::vector<ops::AxisReduceProblem> joins;
   for (size_t i = 0; i < node.outputs.size(); ++i) {
     kernels::ExpressionResult& result = problem.expression.results[i];
     const Type type = parts == 1 ? l.graph().type(node.outputs[i]).type : Type::f32;
     problem.results.push_back(type);
-    operands.push_back(parts == 1 ? l.output(i) : l.temporary("parts", type, parts, problem.cols));
+    operands.push_back(parts == 1 ? l.output(i) : l.temporary("parts", type, rows, cols));
     joins.push_back({.op = kernels::joining(result.reduction),
-                     .rows = parts,
-                     .cols = problem.cols,
+                     .rows = rows,
+                     .cols = cols,
+                     .over_rows = over_rows,
                      .to = l.graph().type(node.outputs[i]).type,
                      .scale = result.scale});
     if (parts > 1) result.scale = 1;
@@ -176,19 +175,23 @@ void lower_expression(Lowering& l, const Node& node) {
   const Expression expression = expression_of(node);
   Types inputs;
   for (const ValueId input : node.inputs) inputs.push_back(l.graph().type(input));
-  const ops::OperandLayout whole = matrix_layout(whole_type(inputs), l.output_layout(0).transposed);
+  // A result of one element lies as a row.
+  bool is_transposed = false;
+  for (size_t i = 0; i < node.inputs.size(); ++i) is_transposed |= l.input_layout(i).transposed;
+  const ops::OperandLayout whole = matrix_layout(whole_type(inputs), is_transposed);
   ops::ExpressionProblem problem{
       .expression = kernel_of(expression, inputs.size(), types_of(expression, inputs)),
       .rows = whole.rows,
-      .cols = whole.cols,
-      .is_reduced = is_reduced(expression)};
+      .cols = whole.cols};
+  if (is_reduced(expression))
+    problem.over = is_transposed ? kernels::ReduceOver::rows : kernels::ReduceOver::columns;
   std::vector<ops::Operand> operands;
   for (size_t i = 0; i < node.inputs.size(); ++i) {
     operands.push_back(l.input(i));
     problem.inputs.push_back(
         {l.builder().type_of(operands.back()), broadcast_of(operands.back(), problem.rows, problem.cols)});
   }
-  if (problem.is_reduced) return lower_reduced(l, node, std::move(problem), std::move(operands));
+  if (problem.over) return lower_reduced(l, node, std::move(problem), std::move(operands));
   for (size_t i = 0; i < node.outputs.size(); ++i) {
     operands.push_back(l.output(i));
     problem.results.push_back(l.builder().type_of(operands.back()));
@@ -230,7 +233,7 @@ constexpr Operation kExpression[] = {{.name = "expression",
                                       .least_inputs = 1,
                                       .most_inputs = kernels::kMostExpressionInputs,
                                       .infer = infer_expression,
-                                      .layouts = expression_layouts,
+                                      .layouts = same_layouts,
                                       .lower = lower_expression,
                                       .cases = expression_cases,
                                       .traits = {.kind = OperationKind::elementwise},

@@ -129,6 +129,32 @@ TEST(JoinElementwise, ReducesWhatDependsOnAnotherReduction) {
   }
 }
 
+/// Between sparse products, whose activations are transposed: in rows of a few elements, of a piece, and of
+/// two.
+TEST(JoinElementwise, ReducesTransposedValues) {
+  for (const uint32_t rows : {40U, 700U, 9000U}) {
+    Graph g;
+    const Value y = layer(g, "first", g.input("x", {rows, 16}), 24, Layers::sparse);
+    const Value centred = y - mean(y, {0});
+    const Value normal = centred * rsqrt(mean(square(centred), {0}) + 0.01);
+    g.output("products", sum(normal * y, {0}));
+    g.output("largest", max(exp(normal), {0}));
+    g.output("z", layer(g, "second", relu(normal), 8, Layers::sparse));
+    const WideArrays inputs = random_inputs(g);
+    WideArrays state = widened(initial_state(g));
+    Session session(g, Machine::host(2));
+    expect_near(session.run(narrowed(inputs)), evaluate(g, inputs, state), 1e-4, 1);
+    const RunCost cost = session.cost();
+    const auto count = [&](std::string_view name) {
+      return std::ranges::count(cost.operations, name, &OperationCost::operation);
+    };
+    EXPECT_EQ(count("sum"), 1);  // the mean of y
+    EXPECT_EQ(count("max"), 0);
+    for (const ConversionCost& conversion : cost.conversions)
+      EXPECT_LT(conversion.bytes, rows * sizeof(float)) << conversion.value;
+  }
+}
+
 TEST(JoinElementwise, KeepsStagesWeightsAndWhatIsStoredAnyway) {
   Graph g;
   const Value x = g.input("x", {6, 4}), w = g.parameter("w", {5, 4});

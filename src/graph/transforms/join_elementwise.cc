@@ -79,9 +79,6 @@ class Joining {
         lasting_(graph.values().size()),
         users_(users_of_values(graph)),
         groups_of_(graph.nodes().size()) {
-    for (const Node& node : graph.nodes())
-      if (const std::optional<ValueId> weight = weight_input(node); weight && graph.type(*weight).pattern)
-        has_sparse_products_ = true;
     for (const auto& [name, id] : graph.outputs()) lasting_[id] = true;
     for (const Assignment& assignment : graph.assignments()) lasting_[assignment.value] = true;
   }
@@ -106,7 +103,6 @@ class Joining {
 
   void begin_group(uint32_t n) {
     const bool is_reduction = may_be_reduction(graph_, node(n));
-    if (is_reduction && has_sparse_products_) return;
     const ValueId whole = is_reduction ? node(n).inputs[0] : result_of(n);
     if ((!is_reduction && !is_step(n)) || of_weights_[whole]) return;
     // A single column is reduced faster as a row.
@@ -315,8 +311,6 @@ class Joining {
   std::vector<bool> of_weights_, lasting_;  ///< by value: whether it is an output or new state, and so stored
   std::vector<std::vector<uint32_t>> users_;  ///< by value: the nodes that take it
   std::vector<std::set<size_t>> groups_of_;   ///< by node
-  /// Whether activations lie as sparse products take them, transposed, in which sums are not joined.
-  bool has_sparse_products_ = false;
   std::vector<Group> groups_;
 };
 

@@ -12,20 +12,22 @@ using program::Role;
 MapOperation operation_of(const ExpressionProblem& p) {
   for (const ExpressionProblem::Input& input : p.inputs) require_float(input.type, "an expression");
   for (const Type type : p.results) require_float(type, "an expression");
-  const uint32_t rows = p.is_reduced ? kernels::reduced_rows(p.rows) : p.rows;
+  const uint32_t rows = p.result_rows(), cols = p.result_cols();
   MapOperation operation{
-      .codelet = &kernels::expression_codelet(p.inputs.size(), p.results.size(), p.is_reduced),
-      .phase = p.is_reduced ? program::Phase::reduce : program::Phase::compute,
+      .codelet = &kernels::expression_codelet(p.inputs.size(), p.results.size(), p.over.has_value()),
+      .phase = p.over ? program::Phase::reduce : program::Phase::compute,
       .rows = rows,
-      .cols = p.cols,
+      .cols = cols,
       .params = kernels::params_of(p.expression)};
+  if (p.over) operation.params.push_back(static_cast<int64_t>(*p.over));
   for (size_t i = 0; i < p.inputs.size(); ++i) {
     operation.operands.push_back(
         broadcast_operand(fmt::format("in{}", i), p.inputs[i].type, p.rows, p.cols, p.inputs[i].broadcast));
-    if (p.is_reduced) operation.operands.back().rows_per_row = kernels::kPartRows;
+    if (p.over == kernels::ReduceOver::columns) operation.operands.back().rows_per_row = kernels::kPartRows;
+    if (p.over == kernels::ReduceOver::rows) operation.operands.back().cols_per_col = kernels::kPieceCols;
   }
   for (size_t i = 0; i < p.results.size(); ++i)
-    operation.operands.push_back({fmt::format("out{}", i), p.results[i], Role::output, rows, p.cols});
+    operation.operands.push_back({fmt::format("out{}", i), p.results[i], Role::output, rows, cols});
   return operation;
 }
 

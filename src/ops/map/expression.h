@@ -1,6 +1,8 @@
 // Expressions of elementwise functions in one pass, on hosts.
 #pragma once
 
+#include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "kernels/map/expression/expression.h"
@@ -10,7 +12,7 @@
 namespace tessera::ops {
 
 /// Results are values of an expression, rows × cols, or the reductions of its columns by parts of the rows,
-/// kernels::reduced_rows() × cols; inputs are f32, f16 or bf16. Each function rounds its results to
+/// or of its rows by parts of the columns; inputs are f32, f16 or bf16. Each function rounds its results to
 /// its type.
 struct ExpressionProblem {
   struct Input {
@@ -23,7 +25,10 @@ struct ExpressionProblem {
   uint32_t cols = 0;
   std::vector<Input> inputs;
   std::vector<Type> results;
-  bool is_reduced = false;
+  std::optional<kernels::ReduceOver> over = {};  ///< columns or rows, if they are reduced
+
+  uint32_t result_rows() const { return over ? kernels::reduced_rows(*over, rows) : rows; }
+  uint32_t result_cols() const { return over ? kernels::reduced_cols(*over, cols) : cols; }
 };
 
 /// Operands are the inputs, and then the results.

@@ -35,10 +35,13 @@ Expression sample_expression(size_t inputs, size_t results, Type type) {
   return expression;
 }
 
-/// The first input is whole; of the others some are rows, columns or numbers.
-template <size_t inputs, size_t results, bool is_reduced, Type type>
+/// The first input is whole; of the others some are rows, columns or numbers. Reductions are of columns, or
+/// of rows.
+template <size_t inputs, size_t results, bool is_reduced, Type type, ReduceOver over = ReduceOver::columns>
 Sample expression_sample(uint32_t scale, uint64_t seed) {
-  const uint32_t rows = std::max(1U, is_reduced ? 600 * scale : 5 * scale), cols = std::max(1U, 37 * scale);
+  constexpr bool is_long = is_reduced && over == ReduceOver::rows;
+  const uint32_t rows = std::max(1U, is_reduced && !is_long ? 600 * scale : 5 * scale);
+  const uint32_t cols = std::max(1U, is_long ? 1'000 * scale : 37 * scale);
   const Expression expression = sample_expression(inputs, results, type);
   Sample sample(expression_codelet(inputs, results, is_reduced));
   for (size_t i = 0; i < inputs; ++i) {
@@ -47,12 +50,16 @@ Sample expression_sample(uint32_t scale, uint64_t seed) {
   }
   for (const ExpressionResult& result : expression.results) {
     const size_t step = result.value - inputs;
-    sample.unset(is_reduced ? Type::f32 : expression.steps[step].type, is_reduced ? reduced_rows(rows) : rows,
-                 cols);
+    sample.unset(is_reduced ? Type::f32 : expression.steps[step].type,
+                 is_reduced ? reduced_rows(over, rows) : rows, is_reduced ? reduced_cols(over, cols) : cols);
   }
   for (const int64_t param : params_of(expression)) sample.param(param);
-  // Sums are added in the same order, but of fused products.
-  if (is_reduced) sample.tolerance({4 * epsilon_of(Type::f32), 16 * kPartRows * epsilon_of(Type::f32)});
+  if (is_reduced) sample.param(static_cast<int64_t>(over));
+  // Sums of columns are added in the same order, but of fused products; those of rows in another one.
+  if (is_long)
+    sample.tolerance({kPieceCols * epsilon_of(Type::f32), 64 * kPieceCols * epsilon_of(Type::f32)});
+  else if (is_reduced)
+    sample.tolerance({4 * epsilon_of(Type::f32), 16 * kPartRows * epsilon_of(Type::f32)});
   return sample;
 }
 
@@ -60,6 +67,13 @@ template <size_t inputs, size_t results, bool is_reduced>
 constexpr NamedSample kSamples[] = {{"f32", expression_sample<inputs, results, is_reduced, Type::f32>},
                                     {"f16", expression_sample<inputs, results, is_reduced, Type::f16>},
                                     {"bf16", expression_sample<inputs, results, is_reduced, Type::bf16>}};
+template <size_t inputs, size_t results>
+constexpr NamedSample kReducedSamples[] = {
+    kSamples<inputs, results, true>[0],
+    kSamples<inputs, results, true>[1],
+    kSamples<inputs, results, true>[2],
+    { "rows-f32", expression_sample<inputs, results, true, Type::f32, ReduceOver::rows> },
+    {"rows-bf16", expression_sample<inputs, results, true, Type::bf16, ReduceOver::rows>}};
 
 constexpr size_t kOfEachKind = kMostExpressionInputs * kMostExpressionResults;
 
@@ -69,8 +83,11 @@ std::array<CodeletSamples, sizeof...(index)> samples_of_all(std::index_sequence<
     constexpr size_t inputs = i % kOfEachKind / kMostExpressionResults + 1,
                      results = i % kMostExpressionResults + 1;
     constexpr bool is_reduced = i >= kOfEachKind;
-    return CodeletSamples{expression_codelet(inputs, results, is_reduced),
-                          kSamples<inputs, results, is_reduced>};
+    const program::Codelet& codelet = expression_codelet(inputs, results, is_reduced);
+    if constexpr (is_reduced)
+      return CodeletSamples{codelet, kReducedSamples<inputs, results>};
+    else
+      return CodeletSamples{codelet, kSamples<inputs, results, false>};
   };
   return {of.template operator()<index>()...};
 }

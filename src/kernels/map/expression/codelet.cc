@@ -44,6 +44,16 @@ constexpr std::string_view kParams[kMostExpressionSteps + kMostExpressionResults
     "step_1", "step_2",  "step_3",  "step_4",  "step_5",   "step_6",   "step_7",  "step_8",
     "step_9", "step_10", "step_11", "step_12", "result_1", "result_2", "result_3"};
 
+/// Those of the steps and the results, and of reductions whether each is of a column or a row.
+template <size_t results, bool is_reduced>
+constexpr auto kParamsOf = [] {
+  std::array<std::string_view, kMostExpressionSteps + results + (is_reduced ? 1 : 0)> params;
+  std::copy_n(kParams, kMostExpressionSteps + results, params.begin());
+  if constexpr (is_reduced) params.back() = "over";
+  return params;
+}();
+ReduceOver reduced_over(const Vertex& v) { return static_cast<ReduceOver>(v.params.back()); }
+
 /// The prefix, and both numbers, which have one digit.
 template <size_t inputs, size_t results, bool is_reduced>
 constexpr auto kName = [] {
@@ -75,10 +85,28 @@ const Codelet& codelet_of(const ExpressionStep& step) {
   }
 }
 
-FieldView rows_of(FieldView field, uint32_t first, uint32_t count) {
-  field.data = address_of(field, first, 0);
-  field.rows = std::min(count, field.rows - first);
+FieldView part_of(FieldView field, uint32_t row, uint32_t rows, uint32_t col, uint32_t cols) {
+  field.data = address_of(field, row, col);
+  field.rows = std::min(rows, field.rows - row);
+  field.cols = std::min(cols, field.cols - col);
   return field;
+}
+
+/// The references of the reductions of parts of a value.
+void reduce_parts(const ExpressionResult& result, ReduceOver over, const FieldView& from,
+                  const FieldView& to) {
+  const int64_t params[] = {static_cast<int64_t>(over), param_of(result.scale)};
+  const Codelet& codelet = codelet_of(result.reduction);
+  const auto reduce_part = [&](const FieldView& part, const FieldView& of_part) {
+    const FieldView both[] = {part, of_part};
+    codelet.reference({both, params});
+  };
+  if (over == ReduceOver::columns)
+    for (uint32_t row = 0; row < to.rows; ++row)
+      reduce_part(part_of(from, row * kPartRows, kPartRows, 0, from.cols), part_of(to, row, 1, 0, to.cols));
+  else
+    for (uint32_t col = 0; col < to.cols; ++col)
+      reduce_part(part_of(from, 0, from.rows, col * kPieceCols, kPieceCols), part_of(to, 0, to.rows, col, 1));
 }
 
 /// The references of the steps, one after the other.
@@ -103,15 +131,8 @@ void reference(const Vertex& v, size_t results, bool is_reduced) {
   for (size_t r = 0; r < results; ++r) {
     const ExpressionResult& result = expression.results[r];
     const FieldView from = values[result.value], to = v.fields[v.fields.size() - results + r];
-    if (!is_reduced) {
-      const FieldView both[] = {from, to};
-      cast_codelet.reference({both, {}});
-    }
-    const int64_t params[] = {static_cast<int64_t>(ReduceOver::columns), param_of(result.scale)};
-    for (uint32_t row = 0; is_reduced && row < to.rows; ++row) {
-      const FieldView both[] = {rows_of(from, row * kPartRows, kPartRows), rows_of(to, row, 1)};
-      codelet_of(result.reduction).reference({both, params});
-    }
+    const FieldView both[] = {from, to};
+    is_reduced ? reduce_parts(result, reduced_over(v), from, to) : cast_codelet.reference({both, {}});
   }
 }
 
@@ -142,12 +163,13 @@ template <size_t inputs, size_t results, bool is_reduced>
 constexpr Codelet make_codelet() {
   return {.name = {kName<inputs, results, is_reduced>.data(), kName<inputs, results, is_reduced>.size()},
           .fields = kFieldsOf<inputs, results>,
-          .params = std::span(kParams).first(kMostExpressionSteps + results),
+          .params = kParamsOf<results, is_reduced>,
           .reference = [](const Vertex& v) { reference(v, results, is_reduced); },
           .simd =
               [](const Vertex& v) {
                 const Expression expression = expression_of(v.params, results);
-                is_reduced ? evaluate_reduced(expression, v.fields) : evaluate(expression, v.fields);
+                is_reduced ? evaluate_reduced(expression, reduced_over(v), v.fields)
+                           : evaluate(expression, v.fields);
               },
           .cost = [](const Vertex& v, const machine::Machine& m) { return cost(v, m, results, is_reduced); },
           .runs_on = program::RunsOn::hosts};

@@ -129,6 +129,9 @@ class BoxEvaluator {
   }
   /// A value of the last box, row by row.
   const std::byte* at(size_t value) const { return at_[value]; }
+  FieldView field_of(size_t value) const {
+    return {const_cast<std::byte*>(at(value)), type_of(value), filled_.rows, filled_.cols, filled_.cols, 1};
+  }
 
  private:
   void run_step(const ExpressionStep& step, size_t count, std::byte* out) const {
@@ -158,8 +161,11 @@ class BoxEvaluator {
 
   /// Whether the copy of the box before has the elements of this one.
   bool repeats(const FieldView& field, const Box& box) const {
-    return is_filled_ && field.row_stride == 0 && box.rows <= filled_.rows && box.col == filled_.col &&
-           box.cols == filled_.cols;
+    if (!is_filled_) return false;
+    if (field.row_stride == 0)
+      return box.rows <= filled_.rows && box.cols == filled_.cols &&
+             (field.col_stride == 0 || box.col == filled_.col);
+    return field.col_stride == 0 && box.rows == 1 && box.row == filled_.row && box.cols <= filled_.cols;
   }
 
   static void copy_box(const FieldView& field, const Box& box, std::byte* to) {
@@ -192,22 +198,27 @@ class BoxEvaluator {
   Box filled_;
 };
 
-/// Calls visit(box) for boxes of at most kElements that cover `all`: pieces of a row, or whole rows.
+/// Calls visit(box) for boxes of at most kElements that cover `all`, row after row: whole rows, or pieces of
+/// one that are about as long, multiples of kLineSums but for the last.
 template <class Visit>
 void for_each_box(const Box& all, const Visit& visit) {
-  for (uint32_t c = 0; c < all.cols; c += kElements) {
-    const uint32_t cols = std::min(kElements, all.cols - c), rows = kElements / cols;
-    for (uint32_t r = 0; r < all.rows; r += rows)
-      visit(Box{all.row + r, std::min(rows, all.rows - r), all.col + c, cols});
-  }
+  if (all.empty()) return;
+  const uint32_t pieces = (all.cols - 1) / kElements + 1;
+  const uint32_t cols = pieces == 1 ? all.cols : round_up((all.cols - 1) / pieces + 1, kLineSums);
+  const uint32_t rows = kElements / cols;
+  for (uint32_t r = 0; r < all.rows; r += rows)
+    for (uint32_t c = 0; c < all.cols; c += cols)
+      visit(Box{all.row + r, std::min(rows, all.rows - r), all.col + c, std::min(cols, all.cols - c)});
 }
 
 /// Calls visit(part) for the parts that are reduced at once.
 template <class Visit>
-void for_each_part(uint32_t rows, uint32_t cols, const Visit& visit) {
-  for (uint32_t c = 0; c < cols; c += kPartCols)
-    for (uint32_t r = 0; r < rows; r += kPartRows)
-      visit(Box{r, std::min(kPartRows, rows - r), c, std::min(kPartCols, cols - c)});
+void for_each_part(ReduceOver over, uint32_t rows, uint32_t cols, const Visit& visit) {
+  const uint32_t part_rows = over == ReduceOver::columns ? kPartRows : rows;
+  const uint32_t part_cols = over == ReduceOver::columns ? kPartCols : kPieceCols;
+  for (uint32_t c = 0; c < cols; c += part_cols)
+    for (uint32_t r = 0; r < rows; r += part_rows)
+      visit(Box{r, std::min(part_rows, rows - r), c, std::min(part_cols, cols - c)});
 }
 
 void store_box(const std::byte* from, const FieldView& field, const Box& box) {
@@ -242,6 +253,52 @@ FieldView shape_of(std::span<const FieldView> inputs) {
     shape.cols = std::max(shape.cols, input.cols);
   }
   return shape;
+}
+
+/// The columns of a part, of at most kPartCols.
+void reduce_columns(const Expression& expression, BoxEvaluator& evaluator, const Box& part,
+                    std::span<const FieldView> results) {
+  const size_t count = expression.results.size();
+  alignas(64) float sums[kMostExpressionResults][kPartCols];
+  for (size_t r = 0; r < count; ++r) begin_columns(expression.results[r].reduction, part.cols, sums[r]);
+  for_each_box(part, [&](const Box& box) {
+    evaluator.run(box);
+    for (size_t r = 0; r < count; ++r)
+      fold_columns(expression.results[r].reduction, evaluator.field_of(expression.results[r].value),
+                   sums[r] + (box.col - part.col));
+  });
+  for (size_t r = 0; r < count; ++r) {
+    FieldView row = results[r];
+    row.data = address_of(row, part.row / kPartRows, part.col);
+    row.rows = 1;
+    row.cols = part.cols;
+    store_columns(sums[r], expression.results[r].scale, row);
+  }
+}
+
+/// The rows of a part, of at most kPieceCols. Boxes have whole rows, or follow one another in a row, whose
+/// sums are kept.
+void reduce_rows(const Expression& expression, BoxEvaluator& evaluator, const Box& part,
+                 std::span<const FieldView> results) {
+  alignas(64) float sums[kMostExpressionResults][kLineSums];
+  alignas(64) float totals[kElements];
+  for_each_box(part, [&](const Box& box) {
+    evaluator.run(box);
+    const bool begins = box.col == part.col, ends = box.col_end() == part.col_end();
+    for (size_t r = 0; r < results.size(); ++r) {
+      const auto& [value, reduction, scale] = expression.results[r];
+      if (begins && ends) {
+        reduce_lines(reduction, evaluator.field_of(value), totals);
+      } else {
+        if (begins) begin_line(reduction, sums[r]);
+        fold_line(reduction, evaluator.type_of(value), evaluator.at(value), box.cols, sums[r]);
+        if (!ends) continue;
+        totals[0] = end_line(reduction, sums[r]);
+      }
+      for (uint32_t row = 0; row < box.rows; ++row)
+        set_number(results[r], box.row + row, part.col / kPieceCols, scale * totals[row]);
+    }
+  });
 }
 
 }  // namespace
@@ -297,32 +354,16 @@ void evaluate(const Expression& expression, std::span<const FieldView> fields) {
   });
 }
 
-void evaluate_reduced(const Expression& expression, std::span<const FieldView> fields) {
-  const size_t count = expression.results.size(), inputs = fields.size() - count;
-  const std::span<const FieldView> results = fields.subspan(inputs);
+void evaluate_reduced(const Expression& expression, ReduceOver over, std::span<const FieldView> fields) {
+  const size_t inputs = fields.size() - expression.results.size();
   const FieldView shape = shape_of(fields.first(inputs));
   const std::vector<FieldView> given = inputs_like(fields.first(inputs), shape, false);
-  alignas(64) float sums[kMostExpressionResults][kPartCols];
   BoxEvaluator evaluator(expression, given);
-  for_each_part(shape.rows, shape.cols, [&](const Box& part) {
-    for (size_t r = 0; r < count; ++r) begin_columns(expression.results[r].reduction, part.cols, sums[r]);
-    for_each_box(part, [&](const Box& box) {
-      evaluator.run(box);
-      for (size_t r = 0; r < count; ++r) {
-        const size_t value = expression.results[r].value;
-        auto* const at = const_cast<std::byte*>(evaluator.at(value));
-        fold_columns(expression.results[r].reduction,
-                     {at, evaluator.type_of(value), box.rows, box.cols, box.cols, 1},
-                     sums[r] + (box.col - part.col));
-      }
-    });
-    for (size_t r = 0; r < count; ++r) {
-      FieldView row = results[r];
-      row.data = address_of(row, part.row / kPartRows, part.col);
-      row.rows = 1;
-      row.cols = part.cols;
-      store_columns(sums[r], expression.results[r].scale, row);
-    }
+  for_each_part(over, shape.rows, shape.cols, [&](const Box& part) {
+    if (over == ReduceOver::columns)
+      reduce_columns(expression, evaluator, part, fields.subspan(inputs));
+    else
+      reduce_rows(expression, evaluator, part, fields.subspan(inputs));
   });
 }
 

@@ -31,7 +31,7 @@ struct ExpressionStep {
   size_t operand_count() const;
 };
 
-/// A value of an expression that is a result, or of which each column is reduced to one.
+/// A value of an expression that is a result, or of which each column or each row is reduced to one.
 struct ExpressionResult {
   uint8_t value = 0;
   Reduction reduction = Reduction::sum;
@@ -50,12 +50,18 @@ Expression expression_of(std::span<const int64_t> params, size_t results);
 /// that are a single row, column or number, which is broadcast. Results are apart from inputs.
 void evaluate(const Expression& expression, std::span<const program::FieldView> fields);
 
-/// The columns of values of an expression, reduced: row i of the results is that of rows i · kPartRows and
-/// following of the values, which inputs are broadcast to. The order of additions is that of
-/// apply_axis_reduction().
-void evaluate_reduced(const Expression& expression, std::span<const program::FieldView> fields);
+/// The columns or rows of values of an expression, which inputs are broadcast to, reduced by parts. Of
+/// columns, row i of the results is of the rows i · kPartRows and following; of rows, column i is of the
+/// columns i · kPieceCols and following. The order of additions is that of apply_axis_reduction().
+void evaluate_reduced(const Expression& expression, ReduceOver over,
+                      std::span<const program::FieldView> fields);
 
-/// Rows of the results of `rows` rows.
-constexpr uint32_t reduced_rows(uint32_t rows) { return (rows - 1) / kPartRows + 1; }
+/// Rows and columns of the results of so many.
+constexpr uint32_t reduced_rows(ReduceOver over, uint32_t rows) {
+  return over == ReduceOver::columns ? (rows - 1) / kPartRows + 1 : rows;
+}
+constexpr uint32_t reduced_cols(ReduceOver over, uint32_t cols) {
+  return over == ReduceOver::rows ? (cols - 1) / kPieceCols + 1 : cols;
+}
 
 }  // namespace tessera::kernels

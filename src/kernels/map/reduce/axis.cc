@@ -82,11 +82,10 @@ void fold_rows(const T* from, int64_t stride, uint32_t rows, size_t cols, float*
 
 /// Four sums hide the latency of additions.
 template <Reduction op, class T>
-float fold_line(const T* from, size_t count) {
+HWY_INLINE void add_line(const T* from, size_t count, Vector& s0, Vector& s1, Vector& s2, Vector& s3) {
   using F = Fold<op>;
   const Floats d;
   const size_t lanes = hn::Lanes(d);
-  Vector s0 = F::identity(), s1 = s0, s2 = s0, s3 = s0;
   size_t i = 0;
   for (; i + 4 * lanes <= count; i += 4 * lanes) {
     s0 = F::add(s0, load_f32(d, from + i));
@@ -96,7 +95,19 @@ float fold_line(const T* from, size_t count) {
   }
   for (; i + lanes <= count; i += lanes) s0 = F::add(s0, load_f32(d, from + i));
   if (i < count) s1 = F::add(s1, load_some<op>(from + i, count - i));
+}
+
+template <Reduction op>
+HWY_INLINE float across_all(Vector s0, Vector s1, Vector s2, Vector s3) {
+  using F = Fold<op>;
   return F::across(F::join(F::join(s0, s1), F::join(s2, s3)));
+}
+
+template <Reduction op, class T>
+float whole_line(const T* from, size_t count) {
+  Vector s0 = Fold<op>::identity(), s1 = s0, s2 = s0, s3 = s0;
+  add_line<op>(from, count, s0, s1, s2, s3);
+  return across_all<op>(s0, s1, s2, s3);
 }
 
 template <class Visit>
@@ -131,9 +142,37 @@ void axis_rows(Reduction op, const program::FieldView& in, float* sums) {
   with_reduction(op, [&]<Reduction of>() HWY_ATTR {
     with_float_type(in.type, [&]<class T>(T) HWY_ATTR {
       for (uint32_t r = 0; r < in.rows; ++r)
-        sums[r] = fold_line<of>(in.as<const T>() + r * in.row_stride, in.cols);
+        sums[r] = whole_line<of>(in.as<const T>() + r * in.row_stride, in.cols);
     });
   });
+}
+
+/// Four vectors of sums.
+void axis_line(Reduction op, Type type, const std::byte* from, size_t count, float* sums) {
+  with_reduction(op, [&]<Reduction of>() HWY_ATTR {
+    with_float_type(type, [&]<class T>(T) HWY_ATTR {
+      const Floats d;
+      const size_t lanes = hn::Lanes(d);
+      Vector s0 = hn::LoadU(d, sums), s1 = hn::LoadU(d, sums + lanes);
+      Vector s2 = hn::LoadU(d, sums + 2 * lanes), s3 = hn::LoadU(d, sums + 3 * lanes);
+      add_line<of>(reinterpret_cast<const T*>(from), count, s0, s1, s2, s3);
+      hn::StoreU(s0, d, sums);
+      hn::StoreU(s1, d, sums + lanes);
+      hn::StoreU(s2, d, sums + 2 * lanes);
+      hn::StoreU(s3, d, sums + 3 * lanes);
+    });
+  });
+}
+
+float axis_line_end(Reduction op, const float* sums) {
+  float total = 0;
+  with_reduction(op, [&]<Reduction of>() HWY_ATTR {
+    const Floats d;
+    const size_t lanes = hn::Lanes(d);
+    total = across_all<of>(hn::LoadU(d, sums), hn::LoadU(d, sums + lanes), hn::LoadU(d, sums + 2 * lanes),
+                           hn::LoadU(d, sums + 3 * lanes));
+  });
+  return total;
 }
 
 /// A contiguous line of results.
@@ -153,12 +192,11 @@ namespace {
 HWY_EXPORT(axis_begin);
 HWY_EXPORT(axis_fold);
 HWY_EXPORT(axis_rows);
+HWY_EXPORT(axis_line);
+HWY_EXPORT(axis_line_end);
 HWY_EXPORT(axis_scaled);
 
 using program::FieldView;
-
-// Parts have fixed sizes, so that the order of additions is fixed. Long sums are also rounded less often so.
-constexpr uint32_t kPartElements = 1U << 13;
 
 FieldView part_of(FieldView field, uint32_t row, uint32_t rows, uint32_t col, uint32_t cols) {
   field.data = address_of(field, row, col);
@@ -209,12 +247,12 @@ void reduce_columns(Reduction op, const FieldView& in, float scale, const FieldV
 
 void reduce_rows(Reduction op, const FieldView& in, float scale, const FieldView& out,
                  program::Helpers* helpers) {
-  const uint32_t pieces = parts_of(in.cols, kPartElements);                   // of a row
-  const uint32_t rows = std::max(1U, kPartElements / std::max(1U, in.cols));  // of a part
+  const uint32_t pieces = parts_of(in.cols, kPieceCols);                   // of a row
+  const uint32_t rows = std::max(1U, kPieceCols / std::max(1U, in.cols));  // of a part
   std::vector<float> partials(size_t{in.rows} * pieces);
   program::share_work(helpers, parts_of(in.rows, rows) * pieces, nullptr, [&](uint32_t i, std::byte*) {
     const uint32_t row = i / pieces * rows;
-    const FieldView part = part_of(in, row, rows, i % pieces * kPartElements, kPartElements);
+    const FieldView part = part_of(in, row, rows, i % pieces * kPieceCols, kPieceCols);
     HWY_DYNAMIC_DISPATCH(axis_rows)(op, part, &partials[size_t{row} * pieces + i % pieces]);
   });
   if (pieces == 1) return store_row(partials.data(), scale, transposed(out));
@@ -236,6 +274,18 @@ void fold_columns(Reduction op, const FieldView& in, float* sums) {
 }
 
 void store_columns(const float* sums, float scale, const FieldView& out) { store_row(sums, scale, out); }
+
+void reduce_lines(Reduction op, const FieldView& in, float* sums) {
+  HWY_DYNAMIC_DISPATCH(axis_rows)(op, in, sums);
+}
+
+void begin_line(Reduction op, float* sums) { begin_columns(op, kLineSums, sums); }
+
+void fold_line(Reduction op, Type type, const std::byte* from, uint32_t count, float* sums) {
+  HWY_DYNAMIC_DISPATCH(axis_line)(op, type, from, count, sums);
+}
+
+float end_line(Reduction op, const float* sums) { return HWY_DYNAMIC_DISPATCH(axis_line_end)(op, sums); }
 
 bool apply_axis_reduction(Reduction op, bool over_rows, FieldView in, float scale, FieldView out,
                           program::Helpers* helpers) {

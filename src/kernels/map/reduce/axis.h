@@ -2,8 +2,10 @@
 // once.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
+#include "kernels/common/splits.h"
 #include "program/codelet.h"
 
 // The list of all reductions. maximum: NaN if any element is; of no elements −∞.
@@ -25,12 +27,24 @@ constexpr Reduction joining(Reduction op) { return op == Reduction::sum_of_squar
 inline constexpr uint32_t kPartRows = 1024;
 /// Columns of a part, whose sums stay in the L1 cache.
 inline constexpr uint32_t kPartCols = 1024;
+/// Columns of a piece of a row, of which the pieces are joined in order. Fixed, so that the order of
+/// additions is; long sums are also rounded less often so.
+inline constexpr uint32_t kPieceCols = 1U << 13;
 
 /// Reductions of at most kPartCols columns, by a few rows after others. Sums are read and written in whole
 /// vectors; the rows of `in` are contiguous, as are those of `out`, a row.
 void begin_columns(Reduction op, uint32_t cols, float* sums);
 void fold_columns(Reduction op, const program::FieldView& in, float* sums);
 void store_columns(const float* sums, float scale, const program::FieldView& out);
+
+/// Reductions of rows of at most kPieceCols contiguous elements: sums[r] is that of row r.
+void reduce_lines(Reduction op, const program::FieldView& in, float* sums);
+/// The same of one row, by some elements after others: a multiple of kLineSums but for the last. There are
+/// kLineSums sums.
+inline constexpr uint32_t kLineSums = 4 * kMaxLanes;
+void begin_line(Reduction op, float* sums);
+void fold_line(Reduction op, Type type, const std::byte* from, uint32_t count, float* sums);
+float end_line(Reduction op, const float* sums);
 
 /// out = scale · op of each column of `in` (rows × cols to 1 × cols) if over_rows, otherwise of each row (to
 /// rows × 1). The order of additions depends on shape and strides alone, not on the number of threads.
