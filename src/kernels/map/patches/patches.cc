@@ -32,7 +32,11 @@ T* at(const program::FieldView& field, int64_t row, int64_t col) {
 template <class T>
 class Fold {
  public:
-  explicit Fold(const PatchesVertex& p) : p_(p), w_(p.window) {}
+  explicit Fold(const PatchesVertex& p)
+      : p_(p),
+        w_(p.window),
+        phases_(std::min(w_.stride_across, w_.width)),
+        phase_cols_((w_.width - 1) / w_.stride_across + 1) {}
 
   /// Channels of a position are contiguous.
   void along_channels() const {
@@ -58,20 +62,23 @@ class Fold {
     }
   }
 
-  /// Positions of a row of an image are contiguous; `out` has whole images.
+  /// Positions of a row of an image are contiguous; `out` has whole images. Sums of columns that are a stride
+  /// apart, to which a tap adds, are contiguous until the row is stored.
   void along_rows() const {
-    float* sums = thread_buffer(w_.width);
+    const size_t all = size_t{phases_} * phase_cols_;
+    float *const sums = thread_buffer(2 * all), *const in_order = w_.stride_across == 1 ? sums : sums + all;
     const uint32_t rows = p_.out.rows / w_.width;
     for (uint32_t c = 0; c < p_.out.cols; ++c)
       for (uint32_t r = 0; r < rows; ++r) {
-        std::fill_n(sums, w_.width, 0.0F);
+        std::fill_n(sums, all, 0.0F);
         for (uint32_t tap_row = 0; tap_row < w_.kernel_height; ++tap_row) {
           const int64_t out_row = w_.out_row(r % w_.height, tap_row);
           if (out_row < 0) continue;
           for (uint32_t tap_col = 0; tap_col < w_.kernel_width; ++tap_col)
             add_row(sums, place(r / w_.height, out_row), tap_row * w_.kernel_width + tap_col, tap_col, c);
         }
-        convert_elements(w_.width, at<T>(p_.out, int64_t{r} * w_.width, c), sums);
+        if (in_order != sums) interleave(sums, in_order);
+        convert_elements(w_.width, at<T>(p_.out, int64_t{r} * w_.width, c), in_order);
       }
   }
 
@@ -84,14 +91,20 @@ class Fold {
   void add_row(float* sums, int64_t first, uint32_t tap, uint32_t tap_col, uint32_t channel) const {
     const Span cols = w_.out_cols(tap_col);
     const T* from = at<const T>(p_.x, first + cols.begin, first_feature(tap) + p_.feature + channel);
-    float* to = sums + w_.col(cols.begin, tap_col);
+    const int64_t col = w_.col(cols.begin, tap_col);
     if (cols.size() == 0) return;
-    if (w_.stride_across == 1) return add_to(to, from, cols.size());
-    for (uint32_t i = 0; i < cols.size(); ++i) to[size_t{i} * w_.stride_across] += base::to_float(from[i]);
+    add_to(sums + col % w_.stride_across * phase_cols_ + col / w_.stride_across, from, cols.size());
+  }
+
+  void interleave(const float* sums, float* to) const {
+    for (uint32_t phase = 0; phase < phases_; ++phase, sums += phase_cols_)
+      for (uint32_t i = 0; i < phase_cols_; ++i) to[size_t{i} * w_.stride_across + phase] = sums[i];
   }
 
   const PatchesVertex& p_;
   const Window& w_;
+  const uint32_t phases_, phase_cols_;  ///< numbers of columns of an image by the stride: of those less than
+                                        ///< it, and of those apart by it
 };
 
 void run_fold(const program::Vertex& v) {

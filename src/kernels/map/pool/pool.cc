@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <vector>
 
 #include "base/simd.h"
 #include "kernels/common/element.h"
@@ -187,17 +188,42 @@ void of_whole_rows(const Windowed& f) {
     }
 }
 
+/// The only element of a window along a row that counts; one past the row: none does.
+struct OnlyElement {
+  uint32_t at = 0;
+  float weight = 0;
+};
+
+/// Those of all windows, as in gradients of means; none: some windows have several.
+template <class Kind>
+std::vector<OnlyElement> only_elements(const WindowRows& across) {
+  std::vector<OnlyElement> elements;
+  for (const WindowRow& j : across.of) {
+    uint32_t count = 0;
+    elements.push_back({across.size});
+    for (uint32_t b = 0; b < j.count; ++b)
+      if (const float weight = Kind::weight(j, b); weight != 0) {
+        elements.back() = {j.first + b * across.step, weight};
+        ++count;
+      }
+    if (count > 1) return {};
+  }
+  return elements;
+}
+
 template <class Kind>
 void of_channels(const Windowed& f) {
   if (sees_whole_rows<Kind>(f))
     return with_float_type(f.x.type, [&]<class T>(T) HWY_ATTR { of_whole_rows<Kind, T>(f); });
   const size_t width = f.across.size, outputs = f.across.outputs();
-  float* const row = thread_buffer(2 * width + outputs);
-  float *const combined = row + width, *const y = combined + width;
+  const std::vector<OnlyElement> only = only_elements<Kind>(f.across);
+  const float begin = hn::GetLane(Kind::begin());
+  float* const row = thread_buffer(2 * width + 1 + outputs);
+  float *const combined = row + width, *const y = combined + width + 1;
   for (uint32_t c = 0; c < f.y.cols; ++c)
     for (uint32_t r = 0; r < f.rows(); ++r) {
       const WindowRow& i = f.window(r);
-      std::fill_n(combined, width, hn::GetLane(Kind::begin()));
+      std::fill_n(combined, width + 1, begin);
       for (uint32_t a = 0; a < i.count; ++a) {
         const float weight = Kind::weight(i, a);
         if (weight == 0) continue;
@@ -206,9 +232,10 @@ void of_channels(const Windowed& f) {
         map_elements([&](auto, auto so_far, auto x) HWY_ATTR { return Kind::add(so_far, x, weight); }, width,
                      combined, static_cast<const float*>(combined), static_cast<const float*>(row));
       }
-      for (size_t p = 0; p < outputs; ++p) {
+      for (size_t p = 0; p < only.size(); ++p) y[p] = Kind::add(begin, combined[only[p].at], only[p].weight);
+      for (size_t p = only.size(); p < outputs; ++p) {
         const WindowRow& j = f.across.of[p];
-        float of = hn::GetLane(Kind::begin());
+        float of = begin;
         for (uint32_t b = 0; i.count > 0 && b < j.count; ++b)
           if (const float weight = Kind::weight(j, b); weight != 0)
             of = Kind::add(of, combined[j.first + size_t{b} * f.across.step], weight);
