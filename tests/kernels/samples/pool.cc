@@ -70,8 +70,8 @@ Sample gradient(uint32_t scale, uint64_t seed) {
       .param(in_rows ? 1 : 0);
 }
 
-/// Neighbours in windows of up to 3 × 4.
-template <Type type, bool in_rows>
+/// Neighbours in windows of up to 3 × 4, or 3 × 1.
+template <Type type, bool in_rows, bool is_narrow = false>
 Sample weighted(uint32_t scale, uint64_t seed) {
   constexpr uint32_t kOutputs = 3, kTapsDown = 3, kTapsAcross = 4;
   const Images of{scale, in_rows};
@@ -83,8 +83,10 @@ Sample weighted(uint32_t scale, uint64_t seed) {
   sample.values(Type::u32, kOutputs, 2,
                 [](uint64_t i) { return i % 2 == 0 ? double(i) : (i == 3 ? 2.0 : 3.0); });
   const uint32_t outputs = width - 3;
-  sample.values(Type::u32, outputs, 2,
-                [](uint64_t i) { return i % 2 == 0 ? double(i / 2) : double(1 + i / 2 % 4); });
+  sample.values(Type::u32, outputs, 2, [](uint64_t i) {
+    const uint64_t output = i / 2, count = is_narrow ? output % 2 : 1 + output % 4;
+    return double(i % 2 == 0 ? output : count);
+  });
   sample.random(Type::f32, kOutputs, kTapsDown, seed + 1).random(Type::f32, outputs, kTapsAcross, seed + 2);
   of.add_result(sample, type, of.images() * kOutputs * outputs);
   const double error = 64 * epsilon_of(Type::f32) + epsilon_of(type);
@@ -108,7 +110,8 @@ constexpr NamedSample max_pool_gradient_uses[] = {{"f32-pixels", gradient<Type::
 constexpr NamedSample resample_uses[] = {{"f32-pixels", weighted<Type::f32, false>},
                                          {"f16-pixels", weighted<Type::f16, false>},
                                          {"f32-channels", weighted<Type::f32, true>},
-                                         {"bf16-channels", weighted<Type::bf16, true>}};
+                                         {"bf16-channels", weighted<Type::bf16, true>},
+                                         {"f32-narrow-channels", weighted<Type::f32, true, true>}};
 
 }  // namespace
 
