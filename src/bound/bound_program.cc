@@ -14,15 +14,6 @@
 #include "kernels/list.h"
 
 namespace tessera::bound {
-namespace {
-
-const program::Codelet* codelet_named(std::string_view name) {
-  for (const kernels::ListedCodelet& listed : kernels::all_codelets())
-    if (listed.codelet->name == name) return listed.codelet;
-  return nullptr;
-}
-
-}  // namespace
 
 BoundProgram::BoundProgram(program::Program program, const machine::Machine& machine)
     : BoundProgram(compiler::compile(std::move(program), machine)) {}
@@ -52,7 +43,7 @@ BoundProgram::BoundProgram(std::shared_ptr<const compiler::Executable> executabl
 void BoundProgram::save(const std::string& file) const { compiler::save(executable(), file); }
 
 BoundProgram BoundProgram::load(const std::string& file, const machine::Machine& machine) {
-  return BoundProgram(compiler::load(file, machine, codelet_named));
+  return BoundProgram(compiler::load(file, machine, kernels::find_codelet));
 }
 
 size_t BoundProgram::position_of(std::string_view name) const {

@@ -1,8 +1,5 @@
 #include "kernels/list.h"
 
-#include <fmt/format.h>
-#include <tessera/error.h>
-
 #include <algorithm>
 #include <vector>
 
@@ -30,12 +27,11 @@ std::span<const ListedCodelet> all_codelets() {
   return all;
 }
 
-const ListedCodelet& find_codelet(std::string_view name) {
-  const std::span<const ListedCodelet> all = all_codelets();
-  const auto found = std::find_if(all.begin(), all.end(),
-                                  [&](const ListedCodelet& listed) { return listed.codelet->name == name; });
-  if (found == all.end()) throw UsageError(fmt::format("there is no codelet '{}'", name));
-  return *found;
+const program::Codelet* find_codelet(std::string_view name) {
+  const auto all = all_codelets();
+  const auto found =
+      std::ranges::find(all, name, [](const ListedCodelet& listed) { return listed.codelet->name; });
+  return found == all.end() ? nullptr : found->codelet;
 }
 
 }  // namespace tessera::kernels

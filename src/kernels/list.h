@@ -54,7 +54,7 @@ TESSERA_CODELET_FAMILIES(TESSERA_DECLARE)
 /// Every codelet of every family, each once.
 std::span<const ListedCodelet> all_codelets();
 
-/// The codelet of that name. Throws UsageError for any other.
-const ListedCodelet& find_codelet(std::string_view name);
+/// The codelet of that name; null for any other.
+const program::Codelet* find_codelet(std::string_view name);
 
 }  // namespace tessera::kernels

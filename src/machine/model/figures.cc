@@ -1,7 +1,5 @@
 #include "machine/model/figures.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 
 namespace tessera::machine {
@@ -63,28 +61,6 @@ HostFigures builtin_figures(const HostFacts& facts, Isa isa, unsigned threads) {
   figures.l3_bytes = facts.l3_bytes;
   figures.threads = threads;
   return figures;
-}
-
-std::string describe(const HostFigures& figures) {
-  std::string bf16 = "computed as FP32";
-  if (figures.bf16_flops_per_cycle > 0)
-    bf16 = fmt::format("{:.0f} operations per cycle and core{}", figures.bf16_flops_per_cycle,
-                       has_fast_bf16_products(figures.isa) ? "" : ", sparse products only");
-  return fmt::format(
-      "instruction set: {}\n"
-      "clock: {:.2f} GHz\n"
-      "threads: {}\n"
-      "peak: {:.0f} FP32 operations per cycle and core, {:.1f} GFLOP/s in total\n"
-      "BF16 products: {}\n"
-      "L1 reads: {:.0f} bytes per cycle and core\n"
-      "L2 reads: {:.0f} bytes per cycle and core\n"
-      "L3 reads: {:.1f} bytes per cycle and core\n"
-      "memory reads: {:.1f} GB/s per core, {:.1f} GB/s in total\n"
-      "superstep of all threads: {:.2f} us\n",
-      name_of(figures.isa), figures.ghz, figures.threads, figures.flops_per_cycle,
-      figures.core_gflops() * figures.threads, bf16, figures.l1_bytes_per_cycle, figures.l2_bytes_per_cycle,
-      figures.l3_bytes_per_cycle, figures.memory_core_gbps, figures.memory_gbps,
-      figures.superstep_seconds * 1e6);
 }
 
 }  // namespace tessera::machine

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <string>
 
 #include "base/isa.h"
 #include "machine/host/detect.h"
@@ -37,8 +36,5 @@ struct HostFigures {
 
 /// Conservative built-in figures of a processor with these facts, with kernels restricted to `isa`.
 HostFigures builtin_figures(const HostFacts& facts, Isa isa, unsigned threads);
-
-/// One readable "name: value" line per figure.
-std::string describe(const HostFigures& figures);
 
 }  // namespace tessera::machine
