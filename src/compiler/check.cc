@@ -342,21 +342,11 @@ class Checker {
     for (const program::CopyGroup& group : source.groups)
       for (uint32_t i = 0; i < group.count; ++i) {
         wanted += group.target.at(i).elements();
-        check_copy(group, group.source.at(i), group.target.at(i));
+        program::each_copied_box(group, i,
+                                 [&](const Box& from, const Box& to) { check_boxes(group, from, to); });
       }
     for (const Transfer& t : exchange.transfers) moved += uint64_t{t.rows} * t.cols;
     if (moved != wanted) fail(fmt::format("{} moves {} of {} elements", where_(), moved, wanted));
-  }
-
-  void check_copy(const program::CopyGroup& group, const Box& source, const Box& target) {
-    if (!group.source_rows) return check_boxes(group, source, target);
-    program::each_run_of_rows(
-        *group.source_rows, source.row, source.row_end(), [&](uint64_t first, uint64_t count) {
-          const auto rows = static_cast<uint32_t>(count);
-          check_boxes(
-              group, {(*group.source_rows)[first], rows, source.col, source.cols},
-              {target.row + static_cast<uint32_t>(first - source.row), rows, target.col, target.cols});
-        });
   }
 
   void check_boxes(const program::CopyGroup& group, const Box& source, const Box& target) {
@@ -365,8 +355,7 @@ class Checker {
     each_home(
         group.from, source, [&](const BoxAddress& from, const Box& part, Overlaps::StorageId origin_of) {
           log.read(origin_of);
-          const Box shifted{target.row + (part.row - source.row), part.rows,
-                            target.col + (part.col - source.col), part.cols};
+          const Box shifted = program::corresponding(part, source, target);
           each_home(
               group.to, shifted, [&](const BoxAddress& to, const Box& common, Overlaps::StorageId storage) {
                 log.write(storage, group.target_offset ? 0 : common.elements());

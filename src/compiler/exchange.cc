@@ -247,29 +247,18 @@ class CopyExchange {
   void plan(const program::CopySet& set) {
     for (const CopyGroup& group : set.groups)
       for (uint32_t i = 0; i < group.count; ++i) {
-        add_copy(group, group.source.at(i), group.target.at(i));
+        program::each_copied_box(group, i,
+                                 [&](const Box& from, const Box& to) { add_boxes(group, from, to); });
         taken_();
       }
   }
 
  private:
-  void add_copy(const CopyGroup& group, Box source, Box target) {
-    if (!group.source_rows) return add_boxes(group, source, target);
-    program::each_run_of_rows(
-        *group.source_rows, source.row, source.row_end(), [&](uint64_t first, uint64_t count) {
-          const auto rows = static_cast<uint32_t>(count);
-          add_boxes(group, {(*group.source_rows)[first], rows, source.col, source.cols},
-                    {target.row + static_cast<uint32_t>(first - source.row), rows, target.col, target.cols});
-        });
-  }
-
   void add_boxes(const CopyGroup& group, const Box& source, const Box& target) {
     index_.each_overlap(group.from, source, [&](PieceId from, const Box& part) {
-      const Box shifted{target.row + (part.row - source.row), part.rows, target.col + (part.col - source.col),
-                        part.cols};
+      const Box shifted = program::corresponding(part, source, target);
       index_.each_overlap(group.to, shifted, [&](PieceId to, const Box& common) {
-        const Box origin{source.row + (common.row - target.row), common.rows,
-                         source.col + (common.col - target.col), common.cols};
+        const Box origin = program::corresponding(common, target, source);
         out_.moves.push_back(
             {from, to, origin, common, runtime_rows(group, origin, common), group.source_rows != nullptr});
       });

@@ -33,6 +33,11 @@ inline Box intersection(const Box& a, const Box& b) {
 /// The same elements of the transposed variable.
 inline Box transpose(const Box& box) { return {box.col, box.cols, box.row, box.rows}; }
 
+/// The box that lies in `to` as `box` does in `from`.
+inline Box corresponding(const Box& box, const Box& from, const Box& to) {
+  return {to.row + (box.row - from.row), box.rows, to.col + (box.col - from.col), box.cols};
+}
+
 inline bool overlap(const Box& a, const Box& b) { return !intersection(a, b).empty(); }
 
 inline bool contains(const Box& outer, const Box& inner) {

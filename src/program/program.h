@@ -156,15 +156,18 @@ struct CopyGroup {
   std::optional<RuntimeRow> target_offset;
 };
 
-/// Calls visit(first, count) for each run of consecutive rows in the positions [begin, end) of a list: one
-/// copy moves a run.
+/// Calls visit(source, target) for copy i of a group; with source_rows, for each run of consecutive rows.
 template <class Visit>
-void each_run_of_rows(const std::vector<uint32_t>& rows, uint64_t begin, uint64_t end, const Visit& visit) {
-  while (begin < end) {
-    uint64_t next = begin + 1;
-    while (next < end && rows[next] == rows[next - 1] + 1) ++next;
-    visit(begin, next - begin);
-    begin = next;
+void each_copied_box(const CopyGroup& group, uint32_t i, const Visit& visit) {
+  const Box source = group.source.at(i), target = group.target.at(i);
+  if (!group.source_rows) return visit(source, target);
+  const std::vector<uint32_t>& rows = *group.source_rows;
+  for (uint64_t begin = source.row, end = begin; begin < source.row_end(); begin = end) {
+    do ++end;
+    while (end < source.row_end() && rows[end] == rows[end - 1] + 1);
+    const auto first = static_cast<uint32_t>(begin - source.row), count = static_cast<uint32_t>(end - begin);
+    visit(Box{rows[begin], count, source.col, source.cols},
+          Box{target.row + first, count, target.col, target.cols});
   }
 }
 

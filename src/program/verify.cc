@@ -304,9 +304,7 @@ class Verifier {
                          to.name));
     if (!mappings_) mappings_.emplace(program_);
     mappings_->each_overlap(group.from, source, [&](uint32_t i, const Box& part) {
-      const Box shifted{target.row + (part.row - source.row), part.rows, target.col + (part.col - source.col),
-                        part.cols};
-      mappings_->each_overlap(group.to, shifted, [&](uint32_t j, const Box&) {
+      mappings_->each_overlap(group.to, corresponding(part, source, target), [&](uint32_t j, const Box&) {
         if (from.mapping[i].tile != to.mapping[j].tile)
           reject(
               fmt::format("{} moves '{}' of tile {} to '{}' of tile {}, one of which lies in streaming "
