@@ -3,28 +3,20 @@
 
 #include <tessera/error.h>
 
-#include <charconv>
 #include <cstdint>
 #include <filesystem>
-#include <optional>
 #include <string>
 #include <string_view>
-#include <system_error>
 #include <vector>
+
+#include "base/parse_number.h"
 
 namespace tessera::cli {
 
+using base::parse_number;
+
 /// The error for a value that an option does not take; `wanted` is "choose from a, b", "expected a number", …
 UsageError invalid_value(std::string_view option, std::string_view value, std::string_view wanted);
-
-/// The number, if the whole text is one.
-template <class Number>
-std::optional<Number> parse_number(std::string_view text) {
-  Number value{};
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  return value;
-}
 
 /// Upper limit of matrix dimensions.
 inline constexpr uint32_t kMostCount = 0x7FFFFFFF;

@@ -4,7 +4,6 @@
 #include <tessera/error.h>
 
 #include <bit>
-#include <charconv>
 #include <cstring>
 #include <filesystem>
 #include <optional>
@@ -13,6 +12,7 @@
 
 #include "base/half.h"
 #include "base/memory.h"
+#include "base/parse_number.h"
 #include "io/fail.h"
 #include "io/source.h"
 
@@ -176,11 +176,9 @@ class TensorReader {
   uint64_t number_entry(const char* key, uint64_t otherwise) const {
     const std::optional<std::string> text = entry(key);
     if (!text) return otherwise;
-    uint64_t number = 0;
-    const auto [end, error] = std::from_chars(text->data(), text->data() + text->size(), number);
-    if (error != std::errc() || end != text->data() + text->size())
-      fail("its external data has the {} {}, which is not a number", key, excerpt(*text));
-    return number;
+    const auto number = base::parse_number<uint64_t>(*text);
+    if (!number) fail("its external data has the {} {}, which is not a number", key, excerpt(*text));
+    return *number;
   }
 
   /// The path within the folder; links must not lead out of it.

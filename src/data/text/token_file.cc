@@ -3,12 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <memory>
 #include <span>
 #include <utility>
 
 #include "base/memory.h"
+#include "base/parse_number.h"
 #include "data/text/tokens_in_file.h"
 #include "io/fail.h"
 #include "io/safetensors.h"
@@ -61,12 +61,10 @@ void check_special(const TokenText& text) {
 uint32_t number(const io::Source& source, const io::TensorMetadata& texts, const char* name) {
   const auto found = texts.find(name);
   if (found == texts.end()) fail(source.name(), "not a file of tokens: its metadata lacks '{}'", name);
-  uint32_t value = 0;
-  const std::string& text = found->second;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size())
-    fail(source.name(), "its {} is {}; it must be a whole number", name, io::excerpt(text));
-  return value;
+  const auto value = base::parse_number<uint32_t>(found->second);
+  if (!value)
+    fail(source.name(), "its {} is {}; it must be a whole number", name, io::excerpt(found->second));
+  return *value;
 }
 
 const io::TensorInfo& tensor(const io::Source& source, const std::vector<io::TensorInfo>& tensors,

@@ -17,6 +17,7 @@
 #include <string_view>
 #include <system_error>
 
+#include "base/parse_number.h"
 #include "machine/host/affinity.h"
 
 namespace tessera::machine {
@@ -268,13 +269,11 @@ HostFacts detect_host(const HostSource& source) {
 unsigned default_threads(const HostFacts& facts) {
   if (const unsigned threads = chosen_threads) return threads;
   if (const char* text = std::getenv("TESSERA_THREADS"); text != nullptr && *text != '\0') {
-    const std::string_view value = text;
-    unsigned threads = 0;
-    const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), threads);
-    if (error != std::errc() || end != value.data() + value.size() || threads < 1 || threads > kMostThreads)
+    const auto threads = base::parse_number<unsigned>(text);
+    if (!threads || *threads < 1 || *threads > kMostThreads)
       throw UsageError(
-          fmt::format("TESSERA_THREADS is '{}': give a whole number from 1 to {}", value, kMostThreads));
-    return threads;
+          fmt::format("TESSERA_THREADS is '{}': give a whole number from 1 to {}", text, kMostThreads));
+    return *threads;
   }
   if (facts.quota == 0) return facts.physical_cores;
   return std::clamp(static_cast<unsigned>(facts.quota), 1U, facts.physical_cores);

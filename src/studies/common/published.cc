@@ -4,11 +4,12 @@
 #include <tessera/error.h>
 
 #include <algorithm>
-#include <charconv>
 #include <fstream>
 #include <iterator>
 #include <sstream>
 #include <vector>
+
+#include "base/parse_number.h"
 
 namespace tessera::studies {
 namespace {
@@ -19,13 +20,6 @@ std::vector<std::string> split(const std::string& line) {
   for (std::string field; std::getline(stream, field, ',');) fields.push_back(field);
   if (line.ends_with(',')) fields.emplace_back();
   return fields;
-}
-
-std::optional<double> number_of(const std::string& field) {
-  double value = 0;
-  const char* last = field.data() + field.size();
-  const auto [end, error] = std::from_chars(field.data(), last, value);
-  return error == std::errc{} && end == last ? std::optional(value) : std::nullopt;
 }
 
 /// The text of a table; none if the folder lacks it.
@@ -86,7 +80,7 @@ std::vector<std::string> number_columns(const Table& table) {
   std::vector<std::string> columns = table.columns;
   std::erase_if(columns, [&](const std::string& column) {
     return std::ranges::any_of(table.rows, [&](const PublishedRow& row) {
-      return !row.text(column).empty() && !number_of(row.text(column));
+      return !row.text(column).empty() && !base::parse_number<double>(row.text(column));
     });
   });
   return columns;
@@ -101,7 +95,7 @@ const std::string& PublishedRow::text(const std::string& name) const {
 }
 
 double PublishedRow::number(const std::string& name) const {
-  if (const auto value = number_of(text(name))) return *value;
+  if (const auto value = base::parse_number<double>(text(name))) return *value;
   throw Error(fmt::format("{}: '{}' of column '{}' is not a number", where_, text(name), name));
 }
 
