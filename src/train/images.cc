@@ -114,11 +114,9 @@ std::unique_ptr<TrainerImpl> image_trainer(const TrainingSettings& settings, con
   check(settings);
   require_match(settings, images);
   check_samples(settings, images.train.count(), images.test.count(), "images");
-  std::unique_ptr<TrainerImpl> made;
-  make_for(machine, [&] {
-    made = std::make_unique<ImageTrainer>(settings, images, machine, threads, only_estimates);
+  return make_for(machine, [&] {
+    return std::make_unique<ImageTrainer>(settings, images, machine, threads, only_estimates);
   });
-  return made;
 }
 
 }  // namespace

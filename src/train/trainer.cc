@@ -59,9 +59,9 @@ double cross_entropy_of(std::span<const float> logits, uint32_t label) {
   return std::log(sum) + most - logits[label];
 }
 
-void make_for(const Machine& machine, const std::function<void()>& make) {
+void rethrow_for(const Machine& machine) {
   try {
-    make();
+    throw;
   } catch (const UsageError&) {
     throw;
   } catch (const RankError&) {

@@ -6,7 +6,6 @@
 #include <tessera/training.h>
 
 #include <cstdint>
-#include <functional>
 #include <initializer_list>
 #include <memory>
 #include <optional>
@@ -172,8 +171,18 @@ struct TrainerImpl {
 using base::Clock;
 using base::seconds_since;
 
-/// Calls `make`, which makes a trainer; throws Error, saying so, if a tiled machine has too little memory.
-void make_for(const Machine& machine, const std::function<void()>& make);
+/// Within a handler: throws what was caught, and says that a tiled machine has too little memory, if it has.
+[[noreturn]] void rethrow_for(const Machine& machine);
+
+/// make(), which makes a trainer; throws Error, saying so, if a tiled machine has too little memory.
+template <class Make>
+auto make_for(const Machine& machine, const Make& make) {
+  try {
+    return make();
+  } catch (const Error&) {
+    rethrow_for(machine);
+  }
+}
 
 /// Throws Error for a session that exceeds the memory of its machine.
 void require_fit(std::initializer_list<graph::RunCost> costs);

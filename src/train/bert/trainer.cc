@@ -458,11 +458,9 @@ namespace {
 std::unique_ptr<BertTrainerImpl> bert_trainer(const PretrainingSettings& settings, const TextSplit& text,
                                               const Machine& machine, uint32_t threads, bool only_estimates,
                                               const std::shared_ptr<Communicator>& communicator = {}) {
-  std::unique_ptr<BertTrainerImpl> made;
-  train::make_for(machine, [&] {
-    made = std::make_unique<BertTrainerImpl>(settings, text, machine, threads, only_estimates, communicator);
+  return train::make_for(machine, [&] {
+    return std::make_unique<BertTrainerImpl>(settings, text, machine, threads, only_estimates, communicator);
   });
-  return made;
 }
 
 }  // namespace

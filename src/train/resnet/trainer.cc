@@ -254,12 +254,10 @@ std::unique_ptr<train::TrainerImpl> resnet_trainer(const ResnetTrainingSettings&
     train::check_images(settings, sources.training->count(), sources.testing->count());
     patterns = train::initial_patterns(settings, sources.format);
   });
-  std::unique_ptr<train::TrainerImpl> made;
-  train::make_for(machine, [&] {
-    made = std::make_unique<train::ResnetTrainer>(settings, std::move(sources), patterns, machine, threads,
+  return train::make_for(machine, [&] {
+    return std::make_unique<train::ResnetTrainer>(settings, std::move(sources), patterns, machine, threads,
                                                   only_estimates, communicator);
   });
-  return made;
 }
 
 }  // namespace

@@ -276,12 +276,10 @@ std::unique_ptr<TrainerImpl> spiking_trainer(const SpikingTrainingSettings& sett
                                              const RecordingSplit& recordings, const Machine& machine,
                                              uint32_t threads, bool only_estimates) {
   check(settings, recordings);
-  std::unique_ptr<TrainerImpl> made;
-  make_for(machine, [&] {
-    made = std::make_unique<SpikingTrainer>(settings, recordings, Spikes(recordings), machine, threads,
+  return make_for(machine, [&] {
+    return std::make_unique<SpikingTrainer>(settings, recordings, Spikes(recordings), machine, threads,
                                             only_estimates);
   });
-  return made;
 }
 
 }  // namespace
