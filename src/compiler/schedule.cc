@@ -40,10 +40,15 @@ uint32_t Schedule::expand(StepId id) {
   Node node;
   node.begin = position_;
   std::vector<uint32_t> children;
-  const auto expand_beside = [&](StepId beside) {
+  // An exchange ends after the step beside it.
+  const auto expand_exchange = [&](ToucherId exchange, StepId beside) {
+    ++supersteps_;
+    if (beside == program::kNoStep) return position(exchange);
     children.push_back(position(touchers_.of_control(id)));
     children.push_back(expand(beside));
     children.push_back(position(touchers_.of_end(id)));
+    children.push_back(position(exchange));
+    return add(node, children);
   };
   if (id == program::kNoStep) return add(node, children);
   const program::Step& step = program_.steps().at(id);
@@ -53,15 +58,9 @@ uint32_t Schedule::expand(StepId id) {
     ++supersteps_;
     return position(touchers_.of_set(execute->set));
   } else if (const auto* copy = std::get_if<program::Copy>(&step)) {
-    ++supersteps_;
-    if (copy->beside == program::kNoStep) return position(touchers_.of_copy(copy->set));
-    expand_beside(copy->beside);
-    children.push_back(position(touchers_.of_copy(copy->set)));
+    return expand_exchange(touchers_.of_copy(copy->set), copy->beside);
   } else if (const auto* collect = std::get_if<program::Collect>(&step)) {
-    ++supersteps_;
-    if (collect->beside == program::kNoStep) return position(touchers_.of_collective(collect->collective));
-    expand_beside(collect->beside);
-    children.push_back(position(touchers_.of_collective(collect->collective)));
+    return expand_exchange(touchers_.of_collective(collect->collective), collect->beside);
   } else if (const auto* repeat = std::get_if<program::Repeat>(&step)) {
     node.kind = Kind::repeat;
     node.always = repeat->count > 0;
