@@ -42,4 +42,9 @@ Value moved(Value x, size_t from, size_t to) {
   return permute(x, order);
 }
 
+Value with_transposed_matrices(Value x) {
+  const size_t last = x.shape().size() - 1;
+  return moved(x, last, last - 1);
+}
+
 }  // namespace tessera::graph

@@ -37,5 +37,7 @@ std::vector<size_t> dimensions_of(std::string_view operation, const TensorType& 
 
 /// Moves a dimension of x from index `from` to index `to`.
 Value moved(Value x, size_t from, size_t to);
+/// Transposes the matrices of the last two dimensions.
+Value with_transposed_matrices(Value x);
 
 }  // namespace tessera::graph

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <utility>
 
+#include "graph/dims.h"
 #include "onnx/attention.h"
 #include "onnx/call.h"
 #include "onnx/values.h"
@@ -98,14 +99,6 @@ std::optional<Value> product_by_group(Call& call, Value x, const Known& stack, b
   if (given > 1) parts = split(x, std::vector<uint32_t>(weights.size(), 1), dim);
   for (size_t i = 0; i < parts.size(); ++i) parts[i] = linear(parts[i], weights[i]);
   return concatenate(parts, dim);
-}
-
-/// Each matrix transposed.
-Value with_transposed_matrices(Value x) {
-  std::vector<int> order(x.shape().size());
-  std::iota(order.begin(), order.end(), 0);
-  std::swap(order[order.size() - 2], order.back());
-  return permute(x, order);
 }
 
 /// The same with the matrices on the left of x [..., groups, inputs, columns].

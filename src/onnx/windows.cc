@@ -1,8 +1,9 @@
 #include "onnx/windows.h"
 
 #include <algorithm>
-#include <numeric>
 #include <string>
+
+#include "graph/dims.h"
 
 namespace tessera::onnx {
 
@@ -86,17 +87,9 @@ uint64_t Window::positions(const Dims& image) const {
 
 Value channels_last(Value x) {
   require_channels({x.shape().begin(), x.shape().end()});
-  std::vector<int> order(x.shape().size());
-  std::iota(order.begin(), order.end(), 0);
-  std::rotate(order.begin() + 1, order.begin() + 2, order.end());
-  return permute(x, order);
+  return graph::moved(x, 1, x.shape().size() - 1);
 }
 
-Known channels_first(Value x, DataType type) {
-  std::vector<int> order(x.shape().size());
-  std::iota(order.begin(), order.end(), 0);
-  std::rotate(order.begin() + 1, order.end() - 1, order.end());
-  return known(permute(x, order), type);
-}
+Known channels_first(Value x, DataType type) { return known(graph::moved(x, x.shape().size() - 1, 1), type); }
 
 }  // namespace tessera::onnx

@@ -4,10 +4,10 @@
 #include <fmt/format.h>
 #include <tessera/error.h>
 
-#include <numeric>
 #include <utility>
 #include <vector>
 
+#include "graph/dims.h"
 #include "lower/lowering.h"
 #include "operations/list.h"
 
@@ -130,14 +130,6 @@ constexpr Operation kBatched[] = {
      .cases = batched_cases,
      .traits = {.keeps_samples = batched_keeps_samples, .kind = OperationKind::product}}};
 
-/// Each matrix transposed.
-Value swapped(Value x) {
-  std::vector<int> dims(x.shape().size());
-  std::iota(dims.begin(), dims.end(), 0);
-  std::swap(dims[dims.size() - 2], dims.back());
-  return permute(x, dims);
-}
-
 /// x · W, or x · Wᵀ, of all rows of x at once.
 Value by_weight(Value x, Value weight, bool transpose) {
   return transpose ? linear(x, weight) : x.owner().apply("linear_input_gradient", {x, weight})[0];
@@ -152,8 +144,8 @@ Value sparse_matmul(Value a, Value b, bool transpose_a, bool transpose_b) {
         fmt::format("matmul: {} and {}: beside a sparse matrix the other factor is dense, of two "
                     "dimensions or more",
                     to_string(a.type()), to_string(b.type())));
-  if (is_right) return by_weight(transpose_a ? swapped(a) : a, b, transpose_b);
-  return swapped(by_weight(transpose_b ? b : swapped(b), a, !transpose_a));
+  if (is_right) return by_weight(transpose_a ? with_transposed_matrices(a) : a, b, transpose_b);
+  return with_transposed_matrices(by_weight(transpose_b ? b : with_transposed_matrices(b), a, !transpose_a));
 }
 
 }  // namespace
