@@ -3,8 +3,10 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <span>
+#include <utility>
 
 namespace tessera::base {
 
@@ -53,7 +55,7 @@ class RandomStream {
   uint32_t operation_;
 };
 
-/// The words of a stream in sequence, for rejection sampling.
+/// The words of a stream in sequence, for rejection sampling and shuffling.
 class RandomSequence {
  public:
   explicit RandomSequence(const RandomStream& stream) : stream_(stream) {}
@@ -65,6 +67,12 @@ class RandomSequence {
 
   /// A number below `bound` > 0; its distribution deviates from uniform by at most bound / 2^32.
   uint32_t below(uint32_t bound) { return static_cast<uint32_t>(uint64_t{word()} * bound >> 32); }
+
+  /// Shuffles items (Fisher and Yates).
+  void shuffle(std::span<uint32_t> items) {
+    for (size_t left = items.size(); left > 1; --left)
+      std::swap(items[left - 1], items[below(static_cast<uint32_t>(left))]);
+  }
 
  private:
   void refill();

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/checksum.h"
+#include "base/random.h"
 
 namespace tessera::train {
 namespace {
@@ -20,11 +21,6 @@ constexpr uint32_t kDivisionStream = 0x64697600;
 constexpr uint32_t kShuffleStream = 0x64697601;
 
 }  // namespace
-
-void shuffle(std::vector<uint32_t>& items, RandomSequence random) {
-  for (size_t left = items.size(); left > 1; --left)
-    std::swap(items[left - 1], items[random.below(static_cast<uint32_t>(left))]);
-}
 
 std::string identity_of(const ImageSplit& images) {
   uint64_t sum = 0;
@@ -63,7 +59,7 @@ size_t validation_images(size_t count, double fraction) {
 Division divide(size_t count, double fraction, uint64_t seed) {
   std::vector<uint32_t> all(count);
   std::iota(all.begin(), all.end(), 0U);
-  shuffle(all, RandomSequence(RandomStream(seed, 0, kDivisionStream)));
+  RandomSequence(RandomStream(seed, 0, kDivisionStream)).shuffle(all);
   const auto validation = static_cast<std::ptrdiff_t>(validation_images(count, fraction));
   Division division{{all.begin() + validation, all.end()}, {all.begin(), all.begin() + validation}};
   std::sort(division.training.begin(), division.training.end());
@@ -72,7 +68,7 @@ Division divide(size_t count, double fraction, uint64_t seed) {
 }
 
 std::vector<uint32_t> shuffled(std::vector<uint32_t> images, uint64_t seed, uint32_t epoch) {
-  shuffle(images, RandomSequence(RandomStream(seed, epoch, kShuffleStream)));
+  RandomSequence(RandomStream(seed, epoch, kShuffleStream)).shuffle(images);
   return images;
 }
 

@@ -9,8 +9,6 @@
 #include <string>
 #include <vector>
 
-#include "base/random.h"
-
 namespace tessera::train {
 
 /// Features of images before standardisation: pixels, or sums of a pixel's channels, which have the same
@@ -32,9 +30,6 @@ std::string identity_of(const ImageSplit& images);
 uint32_t features_of(const ImageSet& images, bool grey);
 
 Samples samples_of(const ImageSet& images, bool grey);
-
-/// Shuffles items at random (Fisher and Yates).
-void shuffle(std::vector<uint32_t>& items, base::RandomSequence random);
 
 /// Numbers of images, each in ascending order.
 struct Division {

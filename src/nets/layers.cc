@@ -207,9 +207,9 @@ class LayerBuilder {
     shape.permutation.resize(uint64_t{n} * stacks);
     base::RandomSequence random(stream(kPlaces));
     for (uint32_t s = 0; s < stacks; ++s) {
-      const auto row = shape.permutation.begin() + int64_t{s} * n;
-      std::iota(row, row + n, 0);
-      for (uint32_t i = n; i > 1; --i) std::swap(row[i - 1], row[random.below(i)]);
+      const std::span<uint32_t> row = std::span(shape.permutation).subspan(uint64_t{s} * n, n);
+      std::iota(row.begin(), row.end(), 0);
+      random.shuffle(row);
     }
     if (options_.scaled) {
       const Value s = normal("s", {stacks, n}, 1, 1);

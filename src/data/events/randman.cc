@@ -11,7 +11,6 @@
 
 #include "base/random.h"
 #include "data/events/binning.h"
-#include "data/samples.h"
 
 namespace tessera {
 namespace {
@@ -120,7 +119,7 @@ Recordings randman(const RandmanSettings& settings, uint32_t steps, uint64_t see
   }
   std::vector<uint32_t> order(uint64_t{settings.classes} * settings.samples);
   std::iota(order.begin(), order.end(), 0U);
-  train::shuffle(order, base::RandomSequence(RandomStream(seed, 0, kOrderStream)));
+  base::RandomSequence(RandomStream(seed, 0, kOrderStream)).shuffle(order);
   Recordings all{.steps = steps, .units = settings.units, .classes = settings.classes};
   for (const uint32_t i : order) {
     const size_t first = all.events.size();

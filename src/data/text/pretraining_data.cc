@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "base/random.h"
-#include "data/samples.h"
 #include "data/text/batch.h"
 #include "data/text/pairs.h"
 
@@ -89,7 +88,7 @@ std::shared_ptr<const PretrainingData::Impl::Epoch> PretrainingData::Impl::epoch
   const base::RandomStream random(settings.seed, number, kEpochStream);
   Epoch made{.number = number, .sequences = std::vector<uint32_t>(pairs.size())};
   std::iota(made.sequences.begin(), made.sequences.end(), 0U);
-  train::shuffle(made.sequences, base::RandomSequence(random));
+  base::RandomSequence(random).shuffle(made.sequences);
   std::vector<uint32_t> in_order;
   for (const uint32_t sequence : made.sequences) in_order.push_back(lengths[sequence]);
   const auto words = random.words(UINT64_MAX);  // further than the shuffle gets
