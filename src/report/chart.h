@@ -4,8 +4,11 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <optional>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "report/axis.h"
@@ -94,8 +97,10 @@ struct ColumnChart {
   std::optional<Limit> limit{};
 };
 Html chart(const ColumnChart& columns);
-/// Number of tiles that share a column, so that there are not too many columns.
-size_t tiles_per_column(size_t tiles);
+/// Adds a column for each tile or, of many, for the one of several neighbours that has the largest amount,
+/// and says so in the note: it is the `most`, such as "fullest".
+void add_tiles(ColumnChart& columns, std::span<const double> amounts, std::string_view most,
+               const std::function<ColumnChart::Column(size_t tile)>& column_of);
 
 struct Histogram {
   struct Bin {

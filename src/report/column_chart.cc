@@ -1,5 +1,7 @@
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "base/ceil_divide.h"
 #include "report/bars.h"
 #include "report/plot.h"
@@ -80,9 +82,21 @@ Html chart(const ColumnChart& columns) {
   return columns.columns.empty() ? nothing_to_show(columns.frame) : ColumnPlot(columns).draw();
 }
 
-size_t tiles_per_column(size_t tiles) {
+void add_tiles(ColumnChart& columns, std::span<const double> amounts, std::string_view most,
+               const std::function<ColumnChart::Column(size_t tile)>& column_of) {
   constexpr size_t kMostColumns = 400;
-  return base::ceil_divide(tiles, kMostColumns);
+  const size_t together = base::ceil_divide(amounts.size(), kMostColumns);
+  columns.x_label = "tile";
+  columns.step = static_cast<double>(together);
+  for (size_t first = 0; first < amounts.size(); first += together) {
+    const auto neighbours = amounts.subspan(first, std::min(together, amounts.size() - first));
+    const auto largest = std::ranges::max_element(neighbours);
+    columns.columns.push_back(column_of(first + static_cast<size_t>(largest - neighbours.begin())));
+  }
+  std::string& note = columns.frame.note;
+  if (together > 1)
+    note += fmt::format("{}Each column is the {} of {} neighbouring tiles.", note.empty() ? "" : " ", most,
+                        together);
 }
 
 }  // namespace tessera::report

@@ -65,45 +65,39 @@ std::optional<Limit> capacity_of(const compiler::MemoryReport& memory) {
                "capacity " + base::bytes_text(memory.tile_capacity_bytes)};
 }
 
+std::vector<double> bytes_by_tile(const compiler::MemoryReport& memory) {
+  std::vector<double> bytes;
+  for (const TileMemory& tile : memory.tiles) bytes.push_back(static_cast<double>(tile.total()));
+  return bytes;
+}
+
 Html columns_of(const compiler::MemoryReport& memory) {
   const std::vector<MemoryUse> uses = uses_of(memory);
-  const size_t together = tiles_per_column(memory.tiles.size());
   ColumnChart columns;
   columns.frame.title = "Memory, tile by tile";
-  columns.x_label = "tile";
-  columns.step = static_cast<double>(together);
   columns.y = {"", Unit::bytes};
   for (MemoryUse use : uses)
     columns.categories.push_back(
         {std::string(name_of(use)) + (is_always_live(use) ? "" : " (not always alive)"), colour_of_use(use)});
-  for (size_t t = 0; t < memory.tiles.size(); t += together) {
-    const auto first = memory.tiles.begin() + static_cast<std::ptrdiff_t>(t);
-    const auto last = first + static_cast<std::ptrdiff_t>(std::min(together, memory.tiles.size() - t));
-    const auto fullest =
-        std::max_element(first, last, [](const auto& a, const auto& b) { return a.total() < b.total(); });
-    std::vector<double> parts;
-    for (MemoryUse use : uses) parts.push_back(static_cast<double>((*fullest)[use]));
-    columns.columns.push_back(
-        {std::move(parts), tile_title(static_cast<size_t>(fullest - memory.tiles.begin()), *fullest)});
-  }
   columns.limit = capacity_of(memory);
   columns.frame.note =
       "Data that is not always alive is counted at the step where it takes most; steps share its bytes.";
   if (!columns.limit)
     columns.frame.note += fmt::format(" Each tile has {}.", base::bytes_text(memory.tile_capacity_bytes));
-  if (together > 1)
-    columns.frame.note += fmt::format(" Each column is the fullest of {} neighbouring tiles.", together);
+  add_tiles(columns, bytes_by_tile(memory), "fullest", [&](size_t t) {
+    std::vector<double> parts;
+    for (MemoryUse use : uses) parts.push_back(static_cast<double>(memory.tiles[t][use]));
+    return ColumnChart::Column{std::move(parts), tile_title(t, memory.tiles[t])};
+  });
   return chart(columns);
 }
 
 Html histogram_of(const compiler::MemoryReport& memory) {
-  std::vector<double> bytes;
-  for (const TileMemory& tile : memory.tiles) bytes.push_back(static_cast<double>(tile.total()));
   Histogram histogram;
   histogram.frame = {"Tiles by memory use", "", kHalf, 260};
   histogram.x = {"", Unit::bytes, Growth::linear, 0, {}};
   histogram.y.label = "tiles";
-  histogram.bins = bins_of(bytes);
+  histogram.bins = bins_of(bytes_by_tile(memory));
   histogram.limit = capacity_of(memory);
   return chart(histogram);
 }

@@ -136,30 +136,23 @@ Html tiles_chart(const RunCost& cost) {
   for (const auto& tile : cost.tiles)
     for (const auto& [purpose, bytes] : tile)
       if (std::ranges::find(names, purpose) == names.end()) names.push_back(purpose);
-  const size_t together = tiles_per_column(cost.tiles.size());
   ColumnChart columns;
   columns.frame.title = "Memory, tile by tile";
-  if (together > 1)
-    columns.frame.note = fmt::format("Each column is the fullest of {} neighbouring tiles.", together);
-  columns.x_label = "tile";
-  columns.step = static_cast<double>(together);
   columns.y = {"", Unit::bytes};
   for (const std::string& name : names)
     columns.categories.push_back({name, name == "other" ? std::optional(kGrey) : std::nullopt});
-  for (size_t first = 0; first < cost.tiles.size(); first += together) {
-    const auto begin = cost.tiles.begin() + static_cast<std::ptrdiff_t>(first);
-    const auto end = begin + static_cast<std::ptrdiff_t>(std::min(together, cost.tiles.size() - first));
-    const auto fullest =
-        std::max_element(begin, end, [](const auto& a, const auto& b) { return total_of(a) < total_of(b); });
+  std::vector<double> bytes;
+  for (const auto& tile : cost.tiles) bytes.push_back(static_cast<double>(total_of(tile)));
+  add_tiles(columns, bytes, "fullest", [&](size_t t) {
+    const auto& tile = cost.tiles[t];
     ColumnChart::Column column;
-    column.title =
-        fmt::format("tile {}: {}", fullest - cost.tiles.begin(), base::bytes_text(total_of(*fullest)));
+    column.title = fmt::format("tile {}: {}", t, base::bytes_text(total_of(tile)));
     for (const std::string& name : names) {
-      const auto found = fullest->find(name);
-      column.parts.push_back(found == fullest->end() ? 0 : static_cast<double>(found->second));
+      const auto found = tile.find(name);
+      column.parts.push_back(found == tile.end() ? 0 : static_cast<double>(found->second));
     }
-    columns.columns.push_back(std::move(column));
-  }
+    return column;
+  });
   if (cost.fullest_tile_bytes >= cost.tile_bytes / 3)
     columns.limit =
         Limit{static_cast<double>(cost.tile_bytes), "capacity " + base::bytes_text(cost.tile_bytes)};

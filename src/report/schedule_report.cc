@@ -139,28 +139,18 @@ Html phase_bars(const RunSummary& run) {
   return chart(bars);
 }
 
-/// Columns for tiles in order; each shows the largest of several neighbours if there are too many.
 Html busy_columns(const RunSummary& run) {
   if (run.busy.empty() || run.samples.empty()) return {};
-  const size_t together = tiles_per_column(run.busy.size());
   ColumnChart chart_of;
   chart_of.frame = {"Compute time, tile by tile", "", kHalf, 250};
-  chart_of.x_label = "tile";
-  chart_of.step = static_cast<double>(together);
   chart_of.y = {"", Unit::seconds};
   chart_of.categories = {{"computing", phase_colour(Phase::compute)}};
-  for (size_t t = 0; t < run.busy.size(); t += together) {
-    const auto first = run.busy.begin() + static_cast<std::ptrdiff_t>(t);
-    const auto most =
-        std::max_element(first, first + static_cast<std::ptrdiff_t>(std::min(together, run.busy.size() - t)));
-    chart_of.columns.push_back(
-        {{*most}, fmt::format("tile {}: {}", most - run.busy.begin(), seconds_of(*most))});
-  }
+  add_tiles(chart_of, run.busy, "busiest", [&](size_t t) {
+    return ColumnChart::Column{{run.busy[t]}, fmt::format("tile {}: {}", t, seconds_of(run.busy[t]))};
+  });
   const double mean =
       std::accumulate(run.busy.begin(), run.busy.end(), 0.0) / static_cast<double>(run.busy.size());
   chart_of.limit = Limit{mean, fmt::format("mean {}", seconds_of(mean)), false};
-  if (together > 1)
-    chart_of.frame.note = fmt::format("Each column is the busiest of {} neighbouring tiles.", together);
   return chart(chart_of);
 }
 
