@@ -278,9 +278,6 @@ class Graph {
 /// The graph as text, a line per value and operation.
 std::string to_string(const Graph& graph);
 
-/// Names of all operations.
-std::vector<std::string_view> operation_names();
-
 // Operations. Shapes and broadcasting as in PyTorch. Sums, differences, products, maximum, minimum and
 // comparisons also take u32, modulo 2^32.
 

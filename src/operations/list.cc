@@ -108,10 +108,4 @@ size_t inputs_read(const Node& node) {
   return node.inputs.size() - (takes_place ? 1 : 0);
 }
 
-std::vector<std::string_view> operation_names() {
-  std::vector<std::string_view> names;
-  for (const Operation* operation : all_operations()) names.push_back(operation->name);
-  return names;
-}
-
 }  // namespace tessera::graph
