@@ -5,6 +5,7 @@
 #include <numeric>
 #include <utility>
 
+#include "base/ceil_divide.h"
 #include "base/memory.h"
 #include "io/element_reader.h"
 #include "io/fail.h"
@@ -149,8 +150,6 @@ Pattern elements_of_blocks(const WeightHeader& header, const Pattern& blocks, co
   return elements;
 }
 
-uint64_t blocks_in(uint64_t size, uint64_t block) { return (size + block - 1) / block; }
-
 /// Values of any shape, as one row of bits.
 BitMatrix read_value_bits(const StoredTensor& values) { return read_bits(values, 1, elements_of(values)); }
 
@@ -159,8 +158,8 @@ bool is_set(std::span<const uint64_t> bits, uint64_t i) { return (bits[i / 64] >
 /// The pattern of blocks of a weight of the header's shape.
 Pattern read_pattern(const StoredWeight& weight, const WeightHeader& header, const BlockShape& shape) {
   const Pattern blocks = checked_pattern(weight, read_blocks(weight), block_rows_of(weight),
-                                         blocks_in(header.cols(), shape.width));
-  if (blocks.rows != blocks_in(header.rows(), shape.height))
+                                         base::ceil_divide(header.cols(), shape.width));
+  if (blocks.rows != base::ceil_divide(header.rows(), shape.height))
     reject(weight, "its crow_indices describe {} rows of blocks of {} x {}; it has {} rows", blocks.rows,
            shape.height, shape.width, header.rows());
   const uint64_t stored = blocks.blocks() * shape.height * shape.width;

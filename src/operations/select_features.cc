@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "base/ceil_divide.h"
 #include "lower/lowering.h"
 #include "operations/list.h"
 #include "ops/map/gather.h"
@@ -136,13 +137,13 @@ std::vector<LayoutChoice> feature_rows(Lowering&, const Node& node) {
 std::vector<MappedBox> map_neighbours(uint32_t rows, uint32_t cols, uint32_t neighbours, uint32_t tiles) {
   constexpr double kUneven = 1.1;
   const uint32_t units = rows / neighbours;
-  const auto largest = [](uint32_t size, uint32_t parts) { return (size + parts - 1) / parts; };
   const double even = static_cast<double>(units) * cols / tiles;
   uint32_t best_parts = 1, best_cols = 1;
   double best = 0;
   for (uint32_t col_parts = 1; col_parts <= std::min(cols, tiles); ++col_parts) {
     const uint32_t parts = std::min(units, tiles / col_parts);
-    const double size = static_cast<double>(largest(units, parts)) * largest(cols, col_parts);
+    const double size =
+        static_cast<double>(base::ceil_divide(units, parts)) * base::ceil_divide(cols, col_parts);
     if (best > 0 && size >= best) continue;
     best = size, best_parts = parts, best_cols = col_parts;
     if (best <= kUneven * even) break;

@@ -8,12 +8,11 @@
 #include <optional>
 #include <utility>
 
+#include "base/ceil_divide.h"
 #include "ops/split.h"
 
 namespace tessera::ops {
 namespace {
-
-uint32_t parts_of(uint32_t total, uint32_t part) { return (total + part - 1) / part; }
 
 /// The first tile of each layer, and the end of the last.
 std::vector<uint32_t> place_layers(const std::vector<SpikingProblem>& problems,
@@ -22,7 +21,7 @@ std::vector<uint32_t> place_layers(const std::vector<SpikingProblem>& problems,
   std::vector<uint32_t> first;
   uint32_t next = 0;
   for (size_t l = 0; l < problems.size(); ++l) {
-    const uint32_t tiles = parts_of(problems[l].layer.neurons, neurons_per_tile[l]);
+    const uint32_t tiles = base::ceil_divide(problems[l].layer.neurons, neurons_per_tile[l]);
     if (machine.chip_count() > 1 && tiles <= machine.chip_tiles) {
       const uint32_t end = (machine.chip_of(next) + 1) * machine.chip_tiles - machine.first_tile;
       if (next + tiles > end) next = end;
@@ -131,7 +130,7 @@ SpikingTilePartition partition_spiking(const std::vector<SpikingProblem>& proble
   for (size_t l = 0; l < problems.size(); ++l) {
     const uint32_t neurons = problems[l].layer.neurons;
     partition.layers.push_back({.first_tile = first[l],
-                                .tiles = parts_of(neurons, per_tile[l]),
+                                .tiles = base::ceil_divide(neurons, per_tile[l]),
                                 .neurons = neurons,
                                 .neurons_per_tile = per_tile[l],
                                 .offset = offsets[l]});
