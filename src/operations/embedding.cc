@@ -218,15 +218,20 @@ Gradients second_gradient(const Differentiation& d) {
   return gradients;
 }
 
-std::vector<Array> gradient_reference(const Evaluation& e) {
-  const uint32_t rows = e.output_type(0).rows(), cols = e.output_type(0).cols();
-  Array dw = e.inputs.size() > kAddend ? *e.inputs[kAddend] : Array(e.output_type(0).elements());
+/// Adds the rows of dy to those of a table that the ids name.
+void add_named_rows(const Evaluation& e, uint32_t rows, uint32_t cols, Array& table) {
   for (uint64_t i = 0; i < e.inputs[1]->size(); ++i) {
     const double id = (*e.inputs[1])[i];
     if (padding_of(e.node) == id) continue;
     const uint64_t row = row_of(e, id, rows);
-    for (uint32_t c = 0; c < cols; ++c) dw[row * cols + c] += (*e.inputs[0])[i * cols + c];
+    for (uint32_t c = 0; c < cols; ++c) table[row * cols + c] += (*e.inputs[0])[i * cols + c];
   }
+}
+
+std::vector<Array> gradient_reference(const Evaluation& e) {
+  const TensorType& type = e.output_type(0);
+  Array dw = e.inputs.size() > kAddend ? *e.inputs[kAddend] : Array(type.elements());
+  add_named_rows(e, type.rows(), type.cols(), dw);
   return {dw};
 }
 
@@ -478,12 +483,7 @@ std::vector<Array> sparse_embedding_gradient_reference(const Evaluation& e) {
   const TensorType& weight = e.input_type(2);
   const uint32_t rows = weight.rows(), cols = weight.cols();
   Array sums(uint64_t{rows} * cols), dw(weight.elements());
-  for (uint64_t i = 0; i < e.inputs[1]->size(); ++i) {
-    const double id = (*e.inputs[1])[i];
-    if (padding_of(e.node) == id) continue;
-    const uint64_t row = row_of(e, id, rows);
-    for (uint32_t c = 0; c < cols; ++c) sums[row * cols + c] += (*e.inputs[0])[i * cols + c];
-  }
+  add_named_rows(e, rows, cols, sums);
   each_weight(weight, [&](uint32_t r, uint32_t c, uint64_t i) { dw[i] = sums[uint64_t{r} * cols + c]; });
   return {dw};
 }
