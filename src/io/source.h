@@ -34,6 +34,8 @@ class Source {
   std::vector<char> read_all() const;
 
  private:
+  friend class MappedFile;
+
   Source(std::string name, int descriptor, uint64_t size);
 
   std::string name_;
