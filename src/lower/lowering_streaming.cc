@@ -91,6 +91,11 @@ void Lowering::require_streaming(const std::string& name) const {
         fmt::format("{}: it is to lie in streaming memory, which '{}' does not have; use a machine that has, "
                     "such as m2000, or keep it on the tiles",
                     name, machine.name));
+  if (machine.streaming_bytes_per_second == 0)
+    throw UsageError(
+        fmt::format("{}: it is to lie in streaming memory, which cannot be read on '{}': set its "
+                    "'streaming_gb_per_second', or keep it on the tiles",
+                    name, machine.name));
 }
 
 /// Whether the body of a loop brings an input from its home to the tiles by itself, wherever it takes it: not

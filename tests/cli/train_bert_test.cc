@@ -236,6 +236,14 @@ TEST_F(TrainBertCliTest, DividesLayersAmongStagesAsAsked) {
   EXPECT_EQ(parts["settings"]["head_layers"], 2);
   EXPECT_EQ(parts["settings"]["head_feed_forwards"], 3);
   EXPECT_EQ(parts["settings"]["numbers"], "mlperf-v2");
+  // More stages than layers: the first one has none, or layers are in parts.
+  const std::string tiny = fmt::format(
+      "train bert --json --documents 60 --vocabulary 100 --length 16 --batch 16 --steps 1 "
+      "--micro-batches 2 --pipeline 1f1b --estimate --machine {}",
+      file("more.toml",
+           "like = \"m2000\"\ntiles = 16\ntile_bytes = 80000000\ntopology = \"all-to-all\"\nchips = 3"));
+  for (const std::string stages : {"0,1,1", "1/0,0/1,1/1"})
+    EXPECT_EQ(results_of(run(fmt::format("{} --stages {}", tiny, stages)))[0]["settings"]["stages"], 3);
   for (const auto& [stages, message] : std::initializer_list<std::pair<std::string, std::string>>{
            {"0,2/1 --head-layers 1/3",
             "stages of 0, 2 attention parts and 1 with the prediction of masked "

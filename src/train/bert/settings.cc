@@ -77,8 +77,10 @@ void check_stage_layers(const PretrainingSettings& s) {
 }
 
 void check_stages(const PretrainingSettings& s) {
-  require_setting(s.stages >= 1 && s.stages <= s.config.num_hidden_layers, "the number of stages", s.stages,
-                  fmt::format("1 to the number of layers, {}", s.config.num_hidden_layers));
+  // Stages with numbers of layers may be more: the first one may have none, and others parts of layers.
+  if (s.stage_layers.empty())
+    require_setting(s.stages >= 1 && s.stages <= s.config.num_hidden_layers, "the number of stages", s.stages,
+                    fmt::format("1 to the number of layers, {}", s.config.num_hidden_layers));
   check_stage_layers(s);
   graph::check_offload({.kind = s.pipeline, .offload_from = s.offload_activations_from});
   if (s.pipeline == graph::PipelineKind::sequential) return;
