@@ -4,6 +4,7 @@
 #include <tessera/error.h>
 
 #include <algorithm>
+#include <limits>
 #include <set>
 
 namespace tessera::graph {
@@ -16,13 +17,6 @@ using program::StepId;
 
 std::string name_of(const StagePart& part) {
   return fmt::format("{} of stage {}", part.backward ? "backward" : "forward", part.stage);
-}
-
-/// The smallest divisor of `of` that is not below `least`.
-uint32_t divisor_from(uint32_t least, uint32_t of) {
-  uint32_t divisor = least;
-  while (of % divisor != 0) ++divisor;
-  return divisor;
 }
 
 /// The rows of an input that copies take, moved by another micro-batch.
@@ -470,53 +464,68 @@ std::vector<PipelineLowering::KeptInterval> PipelineLowering::kept(const BufferK
   return all;
 }
 
-/// The fewest slots of a buffer in which micro-batches follow each other without overwriting one that is
-/// still kept.
-uint32_t PipelineLowering::fewest_slots(const BufferKey& key) const {
-  const std::vector<KeptInterval> all = kept(key);
-  const auto suffice = [&](uint32_t slots) {
-    std::vector<const KeptInterval*> latest(slots);
-    for (const KeptInterval& one : all) {
-      const KeptInterval*& before = latest[one.micro_batch % slots];
-      if (before != nullptr && before->last >= one.first) return false;
-      before = &one;
-    }
-    return true;
-  };
-  uint32_t slots = 1;
-  while (!suffice(slots)) ++slots;
-  return slots;
+/// Whether micro-batches follow each other in this number of slots without overwriting one that is still
+/// kept. More slots may not suffice where fewer do, as early micro-batches are computed again beside late
+/// ones.
+bool PipelineLowering::suffice(const std::vector<KeptInterval>& all, uint32_t slots) {
+  std::vector<const KeptInterval*> latest(slots);
+  for (const KeptInterval& one : all) {
+    const KeptInterval*& before = latest[one.micro_batch % slots];
+    if (before != nullptr && before->last >= one.first) return false;
+    before = &one;
+  }
+  return true;
 }
 
-/// Numbers of slots are rounded up to divisors of `unit_`, with which buffers take the fewest bytes where
-/// they take most, and in all. Where micro-batches are many, it may be a little larger: of 5, 4, 3 and 2
-/// slots, 12 rounds up only the first.
+/// The fewest slots that suffice and divide `unit`; 0: none do.
+uint32_t PipelineLowering::slots_of(const std::vector<KeptInterval>& all, uint32_t unit) {
+  for (uint32_t slots = 1; slots <= unit; ++slots)
+    if (unit % slots == 0 && suffice(all, slots)) return slots;
+  return 0;
+}
+
+/// Numbers of slots are divisors of `unit_`, with which buffers take the fewest bytes where they take most,
+/// and in all. Where micro-batches are many, it may be a little larger: of 5, 4, 3 and 2 slots, 12 rounds up
+/// only the first.
 void PipelineLowering::place_buffers() {
   constexpr uint32_t kLeastRepetitions = 8;
-  std::map<BufferKey, uint32_t> fewest;
-  for (const auto& [id, operand] : given_) fewest[{id, home_of(id)}] = 0;
+  std::map<BufferKey, std::vector<KeptInterval>> intervals;
+  for (const auto& [id, operand] : given_) intervals.try_emplace({id, home_of(id)});
   if (!body_.has_parts_)
     for (const Sending& sending : sendings_)
-      for (const ValueId id : sending.values) fewest[{id, sending.to}] = 0;
+      for (const ValueId id : sending.values) intervals.try_emplace({id, sending.to});
   uint32_t most = 1;
-  for (auto& [key, slots] : fewest) most = std::max(most, slots = fewest_slots(key));
+  for (auto& [key, all] : intervals) {
+    all = kept(key);
+    uint32_t fewest = 1;
+    while (!suffice(all, fewest)) ++fewest;
+    most = std::max(most, fewest);
+  }
+  constexpr std::pair kNone(std::numeric_limits<uint64_t>::max(), std::numeric_limits<uint64_t>::max());
   const auto elements_with = [&](uint32_t unit) {
     std::map<uint32_t, uint64_t> by_place;
-    uint64_t most_of_place = 0, all = 0;
-    for (const auto& [key, slots] : fewest) {
-      const uint64_t elements = divisor_from(slots, unit) * given_.at(key.first).box.elements();
-      most_of_place = std::max(most_of_place, by_place[key.second] += elements);
-      all += elements;
+    std::pair<uint64_t, uint64_t> elements;  // where most are, and in all
+    for (const auto& [key, all] : intervals) {
+      const uint32_t slots = slots_of(all, unit);
+      if (slots == 0) return kNone;
+      const uint64_t own = slots * given_.at(key.first).box.elements();
+      elements.first = std::max(elements.first, by_place[key.second] += own);
+      elements.second += own;
     }
-    return std::pair(most_of_place, all);
+    return elements;
   };
   unit_ = most;
+  std::pair<uint64_t, uint64_t> best = elements_with(unit_);
   const uint32_t last = kLeastRepetitions * (2 * most + 2) <= form_.count ? 2 * most + 2 : 2 * most - 1;
-  for (uint32_t unit = most + 1; unit <= last; ++unit)
-    if (elements_with(unit) < elements_with(unit_)) unit_ = unit;
-  for (const auto& [key, slots] : fewest) {
+  for (uint32_t unit = most + 1; unit <= last || best == kNone; ++unit)
+    if (const auto elements = elements_with(unit); elements < best) {
+      best = elements;
+      unit_ = unit;
+    }
+  for (const auto& [key, all] : intervals) {
+    const uint32_t slots = slots_of(all, unit_);
     const bool streaming = is_offloaded(key, slots);
-    for (uint32_t slot = 0; slot < divisor_from(slots, unit_); ++slot)
+    for (uint32_t slot = 0; slot < slots; ++slot)
       buffers_[key].push_back(like(key.first, key.second, Role::temporary, streaming));
     if (streaming) fetched_[key] = like(key.first, key.second, Role::temporary);
   }

@@ -108,7 +108,8 @@ class PipelineLowering {
   std::vector<TimedEvent> timed_events() const;
   uint64_t work_of(const LoweredPass& pass) const;
   std::vector<KeptInterval> kept(const BufferKey& key) const;
-  uint32_t fewest_slots(const BufferKey& key) const;
+  static bool suffice(const std::vector<KeptInterval>& all, uint32_t slots);
+  static uint32_t slots_of(const std::vector<KeptInterval>& all, uint32_t unit);
   void place_buffers();
   bool is_offloaded(const BufferKey& key, uint32_t slots) const;
   Repeated find_repeated() const;

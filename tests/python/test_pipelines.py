@@ -65,6 +65,18 @@ def test_every_pipeline_gives_the_same_bits(pipeline):
                 np.testing.assert_array_equal(found[name], values)
 
 
+@pytest.mark.parametrize("places", [[0, 0, 1, 1], [0, 1, 0, 1], [0, 1, 1, 0]])
+def test_stages_that_share_chips_give_the_same_bits(places):
+    machine = tessera.Machine("m2000", chips=2, tiles=6)
+    expected = trained(stages(4, 8), tessera.Machine("m2000", chips=4, tiles=6))
+    for pipeline in KINDS[1:]:
+        for recompute in ({1}, {0, 2}, {1, 3}, {0, 1, 2}, {1, 2, 3}):
+            step = stages(4, 8, pipeline, recompute)
+            step.place_stages(places)
+            for name, values in trained(step, machine).items():
+                np.testing.assert_array_equal(values, expected[name], f"{pipeline}, {recompute}")
+
+
 def test_estimates_have_a_lane_for_each_chip():
     estimate = stages(2, 8, "1f1b", {0}).estimate(tessera.Machine("m2000", chips=2, tiles=8))
     schedule = tg.pipeline_schedule("1f1b", 2, 8, {0})
