@@ -77,6 +77,8 @@ struct Lowered {
     uint32_t next = 0;         ///< by which the micro-batch advances from one time to the next
     uint32_t first_chip = 0;   ///< of the stage
     uint32_t chips = 1;
+
+    bool is_on(uint32_t chip) const { return chip >= first_chip && chip - first_chip < chips; }
   };
   std::map<program::StepId, PassStep> passes;
   std::vector<std::vector<Sets>> sets;  ///< by node: sets added by the node, or by lowering its function

@@ -1,10 +1,12 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <tessera/estimate.h>
 
 #include <algorithm>
 #include <array>
 #include <functional>
 #include <numeric>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -21,7 +23,7 @@ std::map<std::string, double> by_phase(const program::PhaseTimes& times) {
 }
 
 /// What would take bytes from the tile that overflows.
-std::string remedies_of(const compiler::MemoryReport& memory) {
+std::string remedies_of(const compiler::MemoryReport& memory, const Lowered& lowered) {
   std::string remedies;
   const auto add = [&](program::Purpose purpose, std::string_view remedy) {
     const auto found = memory.fullest_purposes.find(std::string(name_of(purpose)));
@@ -37,11 +39,24 @@ std::string remedies_of(const compiler::MemoryReport& memory) {
   add(program::Purpose::gradient,
       "gradients, whose sums over micro-batches replicas can divide (shard_gradients) and streaming memory "
       "can hold (offload_gradients)");
-  add(program::Purpose::stash, "kept for the backward pass, which can compute them again (recompute)");
+  add(program::Purpose::stash,
+      lowered.passes.empty()
+          ? "kept for the backward pass, which can compute them again (recompute)"
+          : "kept for the backward pass, which can compute them again (recompute); streaming memory can hold "
+            "those of several micro-batches in flight (offload_activations)");
   return remedies;
 }
 
-std::string overflow_of(const compiler::Executable& executable) {
+/// " (stages 0, 3)", or nothing if no stages have passes.
+std::string stages_on(const Lowered& lowered, uint32_t chip) {
+  std::set<uint32_t> stages;
+  for (const auto& [step, pass] : lowered.passes)
+    if (pass.is_on(chip)) stages.insert(pass.stage);
+  if (stages.empty()) return {};
+  return fmt::format(" (stage{} {})", stages.size() == 1 ? "" : "s", fmt::join(stages, ", "));
+}
+
+std::string overflow_of(const compiler::Executable& executable, const Lowered& lowered) {
   const compiler::MemoryReport& memory = executable.memory;
   const machine::Machine& m = executable.machine;
   std::string text = overflow_text(memory);
@@ -51,13 +66,16 @@ std::string overflow_of(const compiler::Executable& executable) {
            "shard_weights, shard_gradients), tiles may hold some of them, and a smaller network, or more "
            "streaming memory (the machine's 'streaming_bytes'), would do";
   if (m.kind == machine::Kind::tiled) {
-    if (m.chips > 1) text = fmt::format("chip {}, {}", m.chip_of(memory.fullest_tile), text);
-    text += remedies_of(memory);
+    if (m.chips > 1) {
+      const uint32_t chip = m.chip_of(memory.fullest_tile);
+      text = fmt::format("chip {}{}, {}", chip, stages_on(lowered, chip), text);
+    }
+    text += remedies_of(memory, lowered);
   }
   return text + "; a smaller batch, sparser or smaller layers, or a machine with more tiles would need less";
 }
 
-void add_memory(const compiler::Executable& executable, RunCost& cost) {
+void add_memory(const compiler::Executable& executable, const Lowered& lowered, RunCost& cost) {
   const compiler::MemoryReport& memory = executable.memory;
   cost.bytes = {memory.total_purposes.begin(), memory.total_purposes.end()};
   cost.total_bytes = memory.total_bytes;
@@ -72,7 +90,7 @@ void add_memory(const compiler::Executable& executable, RunCost& cost) {
     for (const auto& [purpose, count] : purposes) data += count;
     if (tile.total() > data) bytes["other"] = tile.total() - data;
   }
-  if (!memory.fits()) cost.overflow = overflow_of(executable);
+  if (!memory.fits()) cost.overflow = overflow_of(executable, lowered);
 }
 
 void add_chips(const compiler::Executable& executable, const engine::Profile& profile, RunCost& cost) {
@@ -181,8 +199,7 @@ ChipSpan span_of(const Lowered& lowered, const compiler::StepWatch::Span& span, 
     case Kind::other: break;
     case Kind::step: {
       const Lowered::PassStep& pass = lowered.passes.at(span.step);
-      const bool is_of_stage = chip >= pass.first_chip && chip - pass.first_chip < pass.chips;
-      what.kind = is_of_stage ? pass.kind : ChipSpan::Kind::exchange;
+      what.kind = pass.is_on(chip) ? pass.kind : ChipSpan::Kind::exchange;
       what.stage = pass.stage;
       what.micro_batch = pass.micro_batch + span.execution * pass.next;
     }
@@ -283,7 +300,7 @@ RunCost Session::Impl::cost_of(const engine::Profile& profile, bool measured) co
   cost.balance = balance_of(executable(), profile);
   OperationCosts(lowered, profile, measured, clock, cost).add(graph, lowered);
   cost.lifetimes = lifetimes_of(graph);
-  add_memory(executable(), cost);
+  add_memory(executable(), lowered, cost);
   add_chips(executable(), profile, cost);
   cost.placements = placed.considered;
   cost.passes = passes;

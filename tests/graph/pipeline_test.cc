@@ -24,6 +24,7 @@
 namespace tessera::graph {
 namespace {
 
+using testing::AnyOf;
 using testing::HasSubstr;
 
 constexpr PipelineKind kKinds[] = {PipelineKind::sequential, PipelineKind::grouped, PipelineKind::interleaved,
@@ -496,6 +497,16 @@ TEST(Pipelines, KeepWhatTheirScheduleSays) {
   EXPECT_LT(interleaved, grouped);
   EXPECT_LT(recomputed, interleaved);
   EXPECT_LT(by_calls, interleaved);
+  const std::string overflow =
+      Session(equal_stages(2, 8, {PipelineKind::grouped, {}}), chips(2).with("tile_bytes", 10000))
+          .cost()
+          .overflow;
+  EXPECT_THAT(overflow, AnyOf(HasSubstr("chip 0 (stage 0), tile "), HasSubstr("chip 1 (stage 1), tile ")));
+  EXPECT_THAT(overflow, HasSubstr("(recompute); streaming memory can hold those of several micro-batches"));
+  Graph shared = network(4, 1, {.micro_batches = 8, .pipeline = {PipelineKind::interleaved, {}}});
+  shared.place_stages({0, 1, 1, 0});
+  EXPECT_THAT(Session(shared, chips(2).with("tile_bytes", 5000)).cost().overflow,
+              AnyOf(HasSubstr("chip 0 (stages 0, 3), tile "), HasSubstr("chip 1 (stages 1, 2), tile ")));
 }
 
 /// Of which the sums over micro-batches lie on the tiles, and of a micro-batch those of one layer at a time.
