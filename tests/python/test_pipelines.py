@@ -29,7 +29,7 @@ def test_schedules_are_printed_and_analysed():
     assert slow_end.busy == [12, 24]
 
 
-def stages(count, micro_batches, pipeline="sequential", recompute=(), again=False):
+def stages(count, micro_batches, pipeline="sequential", recompute=(), again=False, **options):
     """A training step of layers with dropout, one on each stage."""
     layer = tg.Graph()
     x = layer.input("x", (6, 16))
@@ -41,7 +41,7 @@ def stages(count, micro_batches, pipeline="sequential", recompute=(), again=Fals
         h = graph.call(layer, h, weight, stage=stage, recompute=again)["y"]
     graph.output("logits", h)
     return graph.training_step(
-        "cross_entropy", "adam", micro_batches=micro_batches, pipeline=pipeline, recompute=recompute
+        "cross_entropy", "adam", micro_batches=micro_batches, pipeline=pipeline, recompute=recompute, **options
     )
 
 
@@ -91,6 +91,66 @@ def test_estimates_have_a_lane_for_each_chip():
     assert stages(2, 8, "1f1b").estimate("bow").lanes == []
 
 
+def test_stages_keep_what_their_schedule_has_in_flight():
+    rows = 48
+    stashes = {}
+    for kind in KINDS:
+        layer = tg.Graph()
+        x, weight = layer.input("x", (rows, rows)), layer.input("w", (rows, rows))
+        layer.output("y", tg.relu(tg.linear(tg.gelu(tg.linear(x, weight)), weight)))
+        graph = tg.Graph()
+        h = graph.input("x", (rows, rows))
+        for stage in range(4):
+            h = graph.call(layer, h, graph.parameter(f"w{stage}", (rows, rows), tg.normal(0.1)), stage=stage)["y"]
+        loss = tg.mean(h)
+        graph.output("loss", loss)
+        step = graph.training_step(loss, micro_batches=32, pipeline=kind)
+        stashes[kind] = step.estimate(tessera.Machine("m2000", chips=4, tiles=6)).bytes["stash"]
+    # Of each micro-batch a stage keeps three values, and of some another one on its way to the next stage.
+    of_value = 4 * rows * rows
+    for kind, stash in stashes.items():
+        in_flight = sum(tg.pipeline_schedule(kind, 4, 32).analyse().in_flight)
+        assert 3 * in_flight * of_value <= stash <= 4 * in_flight * of_value, kind
+    assert stashes["sequential"] < stashes["interleaved"] < stashes["grouped"]
+
+
+@pytest.mark.parametrize("chips", [2, 4, 16])
+def test_sums_over_replicas_take_what_a_ring_needs(chips):
+    graph = tg.Graph()
+    graph.output("y", tg.sum_over_replicas(graph.input("x", (4096, 4096))))
+    graph.replicate(chips)
+    estimate = graph.estimate(tessera.Machine("pod16", chips=chips))
+    bound = 2 * (chips - 1) / chips * 4 * 4096**2 / 48e9  # 48 GB/s over each link
+    assert bound <= estimate.seconds <= 1.05 * bound
+
+
+def test_replicas_have_their_own_rows():
+    graph = tg.Graph()
+    x = graph.input("x", (4, 8))
+    graph.output("y", x - tg.mean_over_replicas(x))
+    graph.replicate(2)
+    given = np.arange(64, dtype=np.float32).reshape(8, 8)
+    expected = given - np.tile((given[:4] + given[4:]) / 2, (2, 1))
+    for session in (graph.session(threads=1), graph.session(tessera.Machine("m2000", chips=2, tiles=4))):
+        np.testing.assert_array_equal(session.run(given), expected)
+    with pytest.raises(ValueError, match="replicated already"):
+        graph.replicate(2)
+    with pytest.raises(ValueError, match="must be from 0"):
+        tg.Graph().replicate(-1)
+
+
+@pytest.mark.parametrize("options", [{}, {"replicas": 2, "shard": 1, "offload": 1}, {"offload_activations": 1}])
+def test_a_run_costs_what_its_estimate_says(options):
+    machine = tessera.Machine("m2000", chips=2 * options.get("replicas", 1), tiles=8)
+    for pipeline in KINDS[1:]:
+        step = stages(2, 8, pipeline, {0}, **options)
+        estimate, session = step.estimate(machine), step.session(machine, seed=3)
+        rows = 6 * 8 * options.get("replicas", 1)
+        session.run(np.zeros((rows, 16)), np.zeros(rows, np.int64))
+        for field in ("seconds", "cycles", "bytes", "chips", "links", "lanes", "streaming_bytes"):
+            assert getattr(session.cost(), field) == getattr(estimate, field), (pipeline, field)
+
+
 def test_wrong_pipelines_are_refused():
     with pytest.raises(ValueError, match="sequential, grouped, interleaved, 1f1b"):
         stages(2, 8, "gpipe")
@@ -98,6 +158,20 @@ def test_wrong_pipelines_are_refused():
         stages(2, 6, "grouped").session(threads=1)
     with pytest.raises(ValueError, match="stage 2 is to be recomputed; the stages are 0 to 1"):
         stages(2, 8, "1f1b", {2}).session(threads=1)
+    for recompute in (True, 1, None, "fit"):
+        with pytest.raises(TypeError, match="recompute must be numbers of stages, such as {0, 1}, not"):
+            stages(2, 8, "1f1b", recompute)
+        with pytest.raises(TypeError, match="recompute must be numbers of stages"):
+            tg.pipeline_schedule("1f1b", 2, 8, recompute)
+    for given in (-1, 2.5, float("nan"), "2"):
+        with pytest.raises((TypeError, ValueError), match="micro_batches (is|must be)"):
+            stages(2, given)
+        with pytest.raises((TypeError, ValueError), match="replicas (is|must be)"):
+            stages(2, 8, replicas=given)
+    with pytest.raises(ValueError, match="unknown pipeline 'None'"):
+        stages(2, 8, None)
+    with pytest.raises(ValueError, match="4 stages cannot share the 2 chips of m2000 equally"):
+        stages(4, 8).session(tessera.Machine("m2000", chips=2, tiles=8))
     graph = tg.Graph()
     with pytest.raises(ValueError, match="none on part 1"):
         graph.place_stages([0, 2])

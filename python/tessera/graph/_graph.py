@@ -14,7 +14,7 @@ from tessera._config import checked_threads
 from tessera._matrices import Matrix
 from tessera._tessera import Initial, Machine
 from tessera.graph._estimate import Estimate, machine_for
-from tessera.graph._pipeline import PipelineKind
+from tessera.graph._pipeline import PipelineKind, recomputed_stages
 from tessera.graph._ranks import communicator_of, on_each
 from tessera.graph._session import Session
 from tessera.graph._training import (
@@ -193,6 +193,14 @@ class Graph:
         `graph.place_stages([0, 1, 2, 3, 0])`. Without this call, each stage has a part of its own.
         """
         self.native.place_stages([_tessera.whole_number("place", place) for place in places])
+
+    def replicate(self, count: int) -> None:
+        """Let equal parts of a machine's chips run the graph side by side, each on its own rows.
+
+        Inputs and outputs that are not scalars then have the rows of all replicas, one replica after the other; scalar
+        outputs are the first replica's. Training steps take `replicas` instead.
+        """
+        self.native.replicate(_tessera.whole_number("count", count))
 
     def set_partial_sums(self, dtype: DTypeLike | str, rounding: Rounding = "nearest", seed: int = 0) -> None:
         """Set the type, "f16" or "f32", of the partial sums of FP16 products that tiles of modelled machines exchange.
@@ -501,10 +509,10 @@ class Graph:
                 optimizer, momentum, nesterov, betas, eps, weight_decay, bias_correction, trust_coefficient
             ),
             clip_norm,
-            micro_batches,
-            pipeline,
-            {_tessera.whole_number("stage", stage) for stage in recompute},
-            replicas,
+            _tessera.whole_number("micro_batches", micro_batches),
+            str(pipeline),
+            recomputed_stages(recompute),
+            _tessera.whole_number("replicas", replicas),
             overlap,
             least_elements("shard", shard),
             least_elements("shard_weights", shard_weights),

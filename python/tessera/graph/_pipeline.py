@@ -78,7 +78,15 @@ def pipeline_schedule(
     their forward pass again before the backward pass.
     """
     whole = _tessera.whole_number
-    stages_again = {whole("stage", stage) for stage in recompute}
-    return PipelineSchedule(
-        _tessera.pipeline_schedule(kind, whole("stages", stages), whole("micro_batches", micro_batches), stages_again)
-    )
+    sizes = whole("stages", stages), whole("micro_batches", micro_batches)
+    return PipelineSchedule(_tessera.pipeline_schedule(str(kind), *sizes, recomputed_stages(recompute)))
+
+
+def recomputed_stages(recompute: Iterable[int]) -> set[int]:
+    """The stages that compute their forward passes again."""
+    if isinstance(recompute, str) or not isinstance(recompute, Iterable):
+        raise TypeError(
+            f"recompute must be numbers of stages, such as {{0, 1}}, not {recompute!r}; single calls are recomputed by "
+            "graph.call(…, recompute=True)"
+        )
+    return {_tessera.whole_number("stage", stage) for stage in recompute}
