@@ -317,7 +317,12 @@ void bind_values(nb::class_<Graph>& graph) {
           "name"_a, "value"_a)
       .def("remove_output", &Graph::remove_output, "name"_a)
       .def("drop_initial_values", &Graph::drop_initial_values)
-      .def("replicate", &Graph::replicate, "count"_a);
+      .def("replicate", &Graph::replicate, "count"_a)
+      .def(
+          "offload", [](Graph& g, ValueId value) { g.offload(g.value(value)); }, "value"_a)
+      .def(
+          "shard", [](Graph& g, ValueId parameter) { g.shard(g.value(parameter)); }, "parameter"_a)
+      .def("set_prefetch", &Graph::set_prefetch, "prefetch"_a);
 }
 
 void bind_structured(nb::class_<Graph>& graph) {

@@ -182,6 +182,30 @@ def test_replicas_have_their_own_rows():
         tg.Graph().replicate(-1)
 
 
+def test_weights_may_lie_elsewhere_without_training():
+    def run(machine, places):
+        graph = tg.Graph()
+        weight = graph.parameter("w", (32, 32), tg.normal(0.2))
+        graph.output("y", tg.linear(graph.input("x", (4, 32)), weight))
+        graph.replicate(2)
+        for place in places:
+            getattr(graph, place)(weight)
+        given = np.arange(256, dtype=np.float32).reshape(8, 32)
+        return graph.estimate(machine).streaming_bytes, graph.session(machine, seed=3).run(given)
+
+    machine = tessera.Machine("m2000", chips=2, tiles=8)
+    _, expected = run(machine, ())
+    for places, least, most in ((("shard",), 0, 0), (("offload",), 4096, 5000), (("shard", "offload"), 2048, 2500)):
+        streaming, found = run(machine, places)
+        assert least <= streaming <= most, places
+        np.testing.assert_array_equal(found, expected)
+    graph = tg.Graph()
+    with pytest.raises(ValueError, match="'x' is neither a parameter"):
+        graph.offload(graph.input("x", (4, 4)))
+    with pytest.raises(ValueError, match="'x' is not a parameter"):
+        graph.shard(graph.inputs[0])
+
+
 @pytest.mark.parametrize("options", [{}, {"replicas": 2, "shard": 1, "offload": 1}, {"offload_activations": 1}])
 def test_a_run_costs_what_its_estimate_says(options):
     machine = tessera.Machine("m2000", chips=2 * options.get("replicas", 1), tiles=8)

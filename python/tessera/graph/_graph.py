@@ -202,6 +202,25 @@ class Graph:
         """
         self.native.replicate(_tessera.whole_number("count", count))
 
+    def shard(self, parameter: Value) -> None:
+        """Let each replica keep an equal part of a parameter.
+
+        Replicas gather it before each operation or call that takes it; a host keeps the whole parameter. Training steps
+        take `shard_weights` instead.
+        """
+        self.native.shard(self._own(parameter).id)
+
+    def offload(self, value: Value, prefetch: bool = False) -> None:
+        """Keep a parameter in the streaming memory of a machine's chips.
+
+        Each operation or call that takes it fetches it; with `prefetch`, all parameters in streaming memory are fetched
+        while the operations before are computed. A host has one memory, so nothing changes there. Training steps take
+        `offload_weights` and `prefetch` instead.
+        """
+        self.native.offload(self._own(value).id)
+        if prefetch:
+            self.native.set_prefetch(True)
+
     def set_partial_sums(self, dtype: DTypeLike | str, rounding: Rounding = "nearest", seed: int = 0) -> None:
         """Set the type, "f16" or "f32", of the partial sums of FP16 products that tiles of modelled machines exchange.
 
