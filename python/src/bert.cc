@@ -3,12 +3,14 @@
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/string_view.h>
+#include <nanobind/stl/vector.h>
 #include <tessera/bert.h>
 #include <tessera/sparse.h>
 
 #include <map>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "arrays.h"
 #include "bindings.h"
@@ -28,11 +30,17 @@ std::map<std::string, graph::ValueId> add_bert(Graph& g, const BertConfig& confi
                                                uint64_t seed, const std::string& numbers,
                                                uint32_t head_slices,
                                                const std::map<std::string, SparseMatrix>& patterns,
-                                               bool dynamic) {
+                                               bool dynamic, const std::vector<uint32_t>& layer_stages,
+                                               const std::vector<uint32_t>& feed_forward_stages,
+                                               bool head_with_last_layer, bool recompute) {
   graph::BertOptions options{.average = graph::packed_average_named(average),
                              .seed = seed,
                              .numbers = graph::numbers_named(numbers),
                              .head_slices = head_slices,
+                             .layer_stages = layer_stages,
+                             .feed_forward_stages = feed_forward_stages,
+                             .head_with_last_layer = head_with_last_layer,
+                             .recompute_layers = recompute,
                              .dynamic = dynamic};
   if (step) options.step = g.value(*step);
   for (const auto& [name, matrix] : patterns) options.patterns[name] = matrix.pattern;
@@ -72,7 +80,8 @@ void bind_bert(nb::module_& m, nb::class_<Graph>& graph) {
       .def(nb::init<uint32_t, uint32_t, uint32_t, uint32_t>(), "packs"_a, "tokens"_a, "sequences"_a,
            "predictions"_a);
   graph.def("bert_for_pretraining", &add_bert, "config"_a, "batch"_a, "average"_a, "step"_a.none(), "seed"_a,
-            "numbers"_a, "head_slices"_a, "patterns"_a, "dynamic"_a);
+            "numbers"_a, "head_slices"_a, "patterns"_a, "dynamic"_a, "layer_stages"_a,
+            "feed_forward_stages"_a, "head_with_last_layer"_a, "recompute"_a);
 }
 
 }  // namespace tessera::python

@@ -278,6 +278,32 @@ def test_published_numbers_train(numbers: Any) -> None:
         bert.graph.training_step(bert.loss, numbers=numbers, loss_scale=8.0)
 
 
+def test_layers_lie_on_stages() -> None:
+    def step(**options: Any) -> tg.TrainingStep:
+        config = transformers.BertConfig(**SIZES)
+        bert = tg.bert_for_pretraining(config, packs=1, tokens=16, sequences=1, predictions=2, **options)
+        pipeline = "1f1b" if options else "sequential"
+        return bert.graph.training_step(bert.loss, "sgd", micro_batches=4, pipeline=pipeline)
+
+    def loss_of(step: tg.TrainingStep) -> float:
+        random = np.random.default_rng(0)
+        arrays = {each.name: random.integers(2, size=each.shape) for each in step.inputs if each.name != "lr"}
+        return float(step.session(threads=2, seed=3).run(**arrays))
+
+    expected = loss_of(step())
+    for options in (
+        {"layer_stages": [0, 1], "recompute": True},
+        {"layer_stages": [0, 1], "head_with_last_layer": True},
+        {"layer_stages": [0, 1], "feed_forward_stages": [1, 2]},
+    ):
+        assert loss_of(step(**options)) == pytest.approx(expected, rel=1e-5), options
+    assert len(step(layer_stages=[0, 1]).estimate(tessera.Machine("m2000", chips=2)).lanes) == 2
+    with pytest.raises(ValueError, match="the number of layers with a stage is 1; it must be"):
+        step(layer_stages=[0])
+    with pytest.raises(TypeError, match="stage must be a whole number, not 'x'"):
+        step(layer_stages=["x", 1])
+
+
 def test_means_are_over_the_whole_step() -> None:
     graph = tg.Graph()
     x, counted = graph.input("x", (3,)), graph.input("counted", (3,))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
@@ -59,6 +59,10 @@ def bert_for_pretraining(
     head_slices: int = 1,
     patterns: Mapping[str, Any] | None = None,
     dynamic: bool = False,
+    layer_stages: Sequence[int] = (),
+    feed_forward_stages: Sequence[int] = (),
+    head_with_last_layer: bool = False,
+    recompute: bool = False,
 ) -> Bert:
     """A graph of BERT with the losses of masked tokens and next sentences, on packs of sequences.
 
@@ -77,6 +81,12 @@ def bert_for_pretraining(
     `dropout`, the configuration's dropout probabilities apply. `head_slices` computes the logits of the masked tokens
     in that many slices, so that fewer logits are in memory. `patterns` makes weights of the encoder sparse: it maps
     their names to matrices with the pattern; patterns may change in sessions if `dynamic`.
+
+    `layer_stages` divides the layers among stages: it has the stage of each layer, in non-decreasing order. Stage 0 also
+    has the embeddings; the prediction of masked tokens is a stage after the last layer's, on the chips of stage 0, or,
+    with `head_with_last_layer`, part of the last layer's stage, which then lies on these chips. With
+    `feed_forward_stages`, `layer_stages` has the stages of attention only. With `recompute`, only the inputs of layers
+    are kept for backward passes, which compute the other values again.
     """
     graph = Graph()
     batch = _tessera.BertBatch(
@@ -95,6 +105,10 @@ def bert_for_pretraining(
         _tessera.whole_number("head_slices", head_slices, 1),
         {name: Matrix.of(matrix) for name, matrix in (patterns or {}).items()},
         dynamic,
+        [_tessera.whole_number("stage", stage) for stage in layer_stages],
+        [_tessera.whole_number("stage", stage) for stage in feed_forward_stages],
+        bool(head_with_last_layer),
+        bool(recompute),
     )
     return Bert(graph, **{name: Value(graph, id) for name, id in found.items()})
 
