@@ -484,11 +484,11 @@ uint32_t PipelineLowering::slots_of(const std::vector<KeptInterval>& all, uint32
   return 0;
 }
 
-/// Numbers of slots are divisors of `unit_`, with which buffers take the fewest bytes where they take most,
-/// and in all. Where micro-batches are many, it may be a little larger: of 5, 4, 3 and 2 slots, 12 rounds up
-/// only the first.
+/// Numbers of slots are divisors of `unit_`, with which buffers take few bytes where they take most, and in
+/// all: the sum of the squares of what chips hold is least. Where micro-batches are many, it may be a little
+/// larger: of 5, 4, 3 and 2 slots, 12 rounds up only the first.
 void PipelineLowering::place_buffers() {
-  constexpr uint32_t kLeastRepetitions = 8;
+  constexpr uint32_t kLeastRepetitions = 5;
   std::map<BufferKey, std::vector<KeptInterval>> intervals;
   for (const auto& [id, operand] : given_) intervals.try_emplace({id, home_of(id)});
   if (!body_.has_parts_)
@@ -501,25 +501,24 @@ void PipelineLowering::place_buffers() {
     while (!suffice(all, fewest)) ++fewest;
     most = std::max(most, fewest);
   }
-  constexpr std::pair kNone(std::numeric_limits<uint64_t>::max(), std::numeric_limits<uint64_t>::max());
-  const auto elements_with = [&](uint32_t unit) {
-    std::map<uint32_t, uint64_t> by_place;
-    std::pair<uint64_t, uint64_t> elements;  // where most are, and in all
+  constexpr double kNone = std::numeric_limits<double>::infinity();
+  const auto weight_of = [&](uint32_t unit) {
+    std::map<uint32_t, double> by_place;  // elements
     for (const auto& [key, all] : intervals) {
       const uint32_t slots = slots_of(all, unit);
       if (slots == 0) return kNone;
-      const uint64_t own = slots * given_.at(key.first).box.elements();
-      elements.first = std::max(elements.first, by_place[key.second] += own);
-      elements.second += own;
+      by_place[key.second] += static_cast<double>(slots * given_.at(key.first).box.elements());
     }
-    return elements;
+    double weight = 0;
+    for (const auto& [place, elements] : by_place) weight += elements * elements;
+    return weight;
   };
   unit_ = most;
-  std::pair<uint64_t, uint64_t> best = elements_with(unit_);
-  const uint32_t last = kLeastRepetitions * (2 * most + 2) <= form_.count ? 2 * most + 2 : 2 * most - 1;
+  double best = weight_of(unit_);
+  const uint32_t last = std::max(2 * most - 1, std::min(3 * most, form_.count / kLeastRepetitions));
   for (uint32_t unit = most + 1; unit <= last || best == kNone; ++unit)
-    if (const auto elements = elements_with(unit); elements < best) {
-      best = elements;
+    if (const double weight = weight_of(unit); weight < best) {
+      best = weight;
       unit_ = unit;
     }
   for (const auto& [key, all] : intervals) {
