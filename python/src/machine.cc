@@ -51,13 +51,13 @@ auto named(const std::string& name, const char* what, const All& all) {
     if (name_of(each) == name) return each;
     names += fmt::format("{}{}", names.empty() ? "" : ", ", name_of(each));
   }
-  throw UsageError(fmt::format("unknown {} '{}': use one of {}", what, name, names));
+  throw UsageError(fmt::format("unknown {} '{}' (choose from {})", what, name, names));
 }
 
 ProductKind product_named(const std::string& name) {
   for (const ProductKind product : {ProductKind::forward, ProductKind::input_gradient, ProductKind::sddmm})
     if (spmm::flag_of(product) == name) return product;
-  throw UsageError(fmt::format("unknown product '{}': use forward, input_gradient or sddmm", name));
+  throw UsageError(fmt::format("unknown product '{}' (choose from forward, input_gradient, sddmm)", name));
 }
 
 /// A product that was run or estimated.
@@ -81,7 +81,7 @@ ProductResult run_product(const SparseMatrix& matrix, uint32_t n, const ChosenMa
   request.keep_runs = true;
   request.print = "plan";
   if (!spmm::kPlanners.contains(planner))
-    throw UsageError(fmt::format("unknown planner '{}': use best or vendor", planner));
+    throw UsageError(fmt::format("unknown planner '{}' (choose from best, vendor)", planner));
   request.planner = spmm::kPlanners.at(planner);
   const std::map<std::string, spmm::Verify> extents = {{"auto", spmm::Verify::automatic},
                                                        {"full", spmm::Verify::full},
@@ -89,7 +89,7 @@ ProductResult run_product(const SparseMatrix& matrix, uint32_t n, const ChosenMa
                                                        {"none", spmm::Verify::none}};
   if (!extents.contains(verify))
     throw UsageError(
-        fmt::format("unknown extent '{}' of verification: use auto, full, sample or none", verify));
+        fmt::format("unknown extent of verification '{}' (choose from auto, full, sample, none)", verify));
   request.verify = extents.at(verify);
   request.threads = machine.machine.is_host() ? machine.machine.tiles() : 0;
   const SpmmCase what{.machine = machine.name,

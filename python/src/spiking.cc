@@ -30,7 +30,7 @@ Kind named(const char* what, const std::string& name, const std::array<const cha
     if (name == names[i]) return static_cast<Kind>(i);
     known += (i > 0 ? ", " : "") + std::string(names[i]);
   }
-  throw UsageError(fmt::format("unknown {} '{}': use one of {}", what, name, known));
+  throw UsageError(fmt::format("unknown {} '{}' (choose from {})", what, name, known));
 }
 
 SurrogateFamily family_named(const std::string& name) {

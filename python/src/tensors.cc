@@ -132,7 +132,7 @@ nb::dlpack::dtype dtype_of(Type type) {
 Type type_named(const std::string& name) {
   for (const Type type : {Type::f32, Type::f16, Type::bf16, Type::u8, Type::u32, Type::i32})
     if (name == tessera::name_of(type)) return type;
-  throw UsageError(fmt::format("unknown type '{}' of a value: use f32, f16, bf16, u32 or i32", name));
+  throw UsageError(fmt::format("unknown type of a value '{}' (choose from f32, f16, bf16, u32, i32)", name));
 }
 
 std::optional<graph::Rounding> rounding_of(std::optional<bool> is_stochastic) {

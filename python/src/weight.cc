@@ -24,7 +24,7 @@ using Released = nb::call_guard<nb::gil_scoped_release>;
 Type type_named(const std::string& name) {
   for (const Type type : {Type::f32, Type::f16, Type::bf16})
     if (name == tessera::name_of(type)) return type;
-  throw UsageError(fmt::format("unknown type '{}' of a weight: use f32, f16 or bf16", name));
+  throw UsageError(fmt::format("unknown type of a weight '{}' (choose from f32, f16, bf16)", name));
 }
 
 Weight make_weight(const SparseMatrix& matrix, const std::string& dtype, std::optional<uint64_t> capacity) {

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from numpy.typing import DTypeLike
 
 from tessera import _tessera
-from tessera._config import checked_threads
-from tessera._matrices import seed_of
+from tessera._arguments import checked_seed, checked_threads, chosen
 from tessera._tessera import BertConfig, Machine, PretrainingEvaluation, TokenText
 from tessera._trainer import (
     Trainer,
@@ -165,15 +164,14 @@ class BertTrainer(Trainer):
         divide_cores: bool = True,
     ) -> None:
         super().__init__()
-        if pack not in ("optimal", "none"):
-            raise ValueError(f"pack is {pack!r}: use 'optimal' or 'none'")
+        chosen("pack", pack, ("optimal", "none"))
         if pack == "none" and max_per_pack is not None:
             raise ValueError("max_per_pack is for pack='optimal': leave it out")
         if only_estimates and process_group is not None:
             raise ValueError("estimates take one process: leave out process_group")
         if estimate_packs and not only_estimates:
             raise ValueError("estimate_packs is for only_estimates=True: add that, or leave it out")
-        own, seed = bert_config(config), seed_of(seed)
+        own, seed = bert_config(config), checked_seed(seed)
         phases = _phases(length, packs, steps)
         settings = _tessera.PretrainingSettings(own, phases, average, numbers, optimizer, lr_schedule, pipeline)
         settings.packed = pack == "optimal"
@@ -198,7 +196,7 @@ class BertTrainer(Trainer):
         settings.recompute, settings.overlap = bool(recompute), bool(overlap)
         settings.prefetch, settings.estimate_packs = bool(prefetch), bool(estimate_packs)
         if rounding is not None:
-            settings.set_roundings(*native_roundings("BertTrainer", rounding))
+            settings.set_roundings(*native_roundings(rounding))
         if partial_dtype is not None:
             settings.set_partials(value_type(partial_dtype))
         if sum_dtype is not None:

@@ -17,7 +17,7 @@ from torch.utils import _pytree
 
 from tessera._choice import Choice
 from tessera._compiled import Argument, CompiledModel, Interface, Size, leaves_of
-from tessera._config import checked_threads
+from tessera._arguments import checked_threads, chosen
 from tessera._held import Held, parts_of
 from tessera._layers import SparsityReport
 from tessera._settings import Settings
@@ -76,8 +76,7 @@ def compile(
     _require_ready(module)
     args, kwargs = _arguments(module, example_inputs)
     max_shapes = whole_number("max_shapes", max_shapes, 1)
-    if check not in ("some", "all"):
-        raise ValueError(f"check is {check!r}; it must be 'some' or 'all'")
+    chosen("check", check, ("some", "all"))
     compiler = _Compiler(module, args, kwargs, _sizes(dynamic_shapes), Choice(measure), max_shapes)
     compiler.checks_all = check == "all"
     return compiler.compile(_buckets(buckets), checked_threads(threads))

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tessera import _tessera
-from tessera._config import checked_threads
+from tessera._arguments import checked_threads
 from tessera._layers import SparsityReport, kinds_text
 from tessera._locks import Lock
 from tessera.graph._estimate import Estimate

@@ -8,6 +8,7 @@ import warnings
 import numpy as np
 
 from tessera import _tessera
+from tessera._arguments import checked_threads
 
 
 def set_num_threads(threads: int) -> None:
@@ -16,11 +17,6 @@ def set_num_threads(threads: int) -> None:
     The initial number is TESSERA_THREADS, or one thread per physical core that this process may use. At most 4096.
     """
     _tessera.set_default_threads(checked_threads(threads))
-
-
-def checked_threads(threads: int) -> int:
-    """A number of threads, 0 for the default."""
-    return _tessera.whole_number("threads", threads, 0, 4096)
 
 
 def get_num_threads() -> int:

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tessera import _tessera
+from tessera._arguments import checked_seed
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,7 @@ def synthetic_images(
     """Make images of a few smooth templates per class, shifted, scaled and with noise."""
     counts = {"train": train, "test": test, "height": height, "width": width, "classes": classes, "channels": channels}
     checked = {name: _tessera.whole_number(name, count) for name, count in counts.items()}
-    seed = _tessera.whole_number("seed", seed, 0, 2**64 - 1)
+    seed = checked_seed(seed)
     return _split(_tessera.synthetic_images(seed=seed, **checked))
 
 
@@ -81,7 +82,7 @@ def random_crops(
         _tessera.random_crops(
             given,
             np.ascontiguousarray(keys, np.int64),
-            _tessera.whole_number("seed", seed, 0, 2**64 - 1),
+            checked_seed(seed),
             _tessera.whole_number("epoch", epoch),
             _tessera.whole_number("padding", padding, 0, 1024),
         ),

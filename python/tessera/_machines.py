@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from tessera import _tessera
-from tessera._matrices import Matrix, seed_of
+from tessera._arguments import checked_seed
+from tessera._matrices import Matrix
 from tessera._products import type_name
 from tessera._tessera import Machine
 
@@ -103,7 +104,7 @@ def profile_product(
     """
     taken = Matrix.of(matrix, block_size)
     n = _tessera.whole_number("n", n, 0)
-    seed = seed_of(seed)
+    seed = checked_seed(seed)
     if mode == "dense":
         taken = _full(taken)
     chosen = Machine(machine) if isinstance(machine, str) else machine

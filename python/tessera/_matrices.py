@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tessera import _tessera
+from tessera._arguments import checked_seed
 
 if TYPE_CHECKING:
     import scipy.sparse
@@ -151,12 +152,7 @@ def read_matrix(path: str | os.PathLike[str], tensor: str | None = None, *, seed
 
     For a file without values, synthetic values are generated from the seed.
     """
-    return adopt(_tessera.read_matrix(os.fspath(path), tensor or "", seed_of(seed)))
-
-
-def seed_of(seed: int) -> int:
-    """Return a seed, checked."""
-    return _tessera.whole_number("seed", seed, 0, 2**64 - 1)
+    return adopt(_tessera.read_matrix(os.fspath(path), tensor or "", checked_seed(seed)))
 
 
 def generate(
@@ -171,4 +167,4 @@ def generate(
     """Generate a pattern with synthetic values, the same on every computer."""
     shape = _tessera.whole_number("m", m, 0, _LONGEST), _tessera.whole_number("k", k, 0, _LONGEST)
     block_size = _tessera.whole_number("block_size", block_size, 1)
-    return adopt(_tessera.generate(shape, density, block_size, kind, seed_of(seed)))
+    return adopt(_tessera.generate(shape, density, block_size, kind, checked_seed(seed)))

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tessera._arguments import chosen
 from tessera._config import get_num_threads
 from tessera._tessera import OnnxModel
 from tessera.onnx import InferenceSession
@@ -49,9 +50,8 @@ def benchmark(
     results and the results of ONNX Runtime (or of the first engine), relative to the largest result. Engines that are
     not installed are left out.
     """
-    unknown = [each for each in engines if each not in _ENGINES]
-    if unknown:
-        raise ValueError(f"there is no engine {unknown[0]!r}: use {', '.join(_ENGINES)}")
+    for each in engines:
+        chosen("engine", each, _ENGINES)
     if not all(0 <= each < math.inf for each in (seconds, warm_up)):
         raise ValueError(f"it runs {seconds} seconds, after {warm_up}: these must be finite, and not negative")
     threads = threads or get_num_threads()
@@ -235,10 +235,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     )
     parser.add_argument("command", choices=["benchmark"])
     parser.add_argument("model")
-    parser.add_argument("--shape", action="append", default=[], metavar="NAME=1,128")
+    parser.add_argument(
+        "--shape", action="append", default=[], metavar="NAME=1,128", help="shape of an input, or size of a dimension"
+    )
     parser.add_argument("--batch", type=_count, default=0, help="samples per run, where the model leaves them open")
     parser.add_argument("--streams", type=_count, default=1, help="simultaneous runs, which share the threads")
-    parser.add_argument("--threads", type=int, default=0)
+    parser.add_argument("--threads", type=_count, default=0, help="threads of each engine (default: all cores)")
     parser.add_argument("--seconds", type=float, default=10.0, help="seconds of measurement of all engines together")
     parser.add_argument("--warm-up", type=float, default=1.0, help="seconds of runs before the measurement")
     parser.add_argument("--engines", default=",".join(_ENGINES), help="engines to time (default: %(default)s)")
@@ -248,7 +250,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for each in given.shape:
         name, _, sizes = each.rpartition("=")
         if not name or not all(size.isdigit() for size in sizes.split(",")):
-            parser.error(f"--shape: invalid value {each!r} (expected NAME=SIZES, such as ids=1,128)")
+            parser.error(f"argument --shape: invalid value {each!r} (expected NAME=SIZES, such as ids=1,128)")
         shapes[name] = [int(size) for size in sizes.split(",")]
     threads, engines = given.threads or get_num_threads(), given.engines.split(",")
     options = {"batch": given.batch, "streams": given.streams, "seconds": given.seconds, "warm_up": given.warm_up}
@@ -278,7 +280,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _count(text: str) -> int:
-    count = int(text)
-    if count < 1:
-        raise ValueError
-    return count
+    if not text.isdigit() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"invalid value {text!r} (expected a whole number from 1)")
+    return int(text)

@@ -22,6 +22,7 @@ import torch
 from torch import Tensor
 from torch.autograd import forward_ad
 
+from tessera._arguments import chosen
 from tessera._autograd import differentiable
 from tessera._eager import is_eager, is_in_dual_level
 from tessera._prepared import STORED_TYPES, Operand, Prepared, check_real, floats, prepared_for
@@ -156,8 +157,7 @@ def check_devices(*arguments: Any) -> None:
 def _linear_fake(x: Tensor, weight: Tensor, *arguments: Any) -> Tensor:
     *index, _, activation = arguments
     check_devices(x, weight, *arguments)
-    if activation not in ACTIVATIONS:
-        raise ValueError(f"unknown activation {activation!r}: use one of {', '.join(ACTIVATIONS)}")
+    chosen("activation", activation, ACTIVATIONS)
     check_real(x, weight)
     return x.new_empty((*checked_shape("x", x, index[4])[:-1], index[3]))
 

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from tessera import _tessera
+from tessera._arguments import chosen
 from tessera._matrices import Matrix, adopt
 from tessera._tessera import (
     Butterfly,
@@ -44,9 +45,7 @@ def type_name(dtype: DTypeLike | str) -> str:
         return name
     if name not in _TYPES:
         name = np.dtype(dtype).name
-    if name not in _TYPES:
-        raise ValueError(f"unknown type {dtype!r} of a weight: use float32, float16 or bfloat16")
-    return _TYPES[name]
+    return _TYPES[chosen("type of a weight", name, _TYPES)]
 
 
 class Weight(_tessera.Weight):

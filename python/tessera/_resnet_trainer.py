@@ -10,9 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tessera import _tessera
-from tessera._config import checked_threads
+from tessera._arguments import checked_seed, checked_threads
 from tessera._images import ImageSet, ImageSplit
-from tessera._matrices import seed_of
 from tessera._tessera import EpochResult, Machine, SampleScore
 from tessera._trainer import (
     Trainer,
@@ -143,7 +142,7 @@ class ResnetTrainer(Trainer):
         settings = _tessera.ResnetTrainingSettings(
             _tessera.whole_number("depth", depth), shortcut, numbers, optimizer, lr_schedule, drop_grow
         )
-        epochs, seed = 30 if epochs is None else epochs, seed_of(seed)
+        epochs, seed = 30 if epochs is None else epochs, checked_seed(seed)
         if replicas is None:
             replicas = replicas_of_ranks(machine, process_group)
         set_learning(settings, locals())

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tessera._config import checked_threads
+from tessera._arguments import checked_threads
 from tessera._layers import LayerReport, SparsityReport, kinds_text
 from tessera._locks import Lock
 from tessera._tessera import OnnxModel, OnnxValue, UnsupportedModelError, whole_number

@@ -19,6 +19,7 @@ from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
 
+from tessera._arguments import chosen
 from tessera._bert_trainer import BertTrainer
 from tessera._tessera import PretrainingData, PretrainingEvaluation, TokenText, synthetic_text
 
@@ -63,8 +64,7 @@ def tokenize(
     Raises ImportError without the package `tokenizers`, OSError for files that cannot be read, ValueError for a
     vocabulary without special tokens and for files without text.
     """
-    if documents not in get_args(Documents):
-        raise ValueError(f"documents is {documents!r}: use {', '.join(map(repr, get_args(Documents)))}")
+    chosen("documents", documents, get_args(Documents))
     paths = [files] if isinstance(files, (str, os.PathLike)) else list(files)
     words = list(_lines(vocabulary))
     tokenizer, special = _tokenizer(vocabulary, words, lowercase)

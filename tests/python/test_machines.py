@@ -111,7 +111,7 @@ def test_what_does_not_fit():
         (lambda w: tessera.Machine("missing.toml"), RuntimeError, "missing.toml"),
         (lambda w: tessera.profile_product(w, 8, "bow", dtype="bf16"), ValueError, "bf16"),
         (lambda w: tessera.profile_product(w, 8, "host", dtype="f16-f32"), ValueError, "tiled machines"),
-        (lambda w: tessera.profile_product(w, 8, mode="fixed"), ValueError, "'fixed': use one of static, dynamic"),
+        (lambda w: tessera.profile_product(w, 8, mode="fixed"), ValueError, r"'fixed' \(choose from static, dynamic"),
         (lambda w: tessera.profile_product(w, 8, planner="good"), ValueError, "best or vendor"),
         (lambda w: tessera.profile_product(w, 8, product="dw"), ValueError, "forward, input_gradient or sddmm"),
         (lambda w: tessera.profile_product(w, 8, verify="some"), ValueError, "auto, full, sample or none"),

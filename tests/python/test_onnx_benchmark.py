@@ -39,7 +39,7 @@ def test_times_beside_others(tmp_path: pathlib.Path, capsys: pytest.CaptureFixtu
         (["--batch", "4", "--shape", "n=3"], "the batch is 4, but no input leaves its first dimension open"),
         (["--batch", "4", "--streams", "3"], "streams is 3; it must be at most the number of threads, 2"),
         (["--batch", "0"], "argument --batch: invalid"),
-        (["--batch", "4", "--engines", "tessera,other"], "there is no engine 'other'"),
+        (["--batch", "4", "--engines", "tessera,other"], "unknown engine 'other'"),
         (["--batch", "4", "--seconds", "nan"], "it runs nan seconds, after 0.01: these must be finite"),
     ):
         with pytest.raises(SystemExit) as error:

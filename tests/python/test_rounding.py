@@ -160,7 +160,7 @@ def test_partial_sums_in_fp32_are_nearer_on_tiles():
         ({"sum_dtype": "u32"}, "sums of gradients cannot be u32"),
         ({"rounding": "up"}, "unknown rounding 'up'"),
         ({"rounding": {"parameters": "up"}}, "unknown rounding 'up'"),
-        ({"rounding": {"moments": "nearest"}}, "a rounding of 'moments': use 'parameters', 'state' and 'partials'"),
+        ({"rounding": {"moments": "nearest"}}, "unknown kind of rounding 'moments' \\(choose from parameters, state, partials\\)"),
         ({"loss_scale": "static"}, "unknown loss_scale 'static'"),
         ({"loss_scale": -1.0}, "loss scale is -1; it must be positive"),
         ({"scale_growth": 0}, "scale_growth is 0"),

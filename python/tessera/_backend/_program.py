@@ -18,7 +18,7 @@ from tessera._backend._reasons import named
 from tessera._backend._reports import dense
 from tessera._backend._support import handle_of, limits_of
 from tessera._backend._weights import Weight, WeightSet, WeightSets, state_of
-from tessera._config import checked_threads
+from tessera._arguments import checked_threads
 from tessera._layers import LayerReport
 from tessera._locks import Lock
 from tessera.graph import _values as ops

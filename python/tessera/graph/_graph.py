@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from tessera import _tessera
-from tessera._config import checked_threads
+from tessera._arguments import checked_seed, checked_threads
 from tessera._matrices import Matrix
 from tessera._tessera import Initial, Machine
 from tessera.graph._estimate import Estimate, machine_for
@@ -229,7 +229,7 @@ class Graph:
         random so that the expected result is the exact sum; random numbers follow from `seed` and the sums themselves,
         so equal sums are rounded alike.
         """
-        stochastic = is_stochastic("set_partial_sums", rounding)
+        stochastic = is_stochastic(rounding)
         self.native.set_partial_sums(value_type(dtype), stochastic, _tessera.whole_number("seed", seed))
 
     def loop(
@@ -362,7 +362,7 @@ class Graph:
           process is bound to its own cores, unless `divide_cores` is false.
         """
         threads = checked_threads(threads)
-        seed = _tessera.whole_number("seed", seed, 0, 2**64 - 1)
+        seed = checked_seed(seed)
         on_chips = _tessera.whole_number("on_chips", on_chips)
         parts = _tessera.whole_number("parts", parts)
         compiled = "" if executable is None else os.fspath(executable)
@@ -602,7 +602,7 @@ class TrainingStep(Graph):
             return cross_entropy(output, self.input("labels", (rows,), "u32"), ignored=_IGNORED)
         if loss == "mse":
             return mean_squared_error(output, self.input("target", output.shape, output.dtype))
-        raise ValueError(f"unknown loss {loss!r}: use 'cross_entropy', 'mse' or a value of the graph")
+        raise ValueError(f"unknown loss {loss!r} (choose from cross_entropy, mse, or a value of the graph)")
 
 
 def _training_numbers(
@@ -624,7 +624,7 @@ def _training_numbers(
         return _tessera.training_numbers(numbers, _tessera.whole_number("seed", seed))
     growth = _tessera.whole_number("scale_growth", scale_growth, 1)
     scale = None if loss_scale is None else native_scale(loss_scale, growth)
-    roundings = native_roundings("training_step", rounding)
+    roundings = native_roundings(rounding)
     partials = None if partial_dtype is None else value_type(partial_dtype)
     types = _type_or_f32(sum_dtype), _type_or_f32(state_dtype)
     return partials, *types, roundings, _tessera.whole_number("seed", seed), scale
@@ -635,7 +635,7 @@ def native_scale(loss_scale: float | Literal["dynamic"], growth: int = 2000) -> 
     if not isinstance(loss_scale, str):
         return float(loss_scale), 0
     if loss_scale != "dynamic":
-        raise ValueError(f"unknown loss_scale {loss_scale!r}: use a number or 'dynamic'")
+        raise ValueError(f"unknown loss_scale {loss_scale!r} (expected a number, or 'dynamic')")
     return _FIRST_SCALE, growth
 
 

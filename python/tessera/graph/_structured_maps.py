@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal, TypeAlias
 
-from tessera._tessera import whole_number
+from tessera._arguments import checked_seed
 from tessera.graph._values import Form, Value, apply, graph_of
 
 Structure: TypeAlias = Literal["dense", "butterfly", "bpbp", "pixelfly", "fastfood", "circulant", "low-rank", "monarch"]
@@ -88,6 +88,5 @@ def linear_layer(
     structure.
     """
     graph = graph_of("linear_layer", x)
-    seed = whole_number("seed", seed, 0, 2**64 - 1)
-    options = (structure, rank, block_size, butterfly_size, scaled, seed, form)
+    options = (structure, rank, block_size, butterfly_size, scaled, checked_seed(seed), form)
     return Value(graph, graph.native.linear_layer(name, x.id, outputs, *options))

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import astuple, dataclass
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
 
 from tessera import _tessera
+from tessera._arguments import chosen
 from tessera.graph._values import Rounding, Value, is_stochastic
 
 if TYPE_CHECKING:
@@ -20,8 +21,6 @@ StoreRounding: TypeAlias = Rounding | Mapping[Literal["parameters", "state", "pa
 #: Whether all stores round stochastically; and parameters, state and partial sums separately, None: like all stores.
 Roundings: TypeAlias = tuple[bool | None, bool | None, bool | None, bool | None]
 ScheduleKind: TypeAlias = Literal["constant", "linear", "polynomial", "cosine", "step"]
-
-_OPTIMIZERS = ("sgd", "adam", "adamw", "lamb", "lars")
 
 
 @dataclass(frozen=True)
@@ -107,8 +106,7 @@ def native_optimizer(
     bias_correction: bool,
     trust_coefficient: float | None,
 ) -> _tessera.Sgd | _tessera.Adam | _tessera.Lamb | _tessera.Lars:
-    if name not in _OPTIMIZERS:
-        raise ValueError(f"unknown optimizer {name!r}: use {', '.join(map(repr, _OPTIMIZERS))}")
+    chosen("optimizer", name, get_args(Optimizer))
     if nesterov and name != "sgd":
         raise ValueError(f"nesterov is for 'sgd', not for {name!r}")
     has_moments = name not in ("sgd", "lars")
@@ -149,13 +147,11 @@ def packs_per_batch(sequences: int, packing_factor: float) -> int:
     return _tessera.packs_per_batch(_tessera.whole_number("sequences", sequences, 1), packing_factor)
 
 
-def native_roundings(what: str, rounding: StoreRounding | None) -> Roundings:
+def native_roundings(rounding: StoreRounding | None) -> Roundings:
     if rounding is None:
         return None, None, None, None
     if not isinstance(rounding, Mapping):
-        return is_stochastic(what, rounding), None, None, None
-    unknown = [store for store in rounding if store not in ("parameters", "state", "partials")]
-    if unknown:
-        raise ValueError(f"{what}: a rounding of {unknown[0]!r}: use 'parameters', 'state' and 'partials'")
-    own = {store: is_stochastic(what, each) for store, each in rounding.items()}
+        return is_stochastic(rounding), None, None, None
+    stores = ("parameters", "state", "partials")
+    own = {chosen("kind of rounding", kind, stores): is_stochastic(each) for kind, each in rounding.items()}
     return None, own.get("parameters"), own.get("state"), own.get("partials")

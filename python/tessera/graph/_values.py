@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, get_args
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from tessera._arguments import checked_seed, chosen
 from tessera._products import type_name
 from tessera._tessera import Initial, whole_number
 
@@ -139,10 +140,8 @@ def input_type(dtype: DTypeLike | str) -> str:
     return "u8" if is_pixels else value_type(dtype)
 
 
-def is_stochastic(what: str, rounding: str) -> bool:
-    if rounding not in ("nearest", "stochastic"):
-        raise ValueError(f"{what}: unknown rounding {rounding!r}: use 'nearest' or 'stochastic'")
-    return rounding == "stochastic"
+def is_stochastic(rounding: str) -> bool:
+    return chosen("rounding", rounding, get_args(Rounding)) == "stochastic"
 
 
 def require_integers(numbers: NDArray[Any], dtype: str) -> None:
@@ -293,7 +292,7 @@ def attention(
         right=None if right is None else whole_number("right", right),
         offset=offset,
         dropout=dropout,
-        seed=whole_number("seed", seed, 0, 2**64 - 1),
+        seed=checked_seed(seed),
     )
     return Value(graph, y)
 
@@ -333,9 +332,8 @@ reciprocal = _elementwise("reciprocal", "1 / x.")
 
 def gelu(x: Value, approximate: Literal["none", "tanh"] = "none") -> Value:
     """GELU: the exact form (Hendrycks & Gimpel 2016), or the approximation by tanh."""
-    if approximate not in ("none", "tanh"):
-        raise ValueError(f"gelu: there is no approximation {approximate!r}: use 'none' or 'tanh'")
-    return apply("gelu_tanh" if approximate == "tanh" else "gelu", x)
+    is_exact = chosen("approximation of gelu", approximate, ("none", "tanh")) == "none"
+    return apply("gelu" if is_exact else "gelu_tanh", x)
 
 
 def leaky_relu(x: Value, slope: float = 0.01) -> Value:
@@ -581,7 +579,7 @@ def cast(
     """
     graph = graph_of("cast", x)
     name = value_type(dtype)
-    if not is_stochastic("cast", rounding):
+    if not is_stochastic(rounding):
         return x if x.dtype == name else apply("cast", x, type=name)
     if name not in ("f16", "bf16"):
         raise ValueError(f"cast: stochastic rounding is for 'f16' and 'bf16', not for {name!r}")
@@ -719,4 +717,4 @@ def dropout(x: Value, p: float = 0.5, *, step: Value | None = None, seed: int = 
     graph = graph_of("dropout", x)
     counter = graph.step() if step is None else step
     graph_of("dropout", x, counter)
-    return Value(graph, graph.native.dropout(x.id, p, counter.id, whole_number("seed", seed, 0, 2**64 - 1)))
+    return Value(graph, graph.native.dropout(x.id, p, counter.id, checked_seed(seed)))

@@ -9,8 +9,9 @@ import torch
 from torch import Tensor, nn
 
 from tessera import _blocks, _tessera
+from tessera._arguments import chosen
 from tessera.nn._sparse import SparseLinear, made_on_cpu
-from tessera.nn._structured import StructuredLinear, chosen, lr_scale, scaled_deviation
+from tessera.nn._structured import StructuredLinear, lr_scale, scaled_deviation
 
 
 class _Factor(SparseLinear):

@@ -10,10 +10,11 @@ import torch
 from torch import Tensor, nn
 
 from tessera import _structured as operators
+from tessera._arguments import chosen
 from tessera._prepared import check_real
 from tessera.nn import _transforms, formulas
 from tessera.nn._sparse import checked_size
-from tessera.nn._structured import StructuredLinear, checked_input, chosen, lr_scale, reordered
+from tessera.nn._structured import StructuredLinear, checked_input, lr_scale, reordered
 
 _INITS = ("randn", "ortho", "identity", "hadamard", "fft_no_br", "ifft_no_br", "dft", "idft", "dct", "empty")
 _COMPLEX_INITS = ("fft_no_br", "ifft_no_br", "dft", "idft", "dct")

@@ -10,9 +10,10 @@ import torch
 from torch import Tensor, nn
 
 from tessera import _structured as operators
+from tessera._arguments import chosen
 from tessera.nn import formulas
 from tessera.nn._sparse import checked_size
-from tessera.nn._structured import StructuredLinear, chosen, lr_scale, reordered, scaled_deviation
+from tessera.nn._structured import StructuredLinear, lr_scale, reordered, scaled_deviation
 
 _INITS = ("uniform", "scaled", "empty")
 

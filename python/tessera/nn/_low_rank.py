@@ -9,9 +9,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from tessera._arguments import chosen
 from tessera._prepared import check_real
 from tessera.nn._sparse import checked_size
-from tessera.nn._structured import StructuredLinear, chosen, lr_scale, scaled_deviation
+from tessera.nn._structured import StructuredLinear, lr_scale, scaled_deviation
 
 _INITS = ("normal", "uniform", "scaled", "empty")
 

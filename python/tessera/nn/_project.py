@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from tessera import _blocks
+from tessera._arguments import chosen
 from tessera.nn import _butterfly_projection
 from tessera.nn._butterfly import ButterflyLinear
 from tessera.nn._fourier import CirculantLinear, ToeplitzLinear
@@ -43,8 +44,7 @@ def project(dense: nn.Linear | Tensor, structure: str, **options: Any) -> Projec
 
     `options` are options of the layer, such as `nblocks` or `rank`. The bias is kept.
     """
-    if structure not in _PROJECTIONS:
-        raise ValueError(f"cannot project to {structure!r}: use one of {', '.join(_PROJECTIONS)}")
+    chosen("projection", structure, _PROJECTIONS)
     matrix = (dense if isinstance(dense, Tensor) else dense.weight).detach()
     if matrix.dim() != 2 or matrix.numel() == 0:
         raise ValueError(f"a weight has two dimensions, not the shape {tuple(matrix.shape)}")

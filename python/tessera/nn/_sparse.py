@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike
 from torch import Tensor, nn
 
 from tessera import _blocks, _distributed, _operators
+from tessera._arguments import chosen
 from tessera._conv1d import as_linear, is_conv1d
 from tessera._prepared import Prepared, known, prepared_for, remember, stored
 from tessera._saved import SavedWeight, sizes_of
@@ -93,9 +94,7 @@ class SparseLinear(nn.Module):
         grid = _blocks.grid_of(*shape, block_size)
         self.dynamic, capacity = _capacity(dynamic, positions.numel(), math.prod(grid))
         _check_type(torch.get_default_dtype() if dtype is None else dtype)
-        self.activation = activation or "none"
-        if self.activation not in _operators.ACTIVATIONS:
-            raise ValueError(f"unknown activation {activation!r}: use one of {', '.join(_operators.ACTIVATIONS)}")
+        self.activation = chosen("activation", activation or "none", _operators.ACTIVATIONS)
         with torch.inference_mode(False):  # tensors whose changes are counted
             crow, col = _blocks.csr_of(positions, grid, capacity)
             prepared = Prepared(crow, col, *shape, block_size, self.dynamic)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -123,10 +123,3 @@ def parameter_groups(module: nn.Module, lr: float, **options: Any) -> list[dict[
     for parameter in module.parameters():
         groups.setdefault(scales.get(parameter, 1.0), []).append(parameter)
     return [{"params": members, "lr": lr * scale, **options} for scale, members in groups.items()]
-
-
-def chosen(kind: str, value: str, known: Iterable[str]) -> str:
-    """Refuse a value that is not among the known ones."""
-    if value not in known:
-        raise ValueError(f"unknown {kind} {value!r}: use one of {', '.join(known)}")
-    return value

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tessera import _tessera
+from tessera._arguments import chosen
 
 SeqLengths: TypeAlias = NDArray[Any] | Sequence[int] | Sequence[Sequence[int]]
 
@@ -33,6 +34,7 @@ def boundaries(
     `position_ids`. Arrays are int32. `segment_mask` adds `attention_mask`, tokens × tokens: True where both tokens
     belong to the same sequence, and are not padding.
     """
+    chosen("style", style, ("hf", "megatron"))
     packs = _packs_of(seq_lengths)
     position_offset = _tessera.whole_number("position_offset", position_offset)
     segments, is_padding = _segments(packs, None if length is None else _tessera.whole_number("length", length))
@@ -53,7 +55,7 @@ def boundaries(
             "max_length_q": longest,
             "max_length_k": longest,
         }
-    elif style == "megatron":
+    else:
         described = {
             "qkv_format": "thd",
             "cu_seqlens_q": cu_seqlens,
@@ -62,8 +64,6 @@ def boundaries(
             "max_seqlen_kv": longest,
             "position_ids": position_ids.astype(np.int32, copy=False),
         }
-    else:
-        raise ValueError(f"unknown style {style!r}: use hf or megatron")
     if segment_mask:
         real = ~is_padding[segment_of]
         described["attention_mask"] = (segment_of[:, None] == segment_of) & real[:, None] & real

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tessera import _tessera
+from tessera._arguments import checked_seed
 
 Algorithm: TypeAlias = Literal["best", "lpfhp", "spfhp", "nnlshp", "ffd", "next-fit"]
 Overlong: TypeAlias = Literal["error", "drop", "truncate", "split"]
@@ -123,7 +124,7 @@ class Plan:
         """
         array = lengths_array(lengths)
         if shuffle is not None:
-            shuffle = _tessera.whole_number("shuffle", shuffle, 0, 2**64 - 1)
+            shuffle = checked_seed(shuffle, "shuffle")
         ranks = _tessera.whole_number("ranks", ranks)
         arrays = _tessera.index_packs(self._packing, self._counted, array, shuffle, ranks)
         return Index(*arrays, self)
@@ -187,7 +188,7 @@ def plan(
     out of range and, unless `overlong` says otherwise, for sequences that are too long.
     """
     max_per_pack = _tessera.whole_number("max_per_pack", max_per_pack)
-    seed = _tessera.whole_number("seed", seed, 0, 2**64 - 1)
+    seed = checked_seed(seed)
     counted = count(lengths, max_length, overlong)
     packing = _tessera.plan_packs(counted, algorithm, max_per_pack, seed, certify, time_limit or 0.0)
     return Plan(packing, counted, overlong)

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tessera import _tessera
+from tessera._arguments import chosen
 from tessera.pack._plan import Algorithm, Index, Lengths, Overlong, Plan, lengths_array, plan
 
 
@@ -28,7 +29,8 @@ class BatchSampler:
 
     A batch sampler for PyTorch's DataLoader. Every rank yields as many batches, of nearly equal attention cost in each
     step; if packs and ranks do not divide, the last step repeats packs, or is left out with `drop_last`. The order
-    follows from the seed and the epoch.
+    follows from the seed and the epoch. Batches hold whole sequences: sequences longer than `max_tokens` are an error,
+    or with `overlong="drop"` left out.
 
     Each iterator has its own position. It begins with the first batch of the epoch, or where a restored state says;
     after an iterator has reached the end, the next iterator begins the next epoch. After a loop that is left early, the
@@ -52,8 +54,7 @@ class BatchSampler:
         num_replicas = _tessera.whole_number("num_replicas", num_replicas, 1)
         if not 0 <= rank < num_replicas:
             raise ValueError(f"rank {rank} of {num_replicas}: ranks are numbered from 0")
-        if overlong not in ("error", "drop"):
-            raise ValueError(f"overlong is {overlong!r}; batches hold whole sequences: use 'error' or 'drop'")
+        chosen("overlong", overlong, ("error", "drop"))
         self._lengths = lengths_array(lengths)
         self.plan: Plan = plan(self._lengths, max_tokens, algorithm, max_per_pack=max_per_batch, overlong=overlong)
         self.num_replicas = num_replicas

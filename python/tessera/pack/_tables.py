@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import warnings
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tessera import _tessera
+from tessera._arguments import chosen
 from tessera.pack._plan import Overlong, index
 
 if TYPE_CHECKING:
@@ -95,8 +96,7 @@ def pack_dataset(
 
 
 def _checked(seq_length: int, strategy: str) -> int:
-    if strategy not in (*_OVERLONG, "wrapped"):
-        raise ValueError(f"unknown strategy {strategy!r}: use bfd, bfd_split or wrapped")
+    chosen("strategy", strategy, get_args(Strategy))
     return _tessera.whole_number("seq_length", seq_length, 1)
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
 
 import torch
 from torch import Tensor
 
 from tessera import _tessera
+from tessera._arguments import chosen
 from tessera.graph import Graph, Session
 from tessera.graph._values import Value
 
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from tessera.snn._network import Network
 
 Potential: TypeAlias = Literal["last", "maximum", "mean"]
-_POTENTIALS = ("last", "maximum", "mean")
+_POTENTIALS = get_args(Potential)  # in the order of the library's numbers
 
 
 def graph_of(
@@ -29,8 +30,7 @@ def graph_of(
     activity: tuple[float, float],
     neurons_per_tile: Sequence[int],
 ) -> Graph:
-    if potential not in _POTENTIALS:
-        raise ValueError(f"unknown potential {potential!r}: use one of {', '.join(_POTENTIALS)}")
+    chosen("potential", potential, _POTENTIALS)
     graph = Graph()
     parameters = [
         graph.parameter(name, initial=_of_graph(_used(name, values.detach())).numpy())

@@ -9,13 +9,14 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
+from tessera._arguments import chosen
 from tessera.graph import Graph, Session
 from tessera.snn._events import SpikeEvents
 from tessera.snn._graphs import Potential, copy_from, graph_of
 from tessera.snn._network_operators import describe, layers_of, spiking_network
 from tessera.snn._neurons import Leaky, OneToOne, _Neurons, _Recurrent
 
-BACKENDS = ("sparse", "dense")
+_BACKENDS = ("sparse", "dense")
 _NO_THRESHOLD = float(torch.finfo(torch.float32).min)
 _NO_LIMIT = 2**32 - 1
 
@@ -63,9 +64,7 @@ class Network(nn.Sequential):
         seed: int = 0,
     ) -> None:
         super().__init__(*layers)
-        if backend not in BACKENDS:
-            raise ValueError(f"unknown backend {backend!r}: use one of {', '.join(BACKENDS)}")
-        self.backend = backend
+        self.backend = chosen("backend", backend, _BACKENDS)
         self.gradient_threshold, self.most_listed = gradient_threshold, most_listed
         self.seed, self.step = seed, 0
         self._counts: Tensor | None = None
@@ -158,7 +157,7 @@ class Network(nn.Sequential):
         before, step = self.backend, self.step
         seconds: dict[str, float] = {}
         try:
-            for self.backend in BACKENDS:
+            for self.backend in _BACKENDS:
                 seconds[self.backend] = min([self._time_of_pass(input) for _ in range(rounds + 1)][1:])
         except BaseException:
             self.backend = before

@@ -8,10 +8,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from tessera._arguments import chosen
 from tessera.snn._operators import spiking_neurons
 from tessera.snn.surrogate import Surrogate, atan
 
-RESETS = ("subtract", "zero", "none")
+_RESETS = ("subtract", "zero", "none")
 _RESET_GRADIENTS = ("detached", "gated", "attached")
 _REFUSED = {
     "init_hidden": "a call takes a whole sequence and keeps no states; pass them, if there are any",
@@ -68,10 +69,9 @@ class _Neurons(nn.Module):
                 f"spike_grad is a {type(spike_grad).__name__}; it must be a surrogate of tessera.snn.surrogate, such "
                 "as tessera.snn.surrogate.atan()"
             )
-        if reset_mechanism not in RESETS:
-            raise ValueError(f"unknown reset_mechanism {reset_mechanism!r}: use one of {', '.join(RESETS)}")
-        if reset_gradient not in (None, *_RESET_GRADIENTS):
-            raise ValueError(f"unknown reset_gradient {reset_gradient!r}: use one of {', '.join(_RESET_GRADIENTS)}")
+        chosen("reset_mechanism", reset_mechanism, _RESETS)
+        if reset_gradient is not None:
+            chosen("reset_gradient", reset_gradient, _RESET_GRADIENTS)
         if not math.isfinite(gain):
             raise ValueError(f"a gain of {gain}; it must be finite")
         self.spike_grad = spike_grad or atan()

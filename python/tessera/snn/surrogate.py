@@ -21,6 +21,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from tessera._arguments import chosen
+
 __all__ = ["Surrogate", "atan", "boxcar", "fast_sigmoid", "sigmoid", "superspike", "triangle"]
 
 _FAMILIES = ("superspike", "fast_sigmoid", "arctan", "triangle", "sigmoid", "boxcar")
@@ -35,8 +37,7 @@ class Surrogate:
     scale: float = 1.0
 
     def __post_init__(self) -> None:
-        if self.family not in _FAMILIES:
-            raise ValueError(f"unknown surrogate {self.family!r}: use one of {', '.join(_FAMILIES)}")
+        chosen("surrogate", self.family, _FAMILIES)
         if not (0 < self.slope < math.inf and math.isfinite(self.scale)):
             raise ValueError(
                 f"a surrogate of slope {self.slope} and scale {self.scale}; the slope must be above 0, both finite"
