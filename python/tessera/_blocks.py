@@ -7,7 +7,15 @@ import math
 import torch
 from torch import Tensor
 
+from tessera import _tessera
+
 BLOCK_SIZES = (1, 4, 8, 16, 32)
+
+
+def check_block_size(block_size: int, sizes: tuple[int, ...] = BLOCK_SIZES) -> None:
+    """Refuse a block size for which there are no kernels."""
+    if _tessera.whole_number("block_size", block_size) not in sizes:
+        raise ValueError(f"unknown block_size {block_size!r} (choose from {', '.join(map(str, sizes))})")
 
 
 def grid_of(out_features: int, in_features: int, block_size: int) -> tuple[int, int]:

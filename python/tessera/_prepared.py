@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from tessera import _tessera
+from tessera._blocks import check_block_size
 
 # Products planned for one pattern, at most: each number of columns, type and epilogue has its own.
 _MOST_PRODUCTS = 256
@@ -201,8 +202,7 @@ def _check_indices(crow: Tensor, col: Tensor, packed_format: Tensor, out_feature
     for name, tensor in (("crow_indices", crow), ("col_indices", col), ("packed_format", packed_format)):
         if tensor.dtype is not torch.int32 or tensor.dim() != 1 or not tensor.is_contiguous():
             raise TypeError(f"{name} is {tensor.dtype} of shape {tuple(tensor.shape)}; it must be int32 and contiguous")
-    if block_size not in (1, 4, 8, 16, 32):
-        raise ValueError(f"a block size of {block_size}; use 1, 4, 8, 16 or 32")
+    check_block_size(block_size)
     rows = -(-out_features // block_size)
     if crow.numel() != rows + 1 or packed_format.numel() != 1:
         raise ValueError(

@@ -25,6 +25,7 @@ from torch import Tensor, nn
 from torch.distributed import ProcessGroup
 
 from tessera import _blocks, _distributed
+from tessera._tessera import whole_number
 from tessera.nn import SparseLinear
 
 __all__ = ["SET", "Magnitude", "RigL"]
@@ -42,17 +43,14 @@ class _Schedule:
         until: int | None = None,
         process_group: ProcessGroup | None = None,
     ) -> None:
-        _check_steps("every", every, 1)
-        if until is not None:
-            _check_steps("until", until, 1)
+        self.every = whole_number("every", every, 1)
+        self.until = None if until is None else whole_number("until", until, 1)
         self.layers = [
             m for m in model.modules() if isinstance(m, SparseLinear) and m.dynamic and m.weight.requires_grad
         ]
         if not self.layers:
             raise ValueError("the model has no dynamic SparseLinear to train: make its layers with dynamic=True")
         self.optimizer = optimizer
-        self.every = every
-        self.until = until
         self.process_group = process_group
         self.steps = 0
 
@@ -74,8 +72,7 @@ class _Schedule:
         """
         if not isinstance(state, Mapping) or "steps" not in state:
             raise ValueError(f"the state of a schedule is a dictionary with 'steps', from state_dict(): not {state!r}")
-        _check_steps("steps", state["steps"], 0)
-        self.steps = int(state["steps"])
+        self.steps = whole_number("steps", state["steps"])
 
     def _is_due(self, step: int) -> bool:
         return step % self.every == 0 and (self.until is None or step <= self.until)
@@ -99,13 +96,6 @@ class _Schedule:
                 yield tensor
 
 
-def _check_steps(name: str, value: Any, least: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
-        raise TypeError(f"{name} is {value!r}; it must be a whole number of steps")
-    if value < least:
-        raise ValueError(f"{name} is {value}; it is a number of steps, at least {least}")
-
-
 class Magnitude(_Schedule):
     """Gradual magnitude pruning (Zhu & Gupta 2017): drops the blocks of smallest magnitude.
 
@@ -123,7 +113,7 @@ class Magnitude(_Schedule):
         every: int = 100,
         process_group: ProcessGroup | None = None,
     ) -> None:
-        _check_steps("until", until, 1)
+        until = whole_number("until", until, 1)
         super().__init__(model, optimizer, every=every, until=until, process_group=process_group)
         self.first = [layer.blocks for layer in self.layers]
         self.last = [_blocks.count_for(density, math.prod(layer._grid())) for layer in self.layers]

@@ -45,8 +45,7 @@ class BlockButterflyLinear(StructuredLinear):
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__(in_features, out_features)
-        if block_size not in _blocks.BLOCK_SIZES or block_size == 1:
-            raise ValueError(f"a block size of {block_size}; use 4, 8, 16 or 32, or ButterflyLinear for numbers")
+        _blocks.check_block_size(block_size, _blocks.BLOCK_SIZES[1:])  # 1: ButterflyLinear
         self.block_size, self.init = block_size, chosen("init", init, ("scaled", "identity", "empty"))
         patterns = [torch.from_numpy(p) for p in _tessera.block_butterfly(out_features, in_features, block_size)]
         hidden = [pattern.shape[0] * block_size for pattern in patterns[:-1]]

@@ -12,8 +12,8 @@ from torch import Tensor, nn
 from tessera import _structured as operators
 from tessera._arguments import chosen
 from tessera._prepared import check_real
+from tessera._tessera import whole_number
 from tessera.nn import _transforms, formulas
-from tessera.nn._sparse import checked_size
 from tessera.nn._structured import StructuredLinear, checked_input, lr_scale, reordered
 
 _INITS = ("randn", "ortho", "identity", "hadamard", "fft_no_br", "ifft_no_br", "dft", "idft", "dct", "empty")
@@ -57,7 +57,7 @@ class ButterflyLinear(StructuredLinear):
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__(in_features, out_features, device)
-        if checked_size("nblocks", nblocks) > 1 and tied:
+        if whole_number("nblocks", nblocks, 1) > 1 and tied:
             raise ValueError(f"nblocks is {nblocks}; it must be 1 for tied factors")
         self.complex, self.tied, self.increasing_stride, self.nblocks = complex, tied, increasing_stride, nblocks
         levels = _transforms.levels_for(in_features)

@@ -11,8 +11,8 @@ from torch import Tensor, nn
 
 from tessera import _structured as operators
 from tessera._arguments import chosen
+from tessera._tessera import whole_number
 from tessera.nn import formulas
-from tessera.nn._sparse import checked_size
 from tessera.nn._structured import StructuredLinear, lr_scale, reordered, scaled_deviation
 
 _INITS = ("uniform", "scaled", "empty")
@@ -50,7 +50,8 @@ class BlockDiagonalLinear(StructuredLinear):
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__(in_features, out_features, device)
-        self.nblocks, self.shuffle, self.init = checked_size("nblocks", nblocks), shuffle, chosen("init", init, _INITS)
+        self.nblocks, self.shuffle = whole_number("nblocks", nblocks, 1), shuffle
+        self.init = chosen("init", init, _INITS)
         shape = (nblocks, -(-out_features // nblocks), -(-in_features // nblocks))
         self.weight = nn.Parameter(torch.empty(shape, dtype=dtype))
         order = torch.arange(nblocks * shape[2]).reshape(nblocks, -1).t().reshape(-1) if shuffle else None
@@ -104,7 +105,7 @@ class MonarchLinear(StructuredLinear):
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__(in_features, out_features, device)
-        self.nblocks, self.init = checked_size("nblocks", nblocks), chosen("init", init, _INITS)
+        self.nblocks, self.init = whole_number("nblocks", nblocks, 1), chosen("init", init, _INITS)
         inputs, outputs = -(-in_features // nblocks), -(-out_features // nblocks)
         hidden = min(inputs, outputs)
         self.blkdiag1 = nn.Parameter(torch.empty(nblocks, hidden, inputs, dtype=dtype))
@@ -194,7 +195,7 @@ class KroneckerLinear(StructuredLinear):
 
 
 def _checked_factor(a: int, b: int, c: int, d: int) -> tuple[int, int, int, int]:
-    return checked_size("a", a), checked_size("b", b), checked_size("c", c), checked_size("d", d)
+    return whole_number("a", a, 1), whole_number("b", b, 1), whole_number("c", c, 1), whole_number("d", d, 1)
 
 
 def _check_chain(factors: Sequence[tuple[int, int, int, int]], inputs: int, outputs: int) -> None:

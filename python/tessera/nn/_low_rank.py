@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from tessera._arguments import chosen
 from tessera._prepared import check_real
-from tessera.nn._sparse import checked_size
+from tessera._tessera import whole_number
 from tessera.nn._structured import StructuredLinear, lr_scale, scaled_deviation
 
 _INITS = ("normal", "uniform", "scaled", "empty")
@@ -39,7 +39,7 @@ class LowRankLinear(StructuredLinear):
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__(in_features, out_features, device)
-        self.rank = checked_size("rank", rank, 1, min(in_features, out_features))
+        self.rank = whole_number("rank", rank, 1, min(in_features, out_features))
         self.init = chosen("init", init, _INITS)
         self.U = nn.Parameter(torch.empty(out_features, rank, dtype=dtype))
         self.V = nn.Parameter(torch.empty(rank, in_features, dtype=dtype))

@@ -9,7 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from tessera import _blocks, _tessera
-from tessera.nn._sparse import SparseLinear, check_layer, checked_size, made_on_cpu
+from tessera._tessera import whole_number
+from tessera.nn._sparse import SparseLinear, check_layer, made_on_cpu
 from tessera.nn._structured import checked_input, lr_scale
 
 
@@ -30,9 +31,9 @@ def flat_butterfly(
     side are dealt out in turn.
     """
     check_layer(in_features, out_features, None)
-    checked_size("block_size", block_size)
-    cells = checked_size("butterfly_size", butterfly_size, 2)
-    count = 0 if num_factors is None else checked_size("num_factors", num_factors)
+    whole_number("block_size", block_size, 1)
+    cells = whole_number("butterfly_size", butterfly_size, 2)
+    count = 0 if num_factors is None else whole_number("num_factors", num_factors, 1)
     return torch.from_numpy(_tessera.flat_butterfly(out_features, in_features, block_size, cells, count, stretch))
 
 
@@ -63,14 +64,14 @@ class PixelflyLinear(SparseLinear):
         nn.Module.__init__(self)
         check_layer(in_features, out_features, None)
         if butterfly_size is None:
-            cells = min(in_features, out_features) // checked_size("block_size", block_size)
+            cells = min(in_features, out_features) // whole_number("block_size", block_size, 1)
             butterfly_size = max(2, 1 << max(0, cells.bit_length() - 1))
         most = min(in_features, out_features)
-        rank = min(32, most) if rank is None else checked_size("rank", rank, 0, most)
+        rank = min(32, most) if rank is None else whole_number("rank", rank, 0, most)
         options: dict[str, Any] = {"num_factors": num_factors, "stretch": stretch}
         active = flat_butterfly(out_features, in_features, block_size, butterfly_size, **options)
         self.pattern_block_size, self.butterfly_size, self.rank = block_size, butterfly_size, rank
-        stored_size = next(b for b in (32, 16, 8, 4, 1) if block_size % b == 0)
+        stored_size = max(b for b in _blocks.BLOCK_SIZES if block_size % b == 0)
         finer = active.repeat_interleave(block_size // stored_size, 0).repeat_interleave(block_size // stored_size, 1)
         rows, cols = _blocks.grid_of(out_features, in_features, stored_size)
         with made_on_cpu(self, device):

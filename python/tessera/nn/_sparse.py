@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import operator
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -18,6 +17,7 @@ from tessera._arguments import chosen
 from tessera._conv1d import as_linear, is_conv1d
 from tessera._prepared import Prepared, known, prepared_for, remember, stored
 from tessera._saved import SavedWeight, sizes_of
+from tessera._tessera import whole_number
 
 
 #: FP32 represents all integers up to this one.
@@ -69,7 +69,8 @@ class SparseLinear(nn.Module):
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
-        _check(in_features, out_features, block_size, None)
+        _blocks.check_block_size(block_size)
+        check_layer(in_features, out_features, None)
         rows, cols = _blocks.grid_of(out_features, in_features, block_size)
         count = _blocks.count_for(density, rows * cols)
         with made_on_cpu(self, device):
@@ -133,7 +134,8 @@ class SparseLinear(nn.Module):
         if not isinstance(linear, nn.Linear):
             raise TypeError(f"from_dense() takes a torch.nn.Linear, not a {type(linear).__name__}")
         matrix = _pruned(linear, "weight").detach()
-        _check(linear.in_features, linear.out_features, block_size, matrix.device)
+        _blocks.check_block_size(block_size)
+        check_layer(linear.in_features, linear.out_features, matrix.device)
         if mask is not None:
             if density is not None:
                 raise ValueError("pass a density or a mask, not both")
@@ -446,22 +448,6 @@ def load_optimizer_state(
     optimizer.load_state_dict({**state, "state": converted})
 
 
-def _integer(name: str, value: Any) -> int:
-    try:
-        return operator.index(value)
-    except TypeError:
-        raise TypeError(f"{name} is {value!r}; it must be an integer") from None
-
-
-def checked_size(name: str, value: Any, least: int = 1, most: int | None = None) -> int:
-    """A size, which must be an integer in a range."""
-    size = _integer(name, value)
-    if size < least or (most is not None and size > most):
-        allowed = f"at least {least}" if most is None else f"{least} to {most}"
-        raise ValueError(f"{name} is {size}; it must be {allowed}")
-    return size
-
-
 @contextmanager
 def made_on_cpu(layer: nn.Module, device: Any) -> Iterator[None]:
     """Makes a layer where its indices have values, and moves it to its device: `meta`, or the CPU."""
@@ -476,10 +462,8 @@ def made_on_cpu(layer: nn.Module, device: Any) -> Iterator[None]:
 
 def check_layer(in_features: int, out_features: int, device: Any) -> None:
     """Refuse sizes and devices for which there can be no layer."""
-    for name, value in (("in_features", in_features), ("out_features", out_features)):
-        _integer(name, value)
-    if in_features < 1 or out_features < 1:
-        raise ValueError(f"a layer of {in_features} inputs and {out_features} outputs; both must be at least 1")
+    for name, size in (("in_features", in_features), ("out_features", out_features)):
+        whole_number(name, size, 1)
     if device is not None and torch.device(device).type != "cpu":
         raise RuntimeError(f"the kernels of Tessera run on the CPU, not on {device}: make or move the layer there")
 
@@ -503,13 +487,3 @@ def _capacity(dynamic: bool | int, blocks: int, most: int) -> tuple[bool, int]:
     if not isinstance(dynamic, (int, np.integer)):
         raise TypeError(f"dynamic is {dynamic!r}; it must be True, False, or a number of blocks")
     return True, min(int(dynamic), most)
-
-
-def _check(in_features: int, out_features: int, block_size: int, device: Any) -> None:
-    for name, value in (("in_features", in_features), ("out_features", out_features), ("block_size", block_size)):
-        if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
-            raise TypeError(f"{name} is {value!r}; it must be a whole number")
-    if block_size not in _blocks.BLOCK_SIZES:
-        sizes = ", ".join(map(str, _blocks.BLOCK_SIZES))
-        raise ValueError(f"a block size of {block_size}; use one of {sizes}")
-    check_layer(in_features, out_features, device)
