@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 from torch._decomp import decomposition_table
 
+from tessera._prepared import STORED_TYPES
 from tessera.graph import _aten
 from tessera.graph import _aten_convolutions as _aten_convolutions  # more handlers
 from tessera.graph import _aten_embeddings as _aten_embeddings
@@ -26,7 +27,7 @@ from tessera.graph import _aten_vision as _aten_vision
 from tessera.graph import _structured as _structured
 from tessera.graph._aten import Call, Constant, Transposed, as_known, sizes_of
 from tessera.graph._graph import Graph
-from tessera.graph._parameters import FLOAT_TYPES, Parameter, Weights, type_of
+from tessera.graph._parameters import Parameter, Weights, type_of
 from tessera.graph._values import Form, Value, cast
 
 
@@ -139,8 +140,8 @@ class Conversion:
             return None
         part = known[index] if isinstance(known, (tuple, list)) and index < len(known) else None
         meaning = node.meta.get("val")
-        if isinstance(part, Value) and isinstance(meaning, Tensor) and meaning.dtype in FLOAT_TYPES:
-            part = cast(part, FLOAT_TYPES[meaning.dtype])  # such as statistics of norms, which PyTorch rounds
+        if isinstance(part, Value) and isinstance(meaning, Tensor) and meaning.dtype in STORED_TYPES:
+            part = cast(part, STORED_TYPES[meaning.dtype])  # such as statistics of norms, which PyTorch rounds
         return self.lacks(node, f"its result {index} is not possible", of) if part is None and node.users else part
 
     def weights_of(self, node: torch.fx.Node) -> Weights | None:
@@ -205,7 +206,7 @@ class Conversion:
         """
         known: Any = self.known.get(argument)
         is_transposed = isinstance(known, Transposed) and isinstance(known.of, Parameter)
-        if not is_transposed or str(user.target).rpartition(".")[0] not in _PRODUCTS:
+        if not is_transposed or name_of(user) not in _PRODUCTS:
             return known
         return Parameter(self.graph, known.of.name, known.of.tensor.mT)
 
@@ -270,9 +271,20 @@ class Conversion:
 
 #: The arguments that may be the weight of a product, by operator.
 _PRODUCTS = {"aten.linear": (0, 1), "aten.addmm": (1, 2), "aten.mm": (0, 1), "aten.matmul": (0, 1)}
-_CONVOLUTIONS = {
-    f"aten.{name}" for name in ("conv1d", "conv2d", "conv_transpose1d", "conv_transpose2d", "convolution")
+#: The argument that is the number of groups of a convolution, by operator.
+CONVOLUTIONS = {
+    "aten.conv1d": 6,
+    "aten.conv2d": 6,
+    "aten.conv_transpose1d": 6,
+    "aten.conv_transpose2d": 6,
+    "aten.convolution": 8,
 }
+EMBEDDINGS = ("aten.embedding", "aten.embedding_bag", "aten._embedding_bag")
+
+
+def name_of(node: torch.fx.Node) -> str:
+    """The name of a node's operator without its overload."""
+    return str(node.target).rpartition(".")[0]
 
 
 #: The argument that is the dimension along which an operator takes parts, by operator.
@@ -304,15 +316,14 @@ def _is_weight(node: torch.fx.Node, user: torch.fx.Node) -> bool:
     """Whether a product takes a node as one of its factors, and in no other way."""
     if str(user.target) in ("aten.t.default", "aten.transpose.int", "aten.permute.default"):
         return all(_is_weight(user, each) for each in user.users)
-    operator_name = str(user.target).rpartition(".")[0]
-    positions = (1,) if operator_name in _CONVOLUTIONS else _PRODUCTS.get(operator_name, ())
+    is_convolution = name_of(user) in CONVOLUTIONS
+    positions = (1,) if is_convolution else _PRODUCTS.get(name_of(user), ())
     is_factor = any(user.args[position] is node for position in positions)
     if not is_factor or sum(each is node for each in user.args) > 1:
         return False
-    return operator_name in _CONVOLUTIONS or len(node.meta["val"].shape) == 2
+    return is_convolution or len(node.meta["val"].shape) == 2
 
 
-_EMBEDDINGS = ("aten.embedding", "aten.embedding_bag", "aten._embedding_bag")
 #: The arguments that may be a weight [out, in] of a product, by operator: untransposed, and transposed before.
 _AS_IT_IS = {"aten.linear": (0, 1), "aten.mm": (0,), "aten.matmul": (0,), "aten.addmm": (1,)}
 _TRANSPOSED = {"aten.mm": (1,), "aten.matmul": (1,), "aten.addmm": (2,)}
@@ -332,8 +343,7 @@ def rows_beside_embeddings(nodes: Sequence[torch.fx.Node]) -> int | None:
 
 
 def _takes_listed_rows(node: torch.fx.Node, user: torch.fx.Node) -> bool:
-    is_embedding = str(user.target).rpartition(".")[0] in _EMBEDDINGS
-    return is_embedding and [each is node for each in user.args].count(True) == 1 and user.args[0] is node
+    return name_of(user) in EMBEDDINGS and [each is node for each in user.args].count(True) == 1 and user.args[0] is node
 
 
 def _rows_of_products(node: torch.fx.Node, user: torch.fx.Node) -> list[int | None]:
@@ -358,7 +368,7 @@ def _rows_of(
     factor: torch.fx.Node, product: torch.fx.Node, places: Mapping[str, tuple[int, ...]], outputs: int
 ) -> int | None:
     taken = [i for i, each in enumerate(product.args) if each is factor]
-    is_taken_so = len(taken) == 1 and taken[0] in places.get(str(product.target).rpartition(".")[0], ())
+    is_taken_so = len(taken) == 1 and taken[0] in places.get(name_of(product), ())
     if not is_taken_so or any(each is factor for each in product.kwargs.values()):
         return None
     sizes = product.meta["val"].shape
@@ -372,7 +382,7 @@ _BATCHED = {"aten.bmm": (0, 1), "aten.matmul": (0, 1), "aten.baddbmm": (1, 2), "
 
 def _side_of(node: torch.fx.Node, user: torch.fx.Node) -> int | None:
     """Which factor of a batched product a node is, 0 or 1; None: neither, or both."""
-    positions = _BATCHED.get(str(user.target).rpartition(".")[0], ())
+    positions = _BATCHED.get(name_of(user), ())
     sides = [side for side, position in enumerate(positions) if user.args[position] is node]
     return sides[0] if sides and sum(each is node for each in user.args) == 1 else None
 
@@ -391,11 +401,12 @@ def orders_of(node: torch.fx.Node) -> set[int | None]:
 
 
 def _order_of(user: torch.fx.Node) -> int | None:
-    name = str(user.target).rpartition(".")[0]
-    if name not in _CONVOLUTIONS:
-        return None
-    at = 8 if name == "aten.convolution" else 6
-    groups: Any = user.args[at] if len(user.args) > at else user.kwargs.get("groups", 1)
+    return groups_of(user) if name_of(user) in CONVOLUTIONS else None
+
+
+def groups_of(convolution: torch.fx.Node) -> int:
+    at = CONVOLUTIONS[name_of(convolution)]
+    groups: Any = convolution.args[at] if len(convolution.args) > at else convolution.kwargs.get("groups", 1)
     return int(groups)
 
 

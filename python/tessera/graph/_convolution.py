@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TypeAlias
-
 from tessera import _tessera
 from tessera._matrices import Matrix, adopt
-from tessera.graph._values import Value, given, graph_of, id_of, sizes_along
-
-Sizes: TypeAlias = int | Sequence[int]
+from tessera.graph._values import Sizes, Value, given, graph_of, id_of, sizes_along
 
 
 def _window(x: Value, kernel: Sizes, stride: Sizes, padding: Sizes, dilation: Sizes) -> dict[str, list[int]]:

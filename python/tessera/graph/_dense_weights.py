@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from tessera.graph._aten import Constant
+from tessera.graph._conversion import CONVOLUTIONS, EMBEDDINGS, groups_of, module_of, name_of
 from tessera.graph._parameters import Parameter, Weights
 
 #: Operators that return a weight in another shape.
@@ -29,17 +30,8 @@ _FACTORS = {
     "aten.addmm": (1, 2),
     "aten.baddbmm": (1, 2),
 }
-#: The argument that is the number of groups, by operator.
-_CONVOLUTIONS = {
-    "aten.conv1d": 6,
-    "aten.conv2d": 6,
-    "aten.conv_transpose1d": 6,
-    "aten.conv_transpose2d": 6,
-    "aten.convolution": 8,
-}
 #: An operation, and the node that it takes: a value, also in another shape or a part of it.
 Use: TypeAlias = tuple[torch.fx.Node, torch.fx.Node]
-_EMBEDDINGS = {"aten.embedding", "aten.embedding_bag", "aten._embedding_bag"}
 
 
 def note_dense(known: Mapping[torch.fx.Node, Any], weights: Weights) -> None:
@@ -52,8 +44,7 @@ def note_dense(known: Mapping[torch.fx.Node, Any], weights: Weights) -> None:
                 continue
             name = each.name
         elif isinstance(each, Constant) and each.of_parameters:
-            stack = list((node.meta.get("nn_module_stack") or {}).values())
-            name = f"{stack[-1][0] if stack else ''}.weight".lstrip(".")
+            name = f"{module_of(node)[0]}.weight".lstrip(".")
         else:
             continue
         nodes.setdefault(name, []).append(node)
@@ -68,22 +59,18 @@ def note_dense(known: Mapping[torch.fx.Node, Any], weights: Weights) -> None:
 def uses_of(node: torch.fx.Node) -> Iterator[Use]:
     """The uses of a value, also in another shape, and of its parts."""
     for user in node.users:
-        if _name_of(user) in _VIEWS | _PARTS or user.target is operator.getitem:
+        if name_of(user) in _VIEWS | _PARTS or user.target is operator.getitem:
             yield from uses_of(user)
         elif user.op != "output":
             yield user, node
 
 
-def _name_of(node: torch.fx.Node) -> str:
-    return str(node.target).rpartition(".")[0]
-
-
 def _is_factor(user: torch.fx.Node, node: torch.fx.Node) -> bool:
-    return any(user.args[i] is node for i in _FACTORS.get(_name_of(user), ()))
+    return any(user.args[i] is node for i in _FACTORS.get(name_of(user), ()))
 
 
 def _is_kernel(user: torch.fx.Node, node: torch.fx.Node) -> bool:
-    return _name_of(user) in _CONVOLUTIONS and user.args[1] is node
+    return name_of(user) in CONVOLUTIONS and user.args[1] is node
 
 
 def multiplies(user: torch.fx.Node, node: torch.fx.Node) -> bool:
@@ -91,20 +78,14 @@ def multiplies(user: torch.fx.Node, node: torch.fx.Node) -> bool:
     return _is_factor(user, node) or _is_kernel(user, node)
 
 
-def _groups(user: torch.fx.Node) -> int:
-    at = _CONVOLUTIONS[_name_of(user)]
-    groups = user.args[at] if len(user.args) > at else user.kwargs.get("groups", 1)
-    return groups if isinstance(groups, int) else 1
-
-
 def _is_transposed(user: torch.fx.Node) -> bool:
-    name = _name_of(user)
+    name = name_of(user)
     return "transpose" in name or (name == "aten.convolution" and bool(user.args[6]))
 
 
 def _why_groups_stay_dense(user: torch.fx.Node, node: torch.fx.Node) -> str | None:
     """Why the groups of a convolution stay dense; None: it has one group, or separate products for its groups."""
-    groups = _groups(user)
+    groups = groups_of(user)
     if groups == 1:
         return None
     rows, of_group = node.meta["val"].shape[:2]
@@ -116,7 +97,7 @@ def reason_of(tensor: Tensor, uses: list[Use]) -> str | None:
     factors = [use for use in uses if _is_factor(*use)]
     kernels = [use for use in uses if _is_kernel(*use)]
     if not factors and not kernels:
-        is_table = tensor.dim() == 2 and any(_name_of(user) in _EMBEDDINGS for user, _ in uses)
+        is_table = tensor.dim() == 2 and any(name_of(user) in EMBEDDINGS for user, _ in uses)
         return "not a product" if is_table else None
     if tensor.dim() < 2:
         return None
@@ -127,11 +108,11 @@ def reason_of(tensor: Tensor, uses: list[Use]) -> str | None:
         return "batched product"
     if len(factors) + len(kernels) < len(uses) or (factors and kernels):
         return "used elsewhere too"
-    if any(user.args[_FACTORS[_name_of(user)][0]] is node for user, node in factors):
+    if any(user.args[_FACTORS[name_of(user)][0]] is node for user, node in factors):
         return "left factor of a product"
     if any(node.meta["val"].numel() != tensor.numel() for _, node in uses):
         return "sliced before its product"
-    if len({_groups(user) for user, _ in kernels}) > 1:
+    if len({groups_of(user) for user, _ in kernels}) > 1:
         return "convolutions in different orders"
     return "reshaped before its product"
 
@@ -141,7 +122,7 @@ def _as_matrix(tensor: Tensor, uses: list[Use]) -> tuple[Tensor, int]:
     for user, node in uses:
         if _is_factor(user, node) and tensor.dim() == 2 and node.meta["val"].numel() == tensor.numel():
             rows = math.prod(user.meta["val"].shape[:-1])
-            is_right = user.args[_FACTORS[_name_of(user)][1]] is node
+            is_right = user.args[_FACTORS[name_of(user)][1]] is node
             outputs = user.meta["val"].shape[-1]
             return (tensor if tensor.shape[0] == outputs else tensor.t()), rows if is_right else 0
     return tensor.reshape(tensor.shape[0], -1), 0

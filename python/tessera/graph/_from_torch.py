@@ -17,13 +17,14 @@ from torch.export.graph_signature import InputKind, OutputKind
 from torch.nn.parameter import is_lazy
 from torch.utils._pytree import tree_leaves, tree_map
 
+from tessera._prepared import STORED_TYPES
 from tessera._tessera import whole_number
 from tessera.graph._aten import Constant, State, as_known, value_of
 from tessera.graph._conversion import Conversion, Missing, decompositions, lacking
 from tessera.graph._dense_weights import note_dense
 from tessera.graph._factors import take_factors_as_they_are
 from tessera.graph._graph import Graph
-from tessera.graph._parameters import FLOAT_TYPES, INTEGER_TYPES, Parameter, Weights, type_of
+from tessera.graph._parameters import INTEGER_TYPES, Parameter, Weights, type_of
 from tessera.graph._values import Form, Value, mean_over_replicas
 
 
@@ -137,7 +138,7 @@ def require_example(path: str, leaf: Any) -> None:
         return
     if 0 in leaf.shape:
         raise ValueError(f"the example input {path} has shape {list(leaf.shape)}: give one that has elements")
-    if leaf.dtype in FLOAT_TYPES or leaf.dtype in INTEGER_TYPES or leaf.dtype == torch.bool:
+    if leaf.dtype in STORED_TYPES or leaf.dtype in INTEGER_TYPES or leaf.dtype == torch.bool:
         return
     if leaf.dtype.is_floating_point or leaf.dtype.is_complex:
         what = "give float32, by .float(), float16 or bfloat16"

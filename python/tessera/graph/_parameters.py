@@ -9,10 +9,10 @@ import torch
 from torch import Tensor
 
 from tessera._matrices import Matrix
+from tessera._prepared import STORED_TYPES
 from tessera.graph._graph import Graph
 from tessera.graph._values import Value
 
-FLOAT_TYPES = {torch.float32: "f32", torch.float16: "f16", torch.bfloat16: "bf16"}
 INTEGER_TYPES = {torch.int64: "i32", torch.int32: "i32", torch.uint32: "u32"}
 #: The most groups of a batched product that become separate products, each an operation to compile: more than models
 #: have experts. Predictions decide whether that pays.
@@ -20,13 +20,14 @@ _MOST_GROUPS = 1024
 
 
 def type_of(dtype: torch.dtype | None, *, allow_integers: bool = False) -> str:
+    """The library's name of a type; truth values are numbers. Raises ValueError for other types."""
     if allow_integers and dtype in INTEGER_TYPES:
         return INTEGER_TYPES[dtype]
     if dtype == torch.bool:
         return "f32"
-    if dtype not in FLOAT_TYPES:
+    if dtype not in STORED_TYPES:
         raise ValueError(f"values of {dtype} are not possible: use float32, float16 or bfloat16")
-    return FLOAT_TYPES[dtype]
+    return STORED_TYPES[dtype]
 
 
 class Groups(NamedTuple):

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 Form: TypeAlias = Literal["fused", "unfused"]
 Rounding: TypeAlias = Literal["nearest", "stochastic"]
 Dims: TypeAlias = int | Sequence[int] | None
+#: A size for each dimension of images or sequences, or one for all.
+Sizes: TypeAlias = int | Sequence[int]
 Attribute: TypeAlias = int | float | str | list[int]
 
 #: Types of integers, with the smallest and the largest integer of each.
@@ -188,7 +190,7 @@ def id_of(value: Value | None) -> int | None:
     return None if value is None else value.id
 
 
-def sizes_along(x: Value, sizes: int | Sequence[int]) -> list[int]:
+def sizes_along(x: Value, sizes: Sizes) -> list[int]:
     """Return a size for each dimension of images or sequences; an int stands for all dimensions."""
     return [int(sizes)] * max(1, len(x.shape) - 2) if isinstance(sizes, int) else [int(size) for size in sizes]
 

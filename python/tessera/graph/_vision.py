@@ -9,9 +9,8 @@ from collections.abc import Sequence
 from typing import Literal, TypeAlias
 
 from tessera._tessera import whole_number
-from tessera.graph._values import Attribute, Value, apply, given, graph_of, id_of, sizes_along
+from tessera.graph._values import Attribute, Sizes, Value, apply, given, graph_of, id_of, sizes_along
 
-Sizes: TypeAlias = int | Sequence[int]
 Mode: TypeAlias = Literal["nearest", "linear", "cubic"]
 Coordinates: TypeAlias = Literal[
     "half_pixel", "pytorch_half_pixel", "half_pixel_symmetric", "align_corners", "asymmetric"
