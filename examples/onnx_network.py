@@ -1,8 +1,8 @@
 """Exports a pruned convolutional network to ONNX, and runs the file with its zeros, without PyTorch.
 
-    python onnx_network.py                       # random weights, 10 % of their blocks kept
-    python onnx_network.py --density 0.05 --width 128 --file network.onnx
-    tessera run network.onnx --shape images=8    # the same by the tool
+    python examples/onnx_network.py              # random weights, 10 % of their blocks kept
+    python examples/onnx_network.py --density 0.05 --width 128 --file network.onnx
+    build/release/cli/tessera run network.onnx --shape images=8      # the same by the tool
     build/release/examples/example_onnx_model network.onnx 8
 """
 

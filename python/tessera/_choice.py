@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from tessera._layers import GAIN, LayerReport
-from tessera._matrices import Matrix
+from tessera._matrices import Matrix, values_in
 from tessera._prepared import STORED_TYPES
 from tessera._tessera import Zeros
 from tessera._zeros import zeros_of, zeros_of_matrix
@@ -44,12 +44,7 @@ class _Pattern:
 
     def values_of(self, weight: NDArray[np.float32]) -> NDArray[np.float32]:
         """The values of a dense weight in the blocks of the pattern."""
-        b = self.block_size
-        rows, cols = (-(-size // b) for size in weight.shape)
-        padded = np.pad(weight, ((0, rows * b - weight.shape[0]), (0, cols * b - weight.shape[1])))
-        blocks = padded.reshape(rows, b, cols, b).transpose(0, 2, 1, 3)
-        places = np.searchsorted(self.crow_indices, np.arange(len(self.col_indices)), side="right") - 1
-        return np.ascontiguousarray(blocks[places, self.col_indices]).reshape(-1)
+        return values_in((self.crow_indices, self.col_indices), self.block_size, weight)
 
 
 class Choice:
@@ -231,10 +226,10 @@ def _measured(matrix: Matrix, rows: int, dtype: torch.dtype, of: Groups | None =
     return [groups * dense, sparse]
 
 
-def least_seconds(jobs: Sequence[Callable[[], object]]) -> list[float]:
+def least_seconds(jobs: Sequence[Callable[[], object]], rounds: int = 8) -> list[float]:
     """The smallest time of each job, run in turn, so that disturbances affect all jobs alike."""
     times = [math.inf] * len(jobs)
-    for _ in range(8):
+    for _ in range(rounds):
         for i, job in enumerate(jobs):
             start = time.perf_counter()
             job()

@@ -477,9 +477,6 @@ def _at(sizes: dict[str, int]) -> str:
     return f"at {', '.join(f'{name} {size}' for name, size in sizes.items())} " if sizes else ""
 
 
-_FORM = re.compile(r"(.+?)(?:\[(\d+)(?::(\d+))?\])?(\.transposed)?(?:\.sparse)?")
-
-
 def _is_close(wanted: Tensor, found: Tensor) -> bool:
     """Whether results with padding equal results without; integers, such as positions, must be equal exactly."""
     if wanted.shape != found.shape:
@@ -489,6 +486,10 @@ def _is_close(wanted: Tensor, found: Tensor) -> bool:
     finite = wanted.float()[torch.isfinite(wanted.float())]
     scale = float(finite.abs().max()) if finite.numel() else 1.0
     return torch.allclose(found.float(), wanted.float(), rtol=2e-3, atol=1e-3 * scale, equal_nan=True)
+
+
+#: A parameter's name, the part of it, and the ends of the names of its forms.
+_FORM = re.compile(r"(.+?)(?:\[(\d+)(?::(\d+))?\])?(\.transposed)?(?:\.sparse)?")
 
 
 def _forms_by_parameter(natives: set[str]) -> dict[str | None, list[tuple[str, slice | int | None, bool]]]:

@@ -20,6 +20,7 @@ from tessera import _tessera
 from tessera._arguments import checked_threads
 from tessera._layers import SparsityReport, kinds_text
 from tessera._locks import Lock
+from tessera._matrices import is_tensor
 from tessera.graph._estimate import Estimate
 from tessera.graph._graph import Graph
 from tessera.graph._session import Session
@@ -185,7 +186,7 @@ class Interface:
 
     def _checked_array(self, path: str, i: int, array: Any) -> Any:
         """Convert NumPy arrays; refuse tensors of another type, as PyTorch does."""
-        if not _is_tensor(array):
+        if not is_tensor(array):
             if array is None:
                 raise TypeError(f"{path} is None; the model was compiled for {self.input_dtypes[i]}: give an array")
             array = np.asarray(array)
@@ -331,7 +332,7 @@ class CompiledModel:
         return assemble(self.interface.structure, results)
 
     def _results(self, arrays: list[Any]) -> list[Any]:
-        if arrays and not any(_is_tensor(each) for each in arrays):
+        if arrays and not any(is_tensor(each) for each in arrays):
             return self._run(arrays)
         if self._tensor_calls is None:
             from tessera._tensor_calls import TensorCalls
@@ -377,7 +378,7 @@ class CompiledModel:
         for dim in range(len(shape)):
             if (size := self.interface.input_sizes.get((i, dim))) is not None:
                 shape[dim] = sizes[size.name]
-        padded = array.new_zeros(shape) if _is_tensor(array) else np.zeros(shape, array.dtype)
+        padded = array.new_zeros(shape) if is_tensor(array) else np.zeros(shape, array.dtype)
         padded[tuple(slice(size) for size in array.shape)] = array
         return padded
 
@@ -521,7 +522,7 @@ def load(path: str | os.PathLike[str], *, threads: int = 0) -> CompiledModel:
         if len(set(keys)) != len(graphs) or not graphs:
             raise ValueError(f"{len(graphs)} graphs for {len(set(keys))} sizes")
         for native in graphs:
-            kept = {native.name(id) for id in range(native.size) if native.kind(id) == "input"}
+            kept = {value.name for value in Graph._of(native).inputs}
             if kept != set(interface.inputs) or not set(interface.outputs) <= native.outputs().keys():
                 raise ValueError("its graphs have other inputs or outputs")
     except (AttributeError, KeyError, RecursionError, TypeError, ValueError) as error:
@@ -537,11 +538,6 @@ def _has_values(tensor: Any) -> bool:
     from torch._subclasses.fake_tensor import FakeTensor
 
     return not isinstance(tensor, FakeTensor) and not is_functorch_wrapped_tensor(tensor)
-
-
-def _is_tensor(array: Any) -> bool:
-    torch = sys.modules.get("torch")
-    return torch is not None and isinstance(array, torch.Tensor)
 
 
 def _tensor(array: Any, dtype: str) -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import math
 import os
 from typing import Any, Literal, TypeAlias
@@ -12,7 +11,8 @@ from numpy.typing import DTypeLike, NDArray
 
 from tessera import _tessera
 from tessera._arguments import checked_seed
-from tessera._matrices import Matrix
+from tessera._matrices import Matrix, blocks_of
+from tessera._pages import in_frame
 from tessera._products import type_name
 from tessera._tessera import Machine
 
@@ -61,8 +61,7 @@ class ProductResult:
             file.write(self._result.page())
 
     def _repr_html_(self) -> str:
-        page = html.escape(self._result.page(), quote=True)
-        return f'<iframe srcdoc="{page}" style="width: 100%; height: 45em; border: 0"></iframe>'
+        return in_frame(self._result.page())
 
     def __repr__(self) -> str:
         if not self.fits:
@@ -73,12 +72,10 @@ class ProductResult:
 
 def _full(matrix: Matrix, b: int = 8) -> Matrix:
     """Return the matrix with every block stored, of the size that dense kernels have."""
-    m, k = matrix.shape
-    rows, cols = -(-m // b), -(-k // b)
-    padded = np.zeros((rows * b, cols * b), np.float32)
-    padded[:m, :k] = matrix.to_dense()
-    values = np.ascontiguousarray(padded.reshape(rows, b, cols, b).swapaxes(1, 2)).reshape(-1)
-    return Matrix((m, k), b, np.arange(rows + 1) * cols, np.tile(np.arange(cols), rows), values)
+    blocks = blocks_of(matrix.to_dense(), b)
+    rows, cols = blocks.shape[:2]
+    values = np.ascontiguousarray(blocks).reshape(-1)
+    return Matrix(matrix.shape, b, np.arange(rows + 1) * cols, np.tile(np.arange(cols), rows), values)
 
 
 def profile_product(

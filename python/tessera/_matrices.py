@@ -42,7 +42,7 @@ class Matrix(_tessera.Matrix):
             found = matrix if isinstance(matrix, Matrix) else Matrix(matrix)
         elif hasattr(matrix, "tocsr"):
             found = _from_scipy(matrix, block_size)
-        elif _is_tensor(matrix):
+        elif is_tensor(matrix):
             found = _from_tensor(matrix, block_size)
         else:
             found = _from_dense(np.asarray(matrix))
@@ -66,13 +66,34 @@ class Matrix(_tessera.Matrix):
         (m, k), b = self.shape, self.block_size
         rows, cols = -(-m // b), -(-k // b)
         dense = np.zeros((rows, b, cols, b), np.float32)
-        row_of = np.searchsorted(self.crow_indices, np.arange(len(self.col_indices)), side="right") - 1
-        dense[row_of, :, self.col_indices, :] = self.values.reshape(-1, b, b)
+        dense[_rows_of(self.crow_indices), :, self.col_indices, :] = self.values.reshape(-1, b, b)
         return dense.reshape(rows * b, cols * b)[:m, :k]
 
     def __repr__(self) -> str:
         m, k = self.shape
         return f"Matrix({m} × {k}, {len(self.col_indices)} blocks of size {self.block_size})"
+
+
+def blocks_of(array: NDArray[np.float32], b: int) -> NDArray[np.float32]:
+    """An array as [block rows, block columns, b, b], padded with 0."""
+    m, k = array.shape
+    rows, cols = -(-m // b), -(-k // b)
+    padded = np.pad(array, ((0, rows * b - m), (0, cols * b - k)))
+    return padded.reshape(rows, b, cols, b).swapaxes(1, 2)
+
+
+def values_in(
+    pattern: tuple[NDArray[np.integer[Any]], NDArray[np.integer[Any]]], b: int, array: NDArray[np.float32]
+) -> NDArray[np.float32]:
+    """The values of an array in the blocks of a pattern, crow_indices and col_indices, in their order."""
+    crow_indices, col_indices = pattern
+    return np.ascontiguousarray(blocks_of(array, b)[_rows_of(crow_indices), col_indices]).reshape(-1)
+
+
+def _rows_of(crow_indices: NDArray[np.integer[Any]]) -> NDArray[np.int64]:
+    """The block row of each block."""
+    counts = np.diff(crow_indices.astype(np.int64))
+    return np.repeat(np.arange(len(counts)), counts)
 
 
 def adopt(matrix: _tessera.Matrix, block_size: int | None = None) -> Matrix:
@@ -94,7 +115,7 @@ def _require_real(dtype: Any, is_complex: bool) -> None:
         raise TypeError(f"the matrix has elements of type {dtype}; it must be real, so take .real or .imag")
 
 
-def _is_tensor(matrix: Any) -> bool:
+def is_tensor(matrix: Any) -> bool:
     """Whether it is a tensor of PyTorch, which is not imported for that."""
     torch = sys.modules.get("torch")
     return torch is not None and isinstance(matrix, torch.Tensor)

@@ -116,7 +116,7 @@ class InferenceSession:
         self.notes: list[str] = []
         #: For each layer, whether it is sparse, and why not. Empty until a session is prepared.
         self.report = SparsityReport(False, [])
-        given = {name: [size] if isinstance(size, int) else list(size) for name, size in (shapes or {}).items()}
+        given = _listed(shapes)
         has_shapes = all(each.has_shape and all(isinstance(size, int) for size in each.shape) for each in self._inputs)
         if given or has_shapes:
             self._prepare(given)
@@ -198,8 +198,7 @@ class InferenceSession:
 
     def estimate(self, shapes: Mapping[str, Sequence[int] | int] | None = None, machine: Any = "host") -> Estimate:
         """The cost of a run with inputs of these shapes on a machine, without running it."""
-        given = {name: [size] if isinstance(size, int) else list(size) for name, size in (shapes or {}).items()}
-        imported = self._imported(given)
+        imported = self._imported(_listed(shapes))
         layers = [_report_of(each) for each in imported.layers]
         estimate = Graph._of(imported.take_graph()).estimate(machine)
         estimate.layers = layers
@@ -250,8 +249,7 @@ class InferenceSession:
         """A session with the weights of the first session, if that has all of them."""
         with self._lock:
             if self._first is not None:
-                names = {graph.native.name(id) for id in range(graph.native.size) if graph.native.kind(id) == "parameter"}
-                if names <= set(self._first._native.parameters):
+                if {value.name for value in graph.parameters} <= set(self._first._native.parameters):
                     return graph.session(share=self._first)
             session = graph.session("host", threads=self._threads)
             if self._first is None:
@@ -265,6 +263,11 @@ class InferenceSession:
 
     def __repr__(self) -> str:
         return f"<InferenceSession({', '.join(map(repr, self._inputs))}) -> ({', '.join(map(repr, self._model.outputs))})>"
+
+
+def _listed(shapes: Mapping[str, Sequence[int] | int] | None) -> dict[str, list[int]]:
+    """Shapes of inputs and sizes of dimensions by name, as lists."""
+    return {name: [size] if isinstance(size, int) else list(size) for name, size in (shapes or {}).items()}
 
 
 def _require_options(sess_options: object, providers: object, provider_options: object) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import math
-import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -14,11 +13,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.fx import GraphModule
 
+from tessera._arguments import checked_threads
 from tessera._backend._reasons import named
 from tessera._backend._reports import dense
 from tessera._backend._support import handle_of, limits_of
 from tessera._backend._weights import Weight, WeightSet, WeightSets, state_of
-from tessera._arguments import checked_threads
+from tessera._choice import least_seconds
 from tessera._layers import LayerReport
 from tessera._locks import Lock
 from tessera.graph import _values as ops
@@ -179,13 +179,8 @@ class Program:
 
     def _measure(self, *args: Tensor) -> None:
         """Leave the part to PyTorch if PyTorch is faster."""
-        least = dict.fromkeys((self.by_session, self.by_pytorch), float("inf"))
-        for _ in range(4):
-            for compute in least:
-                start = time.perf_counter()
-                compute(*args)
-                least[compute] = min(least[compute], time.perf_counter() - start)
-        ours, theirs = (1e6 * seconds for seconds in least.values())
+        jobs = [lambda: self.by_session(*args), lambda: self.by_pytorch(*args)]
+        ours, theirs = (1e6 * seconds for seconds in least_seconds(jobs, rounds=4))
         if theirs < ours:
             self._leave("measured to be no faster")
         self._is_measured = True
@@ -206,7 +201,7 @@ class Program:
         inputs, sources = args[: self._count], args[self._count :]
         session = self._prepared(sources) if self._weights else None
         if session is None:
-            if any(weight.must_be_parameter for weight in self._weights):
+            if self._must_be_parameters:
                 return self.by_pytorch(*args)
             session = self._plain = self._plain or self._made_plain()
             inputs += tuple(weight.of(sources) for weight in self._weights)

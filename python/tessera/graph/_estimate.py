@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import json
 import os
 from collections.abc import Mapping
@@ -12,6 +11,7 @@ from numpy.typing import NDArray
 
 from tessera import _tessera
 from tessera._layers import LayerReport
+from tessera._pages import in_frame
 from tessera._tessera import Machine, OperationCost
 
 
@@ -156,8 +156,7 @@ class Estimate:
             file.write(self.page())
 
     def _repr_html_(self) -> str:
-        page = html.escape(self.page(), quote=True)
-        return f'<iframe srcdoc="{page}" style="width: 100%; height: 45em; border: 0"></iframe>'
+        return in_frame(self.page())
 
     def __repr__(self) -> str:
         lines = [f"{self._title} on {repr(self.machine).strip('<>')}"]

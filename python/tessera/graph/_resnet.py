@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tessera import _tessera
-from tessera._matrices import Matrix
+from tessera._matrices import Matrix, values_in
 from tessera._tessera import ResnetConfig
 from tessera.graph._graph import Graph
 from tessera.graph._session import Session
@@ -74,21 +74,7 @@ class Resnet:
         pattern = native.pattern(id)
         if pattern is None:
             return weight
-        return _stored(weight, native.block_size(id), *(pattern if session is None else session.pattern(name)))
-
-
-def _stored(
-    weight: NDArray[np.float32], b: int, pointers: NDArray[np.uint64], columns: NDArray[np.uint32]
-) -> NDArray[np.float32]:
-    """The blocks of b × b of a pattern, one after another."""
-    m, k = weight.shape
-    rows = -(-m // b)
-    padded = np.zeros((rows * b, -(-k // b) * b), np.float32)
-    padded[:m, :k] = weight
-    blocks = padded.reshape(rows, b, -1, b).swapaxes(1, 2)
-    counts = (pointers[1:] - pointers[:-1]).astype(np.int64)
-    stored: NDArray[np.float32] = blocks[np.repeat(np.arange(rows), counts), columns].reshape(-1)
-    return stored
+        return values_in(pattern if session is None else session.pattern(name), native.block_size(id), weight)
 
 
 def resnet(
