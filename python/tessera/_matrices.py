@@ -92,7 +92,8 @@ def values_in(
 
 def _rows_of(crow_indices: NDArray[np.integer[Any]]) -> NDArray[np.int64]:
     """The block row of each block."""
-    counts = np.diff(crow_indices.astype(np.int64))
+    starts = crow_indices.astype(np.int64)
+    counts = starts[1:] - starts[:-1]
     return np.repeat(np.arange(len(counts)), counts)
 
 
