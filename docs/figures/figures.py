@@ -14,7 +14,7 @@ A cell is a text, or a list of texts, all but the first of which are shown in br
     <!-- table TABLE -->
     <!-- end -->
 and one of its figures between <!-- figure TABLE; ROW; COLUMN --> and <!-- end -->. The number of a text in the cell's list
-may follow, and % for a fraction in per cent: <!-- figure TABLE; ROW; COLUMN; 2 -->. <!-- figure TABLE; date --> is when it was
+may follow, and % for a fraction in percent: <!-- figure TABLE; ROW; COLUMN; 2 -->. <!-- figure TABLE; date --> is when it was
 measured; so are `machine` and `versions`.
 """
 
