@@ -24,7 +24,7 @@ from progress import tell
 from tessera.text import tokenize
 
 FP16 = ["--numbers", "mlperf-v1", "--rounding"]
-#: Options of each training, besides those of all.
+#: Options of each training, besides the options of all.
 VARIANTS = {
     "packed": ["--pack", "optimal"],
     "padded": ["--pack", "none"],

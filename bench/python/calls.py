@@ -26,7 +26,7 @@ from tessera.nn import ButterflyLinear, MonarchLinear, SparseLinear
 
 @contextlib.contextmanager
 def watched() -> Iterator[None]:
-    """As if something had to see the operators of sparse layers."""
+    """Layers call their operators by the dispatcher, as if something had to see them."""
     _eager._WATCHERS.append(lambda: True)
     try:
         yield

@@ -83,7 +83,7 @@ class Grid:
         rows[density] = [cell(f"density {density:g}, b = {block}") for block in self.blocks]
 
     def print(self) -> None:
-        """Unless there is but one density."""
+        """Print the table, unless there is but one density."""
         for who, rows in self.rows.items():
             if len(rows) < 3:
                 continue
@@ -99,7 +99,7 @@ def linear_layers(model: nn.Module) -> Iterator[nn.Linear]:
 
 
 def kept(weight: Tensor, density: float, block: int) -> Tensor:
-    """Of a matrix [outputs, inputs], its largest blocks."""
+    """The largest blocks of a matrix [outputs, inputs], and zeros elsewhere."""
     rows, cols = weight.shape
     if density >= 1 or rows % block or cols % block:
         return weight

@@ -4,7 +4,7 @@
     python bench/python/packed_layer.py --size large --packs 2
 
 Estimates of a network of one layer that differ in ids alone, as a table of docs/packing-bert.md. Cycles of the layer's
-operations; in brackets those of attention, as a fraction of attention without ids, which skips no block.
+operations; in brackets the cycles of attention, as a fraction of attention without ids, which skips no block.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def sequence_ids(packs: int, lengths: tuple[int, ...]) -> NDArray[np.uint32]:
 
 
 def layer_of(size: str, packs: int, trains: bool) -> tg.Graph:
-    """Of one layer; vocabulary and predictions, whose costs are not the layer's, are small."""
+    """The graph of one layer. Vocabulary and predictions, whose costs are not the layer's, are small."""
     config = tg.BertConfig.named(size)
     config.num_hidden_layers = 1
     config.vocab_size = 1024

@@ -1,4 +1,4 @@
-"""Training steps of several ranks beside those of one, and beside DistributedDataParallel of PyTorch, in one run.
+"""Training steps of one and of several ranks, beside DistributedDataParallel of PyTorch, in one run.
 
     python bench/python/ranks.py                            # 2 ranks of one core each: BERT-base, and a small network
     python bench/python/ranks.py --cases bert               # some five minutes on two cores; others one or two
@@ -6,14 +6,14 @@
     python bench/python/ranks.py --json ranks.json          # for bench/python/scaling.py
 
 Each rank is a process with a core of its own, and one thread; ranks exchange through gloo. All take turns, a few steps
-at a time; with BERT, whose processes take gigabytes each, first those of one library and then those of the other.
-Medians; the speed-up is that of rows per second over one rank of the same library. Bytes are those that a rank sends
-in a step: as predicted, as counted, and as all network interfaces of this computer count them, with the headers of
-packets. Without as many cores as ranks these share them. With stages, each rank has some of the layers, and all have
-the same rows: there is no DDP beside them.
+at a time; with BERT, whose processes take gigabytes each, first one library, then the other. Times are medians; the
+speed-up is rows per second over rows per second of one rank of the same library. Bytes are what a rank sends in a step:
+as predicted, as counted, and as all network interfaces of this computer count them, with the headers of packets. If
+there are more ranks than cores, ranks share cores. With stages, each rank has some of the layers, and all have the same
+rows: there is no DDP beside them.
 
 The transport is measured by itself: two ranks send each other a message of each size at the same time. Its busy time is
-that of the processor, in all threads of a rank.
+processor time, of all threads of a rank.
 
 Each measurement is reported on stderr.
 """
@@ -86,7 +86,7 @@ class Spec:
         return f"{self.package}, {self.ranks} × 1 core"
 
     def rows(self) -> int:
-        """Of all ranks, in units of what one rank alone has."""
+        """The rows of all ranks, divided by the rows of one rank alone."""
         return 1 if self.case in ("divided", "stages") else self.ranks
 
     def is_possible(self) -> bool:
@@ -199,7 +199,7 @@ def reply(answer: object) -> None:
 
 
 def backward_share(session: Any) -> float:
-    """Of a step's time, as predicted: products take twice as long in the backward pass as in the forward pass."""
+    """The backward pass as a part of a step's predicted time: its products take twice as long as forward ones."""
     kinds = session.cost().seconds_by_kind
     products = sum(seconds for kind, seconds in kinds.items() if kind in ("products", "attention"))
     return float(2 / 3 * products / sum(kinds.values()))
@@ -373,7 +373,7 @@ class Result:
 
 
 def measured(case: str, a: argparse.Namespace) -> dict[str, list[Result]]:
-    """By library, and number of ranks."""
+    """Results by library, one for each number of ranks."""
     results: dict[str, list[Result]] = {}
     for libraries in [[library] for library in a.libraries] if case == "bert" else [a.libraries]:
         specs = [Spec(case, library, ranks, a.size) for library in libraries for ranks in a.ranks]
@@ -383,7 +383,7 @@ def measured(case: str, a: argparse.Namespace) -> dict[str, list[Result]]:
 
 
 def take_turns(specs: list[Spec], turns: Turns, rounds: int | None) -> list[Result]:
-    """Those of jobs, which have as many turns as are asked for, or else `turns` says."""
+    """The results of jobs, run in turns: `rounds` of them, or as many as `turns` says."""
     count = turns.count if rounds is None else rounds
     jobs: list[tuple[Ranks, Result]] = []
     try:

@@ -218,7 +218,7 @@ def trainer_of(images: ImageSplit, kind: str, options: argparse.Namespace, seed:
 
 
 def run_of(trainer: ResnetTrainer) -> tuple[float, float]:
-    """As the step of PyTorch; the step with which an epoch ends also evaluates, and is not timed."""
+    """The test accuracy, and seconds of a step. The last step of an epoch also evaluates, and is not timed."""
     seconds, timed = 0.0, 0
     while trainer.finished_steps < trainer.steps:
         start = time.perf_counter()

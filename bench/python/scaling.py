@@ -99,7 +99,7 @@ class Pipeline:
 
 
 def sums_of(sizes: Iterable[int]) -> tuple[int, ...]:
-    """Bytes of the sums over replicas, from those of gradients in the order in which they are computed."""
+    """Bytes of the sums over replicas, from the bytes of gradients in the order in which they are computed."""
     sizes = tuple(sizes)
     sums, begun = [], 0
     for size in sizes[:-1]:
@@ -111,7 +111,7 @@ def sums_of(sizes: Iterable[int]) -> tuple[int, ...]:
 
 
 def rounds_of(size: float, ranks: int, algorithm: str) -> Iterator[tuple[float, int]]:
-    """Bytes of the messages of an all-reduce, and in how many rounds one after the other there are such."""
+    """Bytes of each message of an all-reduce, and the number of its rounds."""
     if ranks == 1:
         return
     if algorithm == "ring":
@@ -121,7 +121,7 @@ def rounds_of(size: float, ranks: int, algorithm: str) -> Iterator[tuple[float, 
 
 
 def sum_seconds(size: float, ranks: int, transport: Transport, algorithm: str = "ring") -> tuple[float, float]:
-    """Seconds of an all-reduce, and of these those in which the rank's own core is busy with it."""
+    """Seconds of an all-reduce, and how many of them the rank's own core is busy with it."""
     wall = busy = 0.0
     for message, count in rounds_of(size, ranks, algorithm):
         handling = transport.handling * message
@@ -245,20 +245,20 @@ def bubble(stages: int, micro_batches: int) -> float:
 def pipeline_efficiency(
     case: Case, computers: int, stages: int, micro_batches: int, transport: Transport, algorithm: str = "ring"
 ) -> float:
-    """Of as many computers that never wait for each other, each of which computes `micro_batches` in a step. A replica
-    of several computers passes those of all through its stages."""
+    """The part of their speed that computers keep which wait for each other. Each has `micro_batches` in a step; a
+    replica of several computers passes the micro-batches of all of them through its stages."""
     of_replica = micro_batches * stages
     seconds = pipeline_seconds(case, stages, computers // stages, of_replica, transport, algorithm)
     return micro_batches * case.step_seconds / seconds
 
 
 def efficiency(case: Case, ranks: int, transport: Transport, algorithm: str = "ring") -> float:
-    """Of as many computers that never wait for each other."""
+    """The part of their speed that ranks keep which wait for each other."""
     return case.step_seconds / step_seconds(case, ranks, transport, algorithm)
 
 
 def errors_of(case: Case, transport: Transport, cores: int) -> dict[int, float]:
-    """By number of ranks that were measured: by what part the model takes longer."""
+    """By what part the predicted step takes longer than the measured one, for each measured number of ranks."""
     return {
         ranks: step_seconds(case, ranks, transport, ranks_of_core=max(1.0, ranks / cores)) / seconds - 1
         for ranks, seconds in case.points
@@ -266,7 +266,7 @@ def errors_of(case: Case, transport: Transport, cores: int) -> dict[int, float]:
 
 
 def pipeline_errors_of(pipeline: Pipeline, transport: Transport, cores: int) -> dict[int, float]:
-    """The same of ranks with stages, each of which has a core: those that share one fill each other's bubbles."""
+    """The same for stages, where each rank has a core: ranks that share a core fill each other's bubbles."""
     return {
         ranks: pipeline_seconds(pipeline.case, ranks, 1, pipeline.micro_batches, transport) / seconds - 1
         for ranks, seconds in pipeline.points
@@ -283,13 +283,13 @@ class Measured:
     transport: Transport
     cases: tuple[Case, ...]
     pipelines: tuple[Pipeline, ...] = ()
-    #: Of other libraries.
+    #: Versions of other libraries.
     versions: str = NOT_RECORDED
     date: str = NOT_RECORDED
 
     @property
     def origin(self) -> str:
-        """As docs/figures/figures.py writes it below a table."""
+        """Computer, versions and date, in the form in which docs/figures/figures.py writes them below a table."""
         recorded = {"versions": self.versions, "date": self.date}
         parts = [f"{key} not recorded" if text == NOT_RECORDED else text for key, text in recorded.items() if text]
         return f"*{'; '.join([self.computer, *parts])}.*"
@@ -317,7 +317,7 @@ def points_of(given: dict[str, Any]) -> tuple[tuple[int, float], ...]:
 
 
 def case_of(given: dict[str, Any], micro_batches: int) -> Case:
-    """That of one micro-batch of the step that was measured."""
+    """The case of one micro-batch of the measured step."""
     return Case(
         given["name"],
         given["step_seconds"] / micro_batches,
@@ -499,7 +499,7 @@ def write(path: Path, measured: Measured, networks: list[Transport], micro_batch
 
 
 def network_of(text: str, measured: Transport) -> Transport:
-    """From "name=microseconds,gigabits per second"."""
+    """The transport that "name=microseconds,gigabits per second" describes."""
     name, _, figures = text.partition("=")
     latency, rate = (float(figure) for figure in figures.split(","))
     return measured.over(name, 1e-6 * latency, 1e9 / 8 * rate)

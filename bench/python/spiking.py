@@ -168,7 +168,7 @@ class Library:
 
 
 def in_order(weights: list[Tensor], recurrent: Tensor | None) -> list[Tensor]:
-    """As bench_spiking has them: recurrent weights behind the first."""
+    """The weights in the order of bench_spiking: recurrent weights behind the first."""
     return weights if recurrent is None else [weights[0], recurrent, *weights[1:]]
 
 

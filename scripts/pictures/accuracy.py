@@ -27,7 +27,7 @@ class Point:
 
 
 def structured() -> list[Point]:
-    """With its confidence interval, or from the least to the most seed."""
+    """Accuracies with their confidence intervals, or from the least to the greatest of the seeds."""
     rows = rows_of("accuracy.md", "hidden layer", "parameters", "published", "`paper`", "`best`")
     dense = numbers(rows[0]["parameters"])[0]
     points = []

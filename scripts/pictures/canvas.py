@@ -141,7 +141,7 @@ class Picture:
         self._parts.append(f'<circle class="{classes}" cx="{_short(x)}" cy="{_short(y)}" r="{_short(radius)}" stroke-width="1.5"/>')
 
     def svg(self, theme: str = "") -> str:
-        """Without a theme both, of which the reader's system chooses one."""
+        """The picture in a theme; without one in both, between which the reader's system chooses."""
         size = f"{_short(self.width)} {_short(self.height)}"
         return "\n".join(
             [
@@ -159,7 +159,7 @@ class Picture:
 
 @dataclass(frozen=True)
 class Scale:
-    """From values to places of an axis, in proportion or, if logarithmic, in proportion to their logarithms."""
+    """Places of values on an axis, in proportion to them or, if logarithmic, to their logarithms."""
 
     values: tuple[float, float]
     places: tuple[float, float]

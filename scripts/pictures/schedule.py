@@ -19,7 +19,7 @@ Event = dict[str, Any]
 
 
 def named(events: list[Event], kind: str) -> dict[tuple[int, int], str]:
-    """By process and track."""
+    """Names of processes and tracks, by their numbers."""
     return {(each["pid"], each["tid"]): each["args"]["name"] for each in events if each["name"] == kind}
 
 

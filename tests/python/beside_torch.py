@@ -34,13 +34,13 @@ def compare(module, *inputs, rtol=1e-4, atol=1e-5):
 
 
 def in_groups(count, of=8):
-    """Cases `first` and `of` of so many functions: groups of them, and in ./test --full each alone."""
+    """Cases (`first`, `of`) of `count` functions: groups of `of`, and in ./test --full each alone."""
     groups = [(first, of) for first in range(0, count, of)]
     return groups + [pytest.param(first, 1, marks=pytest.mark.full) for first in range(count)]
 
 
 def compare_each(functions, inputs, rtol=1e-4, atol=1e-5):
-    """As compare(), several functions of the same inputs, which share the time that each graph takes."""
+    """Compare several functions of the same inputs in one graph, which takes less time than a graph for each."""
     module = Function(lambda *given: tuple(function(*given) for function in functions))
     found = tg.from_torch(module, inputs).session().run(*inputs)
     results = found.values() if isinstance(found, dict) else [found]

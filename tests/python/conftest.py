@@ -49,7 +49,7 @@ def pytest_collection_finish() -> None:
 
 
 def places_of(item: pytest.Item, number: int) -> list[int]:
-    """Where the values of a test's case of that number stand among those of each parameter."""
+    """The places of the values of a test's case among the values of each parameter."""
     places = []
     for parameter in reversed(list(item.iter_markers("parametrize"))):  # the last changes from case to case
         number, place = divmod(number, len(parameter.args[1]))

@@ -39,7 +39,7 @@ class Fault:
 
 @dataclass(frozen=True)
 class Outcome:
-    """Of all ranks, or of all but the one that had a signal."""
+    """How all ranks ended, or all but the one that had a signal."""
 
     have_ended: bool
     succeeded: bool
@@ -50,7 +50,7 @@ class Ranks(Protocol):
     """The processes of a training."""
 
     def send_signal(self, rank: int, number: int) -> None:
-        """Unless the rank does not run yet, or no more."""
+        """Send a signal, unless the rank does not run yet, or no more."""
 
     def finish(self, struck: int | None = None, seconds: float = PATIENCE) -> Outcome:
         """Wait for all, or for all but one, and end those that still run after that."""

@@ -68,7 +68,7 @@ def light_models() -> list[str]:
 
 
 def run_light_model(name: str) -> Outcome:
-    """Of a network whose weights are constants, with the input that ONNX's own runner makes."""
+    """The outcome of a network whose weights are constants, with the input that ONNX's own runner makes."""
     model = onnx.load(_DATA / "light" / f"{name}.onnx")
     inputs = []
     for value in _inputs_of(model):
@@ -111,7 +111,7 @@ def _inputs_of(model: onnx.ModelProto) -> list[Any]:
 
 
 def _of_later_set(model: onnx.ModelProto) -> onnx.ModelProto:
-    """With operator set 13 at least; converted, unless its operators have been the same since before."""
+    """The model with operator set 13 at least, converted unless its operators have been the same since before."""
     later = onnx.ModelProto()
     later.CopyFrom(model)
     for each in later.opset_import:

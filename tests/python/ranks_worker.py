@@ -22,7 +22,7 @@ LACKED = "lacked.toml"
 
 
 def training_step(norm=False):
-    """With `norm`, of a network with a norm over all replicas."""
+    """The step of a small network; with `norm`, it has a norm over all replicas."""
     torch.manual_seed(3)
     module = nn.Sequential(nn.Linear(12, 16), nn.ReLU(), nn.Dropout(0.1), nn.Linear(16, 5))
     if norm:
@@ -32,7 +32,7 @@ def training_step(norm=False):
 
 
 def staged_step(stages, pipeline="1f1b", places=()):
-    """Of a network with a layer on each stage, which takes as many micro-batches as there are replicas otherwise."""
+    """The step of a network with a layer on each stage, with as many micro-batches as there are replicas otherwise."""
     layer = tg.Graph()
     x, weight = layer.input("x", (ROWS, 12)), layer.input("weight", (12, 12))
     layer.output("y", x + tg.dropout(tg.tanh(tg.linear(x, weight)), 0.1))

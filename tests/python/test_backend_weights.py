@@ -24,7 +24,7 @@ def is_sparse(caplog):
 
 
 def expect_followed(model, fast, slow, x, caplog, sparse):
-    """That many sparse weights, which follow the model's parameter."""
+    """Check that `sparse` weights are sparse, and follow the model's parameter."""
     caplog.set_level(logging.INFO, "tessera")
     with torch.no_grad():
         for _ in range(2):

@@ -14,7 +14,7 @@ TWO_BUCKETS = {"dynamic_shapes": TWO_SIZES, "buckets": {"n": [2, 4], "m": [2, 4]
 
 
 def grows_with_few_rows(x):
-    """By a factor of the number of rows, if these are in the first bucket and columns in the second."""
+    """x times a factor of the number of rows, if these are in the first bucket and columns in the second."""
     return x * (1 + x.shape[0] * (x.shape[0] <= 2 < x.shape[1]))
 
 

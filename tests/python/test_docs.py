@@ -67,7 +67,7 @@ def expect_shown(block, printed):
 
 
 def write_files(page):
-    """Those that blocks of the page are."""
+    """Write the files that blocks of the page are."""
     for block in pages.blocks_of(ROOT / page):
         if block.language == "toml" and not block.says("fragment"):
             Path(pages.file_of(block)).write_text(block.text, encoding="utf-8")
@@ -235,7 +235,7 @@ def test_every_page_is_linked():
 
 
 def examples():
-    """Those that are programs: others include what `arguments.h` and `images.py` have."""
+    """The examples that are programs, without the files that they share."""
     helpers = ("arguments.h", "images.py", "expect_usage.cmake", "CMakeLists.txt")
     return sorted(each.name for each in (ROOT / "examples").iterdir() if each.is_file() and each.name not in helpers)
 

@@ -31,7 +31,7 @@ class Indexed(nn.Module):
 
 
 class Computed(Indexed):
-    """With indices that are inputs."""
+    """An indexing whose indices are inputs."""
 
     def forward(self, x, *indices):
         return self.function(x, *indices)

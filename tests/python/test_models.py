@@ -14,7 +14,7 @@ from tessera import graph as tg  # noqa: E402
 pytestmark = pytest.mark.filterwarnings("ignore")
 
 SIZES = {"hidden_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 96}
-ONE_LAYER = SIZES | {"num_hidden_layers": 1}  # where those of BERT and GPT-2 say enough of several
+ONE_LAYER = SIZES | {"num_hidden_layers": 1}  # tests of BERT and GPT-2 have several layers
 TOKENS = {"vocab_size": 1000, "bos_token_id": None, "eos_token_id": None}
 
 

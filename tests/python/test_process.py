@@ -26,7 +26,7 @@ def test_imports_numpy_alone():
 
 
 def seconds_of_import():
-    """Of the processor, as other tests run beside this one: of NumPy, and of the rest."""
+    """Processor time, as other tests run beside this one, of importing NumPy, and of the rest."""
     now = "time.process_time()"
     code = f"import time; t = {now}; import numpy; u = {now}; import tessera; print(u - t, {now} - u)"
     result = run(code)
@@ -35,7 +35,7 @@ def seconds_of_import():
 
 
 def test_importing_takes_less_than_a_third_of_a_second():
-    """With at most half of it for NumPy, which takes longer on slow computers."""
+    """NumPy counts as half of that at most, as it takes longer on slow computers."""
     for _ in range(3):  # the first may compile and read files that nobody has read yet
         numpy, rest = seconds_of_import()
         if min(numpy, 0.15) + rest < 0.3:
@@ -51,7 +51,7 @@ def test_modules_are_imported_when_they_are_used():
 
 
 def test_scripts_end_silently():
-    """With tensors alive whose gradients the package computes."""
+    """Tensors whose gradients the package computes are alive at the end."""
     pytest.importorskip("torch")
     code = "import torch; from tessera.nn import SparseLinear; y = SparseLinear(64, 64, density=0.2)(torch.ones(4, 64))"
     assert run(code).stderr == ""

@@ -19,7 +19,7 @@ torch = pytest.importorskip("torch")
 import faults  # noqa: E402
 import forked  # noqa: E402
 
-#: Of runs with faults: so many that there are files after some of them.
+#: Steps of runs with faults: enough for files after some of them.
 STEPS = 60
 
 

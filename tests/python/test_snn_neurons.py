@@ -21,7 +21,7 @@ KINDS = ("Leaky", "Synaptic", "RLeaky", "RLeaky one to one", "RSynaptic", "RSyna
 
 @pytest.fixture(autouse=True, scope="module")
 def one_thread():
-    """For the many small products of what is compared with."""
+    """One thread for PyTorch, which computes many small products here."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     yield

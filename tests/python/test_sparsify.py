@@ -176,7 +176,7 @@ def test_without_a_density_zeros_stay():
 
 
 class Conv1D(torch.nn.Module):
-    """As `transformers` has it."""
+    """The layer of `transformers`, which takes weights [inputs, outputs]."""
 
     def __init__(self, nf, nx):
         super().__init__()

@@ -103,7 +103,7 @@ def test_parameters_of_table_4():
 
 
 def parameters_of_pixelfly(butterfly_size, block_size, rank):
-    """Of the published network, with two biases in the hidden layer."""
+    """Number of parameters of the published network, with two biases in the hidden layer."""
     active = nn.flat_butterfly(1024, 1024, block_size, butterfly_size)
     return int(active.sum()) * block_size**2 + 2 * 1024 * rank + 2 * 1024 + 10_250
 
@@ -325,7 +325,7 @@ def test_repeated_flat_butterfly():
 
 
 def test_pixelfly_loads_the_grouped_form():
-    """As it is multiplied elsewhere: block by block of the inputs, then gathered by output."""
+    """The form of other implementations: block by block of the inputs, then gathered by output."""
     torch.manual_seed(0)
     features, block, cells = (32, 96), 8, 4
     layer = nn.PixelflyLinear(*features, block_size=block, butterfly_size=cells, rank=5)

@@ -39,7 +39,7 @@ def parameters_of(layer):
 
 
 def gradients_of(layer, x):
-    """By autograd."""
+    """Gradients by autograd."""
     x = x.clone().requires_grad_()
     found = torch.autograd.grad(layer(x).square().sum(), [x, *layer.parameters()])
     return found[0], dict(zip(parameters_of(layer), found[1:], strict=True))

@@ -134,7 +134,7 @@ def test_gradients_of_all_parameters(make, density):
 
 
 def blocks_of(matrix, crow_indices, col_indices, b=4):
-    """Those of a pattern, one after another."""
+    """The blocks of a pattern, one after another."""
     rows, cols = matrix.shape
     blocks = matrix.reshape(rows // b, b, cols // b, b).transpose(0, 2, 1, 3)
     return blocks[np.repeat(np.arange(rows // b), np.diff(crow_indices.astype(int))), col_indices.astype(int)]

@@ -49,7 +49,7 @@ NETWORKS = {
 
 
 def network(name, size):
-    """With random weights, and running statistics that are those of random images."""
+    """A network with random weights, and running statistics of random images."""
     torch.manual_seed(3)
     module = NETWORKS[name]()
     for each in module.modules():
@@ -62,7 +62,7 @@ def network(name, size):
 
 @torch.no_grad()
 def calibrated(module, size):
-    """With running statistics of random images, without which rounding errors of pruned networks grow."""
+    """A module with running statistics of random images, without which rounding errors of pruned networks grow."""
     module.train()
     for each in module.modules():
         if isinstance(each, nn.Dropout):

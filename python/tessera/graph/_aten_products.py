@@ -27,7 +27,7 @@ def _linear(call: Call, x: Any, weight: Any, bias: Any = None) -> Value:
 
 
 def _transposed(known: Any) -> Any:
-    """With its last two dimensions exchanged."""
+    """The value with its last two dimensions exchanged."""
     return known.of if isinstance(known, Transposed) else Transposed(known)
 
 

@@ -19,9 +19,9 @@ class PipelineAnalysis:
     used: float
     """Share of the stages' time in which they work."""
     in_flight: list[int]
-    """By stage, the most micro-batches that have passed forward and not yet backward."""
+    """The most micro-batches that have passed forward and not yet backward, for each stage."""
     busy: list[float]
-    """By stage, the time in which it works."""
+    """The time in which each stage works."""
 
 
 class PipelineSchedule:

@@ -42,7 +42,7 @@ def kronecker(x: Value, weight: Value, factor: tuple[int, int, int, int], output
 
 
 def circulant(x: Value, c: Value, outputs: int = 0) -> Value:
-    """A circulant matrix by its first column. 0 outputs: as many as the size of `c`."""
+    """A circulant matrix by its first column. 0 outputs: the size of `c`."""
     graph_of("circulant", x, c)
     return apply("circulant", x, c, size=c.shape[0], outputs=outputs)
 

@@ -95,7 +95,7 @@ class SpikeEvents:
     def _of(
         cls, row: Tensor, feature: Tensor, steps: int, batch: int, features: int, capacity: int | None
     ) -> SpikeEvents:
-        """From sorted pairs of a row (step and sample) and a feature."""
+        """Events of sorted pairs of a row (step and sample) and a feature."""
         count = torch.bincount(row, minlength=steps * batch)
         needed = max(1, int(count.max()) if count.numel() else 1)
         if capacity is not None and capacity < needed:
