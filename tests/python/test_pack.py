@@ -196,7 +196,7 @@ def test_boundaries_of_nothing():
         (lambda: pack.boundaries([3, 0]), ValueError, "at least 1"),
         (lambda: pack.boundaries([2.5]), TypeError, "integers"),
         (lambda: pack.boundaries([3, 4], length=6), ValueError, "7 tokens, more than the length of 6"),
-        (lambda: pack.boundaries([3], "nemo"), ValueError, "hf or megatron"),
+        (lambda: pack.boundaries([3], "nemo"), ValueError, "hf, megatron"),
         (lambda: pack.boundaries([3], position_offset=2**31 - 2), ValueError, "32-bit"),
         (lambda: pack.boundaries([3], length=5.5), TypeError, "length must be a whole number"),
         (lambda: pack.boundaries([3], position_offset=1.5), TypeError, "position_offset must be a whole number"),

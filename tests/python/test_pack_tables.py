@@ -104,7 +104,7 @@ def test_empty_tables():
         ({}, (4,), ValueError, "no columns"),
         ({"a": [[1]]}, (0,), ValueError, "seq_length is 0"),
         ({"a": [[1]]}, (2.5, "wrapped"), TypeError, "seq_length must be a whole number, not 2.5"),
-        ({"a": [[1]]}, (4, "ffd"), ValueError, "bfd, bfd_split or wrapped"),
+        ({"a": [[1]]}, (4, "ffd"), ValueError, "bfd, bfd_split, wrapped"),
     ],
 )
 def test_bad_tables(table, arguments, error, message):

@@ -212,7 +212,7 @@ def test_bad_results():
 def test_bad_weights():
     with pytest.raises(ValueError, match="block"):
         tessera.Weight(tessera.generate(8, 8, 0.5, block_size=2))
-    with pytest.raises(ValueError, match="float32, float16 or bfloat16"):
+    with pytest.raises(ValueError, match="float32, float16, bfloat16"):
         tessera.Weight(tessera.generate(8, 8, 0.5), dtype="int8")
     with pytest.raises(ValueError, match="density"):
         tessera.generate(8, 8, float("nan"))

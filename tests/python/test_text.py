@@ -92,7 +92,7 @@ def test_what_cannot_be_tokenised_is_refused(vocabulary: Path, tmp_path: Path) -
         tokenize(binary, vocabulary)
     with pytest.raises(FileNotFoundError):
         tokenize(tmp_path / "nowhere.txt", vocabulary)
-    with pytest.raises(ValueError, match="use 'lines'"):
+    with pytest.raises(ValueError, match="choose from lines, paragraphs"):
         tokenize(other, vocabulary, documents="pages")  # type: ignore[arg-type]
 
 
