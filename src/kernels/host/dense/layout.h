@@ -202,12 +202,12 @@ struct DenseGradientMethod {
       : DenseGradientMethod(x.type, dw.type, factor.rows, dw.rows, !factor.sees && has_contiguous_rows(x)) {
     // Micro-tiles lie within a tap: fewer channels have too few sums. Copying a panel takes as long as
     // multiplying it by about 9 columns.
-    constexpr uint32_t kLeastChannels = 3, kFewColumns = 160;
+    constexpr uint32_t kLeastChannels = 3, kMostColumnsInPlace = 160;
     holds_x = x.type == Type::f32 && dw.type == Type::f32 && has_contiguous_rows(x) &&
               x.row_stride <= kDenseColumns && (!factor.sees || x.cols >= kLeastChannels);
     if (holds_x) copies_x = false;
-    copies_dy = factor.cols > kFewColumns || dy.empty() || dy.type != Type::f32 || !has_contiguous_rows(dy) ||
-                dy.row_stride > kDenseColumns || dy.cols % kPanelRows != 0;
+    copies_dy = factor.cols > kMostColumnsInPlace || dy.empty() || dy.type != Type::f32 ||
+                !has_contiguous_rows(dy) || dy.row_stride > kDenseColumns || dy.cols % kPanelRows != 0;
   }
 };
 
