@@ -12,13 +12,12 @@ namespace tessera::program {
 
 /// Bytes of one tile in one exchange. Incoming data that goes to both tiles of a pair, and rows gathered from
 /// anywhere, are counted separately from `in`. Outgoing data is counted once, however many tiles receive it:
-/// the exchange broadcasts. Gathered rows are sent once to each pair of tiles: receivers of scattered rows
-/// are rarely free at the same time.
+/// the exchange broadcasts. Receivers of scattered rows are rarely free at the same time: gathered rows are
+/// sent once to each pair of tiles, and none arrives at both tiles of a pair at once.
 struct TileTraffic {
   double in = 0;
   double paired_in = 0;
   double gathered_in = 0;
-  double gathered_paired_in = 0;
   double out = 0;
   double gathered_out = 0;
   double local = 0;        ///< bytes moved within the tile
@@ -27,8 +26,8 @@ struct TileTraffic {
 
 /// Cycles of one tile's traffic; an exchange takes as long as its busiest tile.
 inline double traffic_cycles(const machine::Machine& m, const TileTraffic& t) {
-  const double gathered = t.gathered_in + t.gathered_paired_in / m.paired_exchange_factor;
-  const double received = t.in + t.paired_in / m.paired_exchange_factor + gathered / m.gather_exchange_share;
+  const double received =
+      t.in + t.paired_in / m.paired_exchange_factor + t.gathered_in / m.gather_exchange_share;
   const double sent = t.out + t.gathered_out / m.gather_exchange_share;
   return std::max(received, sent) / m.exchange_bytes_per_cycle + t.transfers * m.exchange_transfer_cycles +
          t.local / m.load_bytes_per_cycle;

@@ -317,7 +317,9 @@ void Traffic::count_received(Iterator begin, Iterator end) {
     of_tile.last = std::max(of_tile.last, m->box.row_end());
   }
   double both = 0;
-  if (std::max(received[0].first, received[1].first) < std::min(received[0].last, received[1].last)) {
+  const bool is_gather = begin->gathered;
+  if (!is_gather &&
+      std::max(received[0].first, received[1].first) < std::min(received[0].last, received[1].last)) {
     sort_rows(begin, end);
     both = static_cast<double>(rows_of_both(begin, end)) * begin->row_bytes();
   }
@@ -326,8 +328,8 @@ void Traffic::count_received(Iterator begin, Iterator end) {
     if (bytes == 0) continue;
     TileTraffic& traffic = tiles_[(begin->to & ~1U) + i].traffic;
     const double paired = std::min(both, bytes);
-    (begin->gathered ? traffic.gathered_paired_in : traffic.paired_in) += paired;
-    (begin->gathered ? traffic.gathered_in : traffic.in) += bytes - paired;
+    traffic.paired_in += paired;
+    (is_gather ? traffic.gathered_in : traffic.in) += bytes - paired;
   }
 }
 

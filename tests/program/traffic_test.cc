@@ -67,20 +67,18 @@ TEST(Traffic, PairsReceiveTheSameDataAtTheirRate) {
             (32 + 96 / m.paired_exchange_factor) / m.exchange_bytes_per_cycle + m.exchange_transfer_cycles);
 }
 
-TEST(Traffic, GathersComeAtTheirShareOfTheRateAndGoOutToEachPair) {
+TEST(Traffic, GathersComeToEachTileAtTheirShareOfTheRateAndGoOutToEachPair) {
   const machine::Machine m = toy_machine_with_regions(6);
   Traffic traffic(m);
   for (const TileId to : {2U, 3U, 4U}) traffic.add(0, to, kX, {7, 1, 0, 8}, 4, true);
   traffic.count();
-  EXPECT_EQ(traffic.of(2).gathered_paired_in, 32);
-  EXPECT_EQ(traffic.of(2).gathered_in, 0);
-  EXPECT_EQ(traffic.of(4).gathered_in, 32);
+  for (const TileId to : {2U, 3U, 4U}) EXPECT_EQ(traffic.of(to).gathered_in, 32);
+  EXPECT_EQ(traffic.of(2).paired_in, 0);
   EXPECT_EQ(traffic.of(4).in, 0);
   EXPECT_EQ(traffic.of(0).gathered_out, 2 * 32);
   const double rate = m.gather_exchange_share * m.exchange_bytes_per_cycle;
-  EXPECT_EQ(traffic_cycles(m, traffic.of(2)),
-            32 / (m.paired_exchange_factor * rate) + m.exchange_transfer_cycles);
-  EXPECT_EQ(traffic_cycles(m, traffic.of(4)), 32 / rate + m.exchange_transfer_cycles);
+  for (const TileId to : {2U, 4U})
+    EXPECT_EQ(traffic_cycles(m, traffic.of(to)), 32 / rate + m.exchange_transfer_cycles);
   EXPECT_EQ(traffic_cycles(m, traffic.of(0)), 64 / rate + 2 * m.exchange_transfer_cycles);
 }
 
@@ -153,8 +151,7 @@ TEST(Traffic, CountsAsElementsDo) {
       const TileTraffic& t = traffic.of(tile);
       EXPECT_EQ(t.in, broadcast.in(tile, false));
       EXPECT_EQ(t.paired_in, broadcast.in(tile, true));
-      EXPECT_EQ(t.gathered_in, gathered.in(tile, false));
-      EXPECT_EQ(t.gathered_paired_in, gathered.in(tile, true));
+      EXPECT_EQ(t.gathered_in, gathered.in(tile, false) + gathered.in(tile, true));
       EXPECT_EQ(t.out, static_cast<double>(4 * broadcast.sent[tile].size()));
       EXPECT_EQ(t.gathered_out, static_cast<double>(4 * gathered.sent[tile].size()));
       EXPECT_EQ(t.local, local[tile]);
@@ -168,7 +165,6 @@ void expect_equal(const Traffic& a, const Traffic& b, uint32_t tiles) {
     EXPECT_EQ(of_a.in, of_b.in);
     EXPECT_EQ(of_a.paired_in, of_b.paired_in);
     EXPECT_EQ(of_a.gathered_in, of_b.gathered_in);
-    EXPECT_EQ(of_a.gathered_paired_in, of_b.gathered_paired_in);
     EXPECT_EQ(of_a.out, of_b.out);
     EXPECT_EQ(of_a.gathered_out, of_b.gathered_out);
     EXPECT_EQ(of_a.local, of_b.local);

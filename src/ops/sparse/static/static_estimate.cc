@@ -88,7 +88,7 @@ PartitionEstimate::PartitionEstimate(const Pattern& pattern, uint32_t n, TiledNu
   blocks_ = std::ceil(bands.blocks / partition.band_tiles);
   const double in_row = bands.rows > 0 ? counts.blocks / partition.bands / bands.rows : 1;
   rows_ = std::min(blocks_, std::ceil((blocks_ - 1) / in_row) + 1);
-  used_ = partition.whole_bands ? bands.cols : used_columns(1);
+  used_ = partition.whole_bands ? bands.cols : used_columns();
 }
 
 bool PartitionEstimate::keeps_vendor_limits(double bytes) const {
@@ -100,11 +100,10 @@ bool PartitionEstimate::keeps_vendor_limits(double bytes) const {
          bytes <= kVendorMemoryFraction * static_cast<double>(m_.tile_bytes);
 }
 
-double PartitionEstimate::used_columns(double tiles) const {
+double PartitionEstimate::used_columns() const {
   if (bands_.cols == 0 || bands_.blocks == 0) return 0;
   const double in_column = bands_.blocks / bands_.cols;
-  const double slice = std::min(1.0, tiles / partition_.band_tiles);
-  return std::min(bands_.cols * (1 - std::pow(1 - slice, in_column)), tiles * blocks_);
+  return std::min(bands_.cols * (1 - std::pow(1 - 1.0 / partition_.band_tiles, in_column)), blocks_);
 }
 
 double PartitionEstimate::owned_cols(uint32_t rows) const {
@@ -132,10 +131,7 @@ void PartitionEstimate::receive_x(program::TileTraffic& t) const {
     (partition_.band_tiles % 2 == 0 ? t.paired_in : t.in) += x_bytes();
     return;
   }
-  const bool pairs = partition_.band_tiles > 1;
-  const double both = pairs ? std::max(0.0, 2 * used_ - used_columns(2)) : 0;
-  t.gathered_paired_in += both * b_ * cols_ * size_;
-  t.gathered_in += x_bytes() - both * b_ * cols_ * size_;
+  t.gathered_in += x_bytes();
 }
 
 double PartitionEstimate::gathered_from_owner() const {

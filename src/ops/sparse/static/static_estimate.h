@@ -54,8 +54,8 @@ class PartitionEstimate {
   /// planner; `bytes` count towards the limited fraction of a tile's memory.
   bool keeps_vendor_limits(double bytes) const;
 
-  /// Block columns of a band that `tiles` neighbouring tiles use together.
-  double used_columns(double tiles) const;
+  /// Block columns of a band that a tile uses.
+  double used_columns() const;
   /// Number of columns, per row, of a matrix of n columns that a tile owns.
   double owned_cols(uint32_t rows) const;
   /// Number of parts with blocks of a row, for the sampled rows.
