@@ -45,22 +45,26 @@ double load_cycles(const machine::Machine& m, double block_bytes) {
   return 16 + block_bytes / m.load_bytes_per_cycle;
 }
 
-/// Rows of single elements are dealt to the workers in runs of equal length. Their lists have this many
-/// entries per element.
+/// Each worker takes rows of single elements until it has its share of the elements, or one row if there are
+/// no more rows than workers. The lists have this many entries per element.
 double element_cycles(const FieldView& lists, const ElementRates& rates, const machine::Machine& m,
                       uint32_t entries = 1) {
-  std::vector<double> rows;
-  for (uint32_t at = 0; at < lists.rows;) {
-    const auto count = static_cast<uint32_t>(number_at(lists, at, 0));
-    rows.push_back(rates.per_row + rates.per_further * (count - 1.0));
-    at += 1 + entries * count;
+  std::vector<uint32_t> rows;
+  uint64_t elements = 0;
+  for (uint32_t at = 0; at < lists.rows; at += 1 + entries * rows.back()) {
+    rows.push_back(static_cast<uint32_t>(number_at(lists, at, 0)));
+    elements += rows.back();
   }
+  const uint64_t workers = m.workers_per_tile;
   double slowest = 0;
-  for (uint64_t w = 0; w < m.workers_per_tile; ++w) {
+  size_t row = 0;
+  for (uint64_t w = 0; w < workers; ++w) {
     double cycles = rates.start;
-    for (uint64_t r = rows.size() * w / m.workers_per_tile; r < rows.size() * (w + 1) / m.workers_per_tile;
-         ++r)
-      cycles += rows[r];
+    for (uint64_t taken = 0; row < rows.size() && taken * workers < elements;) {
+      cycles += rates.per_row + rates.per_further * (rows[row] - 1.0);
+      taken += rows[row++];
+      if (rows.size() <= workers) break;
+    }
     slowest = std::max(slowest, cycles);
   }
   return slowest * m.workers_per_tile;
