@@ -323,7 +323,10 @@ uint32_t BoundProduct::steps() const {
 
 uint32_t BoundProduct::roundings() const {
   const auto* tiles = std::get_if<OnTiles>(&side_);
-  return tiles != nullptr && tiles->built.dynamic ? tiles->built.dynamic->encoding.roundings : 1;
+  if (tiles == nullptr) return 1;
+  if (tiles->built.dynamic) return tiles->built.dynamic->encoding.roundings;
+  const auto* dense = std::get_if<ops::DensePartition>(&tiles->plan.partition);
+  return dense != nullptr && dense->staged_sums ? ops::kMostSumStages : 1;
 }
 
 }  // namespace tessera::bound

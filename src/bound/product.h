@@ -110,9 +110,9 @@ class BoundProduct {
   /// change. Throw UsageError for a static or a shared weight, and for more blocks than the capacity.
   void set_matrix(const SparseMatrix& matrix);
   void set_pattern(const Pattern& pattern);
-  /// For a dynamic weight on tiles, with its present pattern: propagation steps, and roundings of a partial
-  /// sum.
+  /// For a dynamic weight on tiles, with its present pattern: propagation steps.
   uint32_t steps() const;
+  /// The most roundings of a partial sum on tiles; for a dynamic weight, with its present pattern.
   uint32_t roundings() const;
 
  private:

@@ -40,11 +40,17 @@ struct DensePartition {
   uint32_t n_slices = 1;
   bool pairs_share_x = true;
   bool mirrored = false;
+  bool staged_sums = false;  ///< many partial sums are added in the stages of vendor_sum_depths()
 
   uint32_t tiles() const { return m_parts * k_parts * n_parts; }
   uint32_t slices() const { return m_slices * n_slices; }
   bool operator==(const DensePartition&) const = default;
 };
+
+inline constexpr uint32_t kMostSumStages = 3;
+/// Numbers of partial sums that are left after each stage but the last, in which PopLibs (SDK 3.4) adds so
+/// many partial sums of a dense product: none if there is one stage.
+std::vector<uint32_t> vendor_sum_depths(uint32_t partials);
 
 /// Rows and columns of W that the multipliers process at once.
 inline constexpr uint32_t kDenseRowGrain = 16;

@@ -2,6 +2,7 @@
 #include <array>
 #include <map>
 #include <optional>
+#include <utility>
 
 #include "base/ceil_divide.h"
 #include "kernels/tile/tile_product/codelet.h"
@@ -109,8 +110,13 @@ class DenseBuilder {
     std::vector<StepId> steps;
     b_.copy(std::move(input_copies_), steps);
     steps.push_back(b_.execute(multiply()));
-    if (result().copies > 1)
-      steps.push_back(b_.execute(sums_of_rows(b_.mapping_of(sum_), b_.whole(result().local), sum_)));
+    if (result().copies > 1) {
+      Operand partials = b_.whole(result().local);
+      if (partition_.staged_sums)
+        for (uint32_t depth : vendor_sum_depths(result().copies))
+          partials = add_in_stage(partials, depth, steps);
+      steps.push_back(b_.execute(sums_of_rows(b_.mapping_of(sum_), partials, sum_)));
+    }
     if (partition_.slices() > 1) steps.push_back(b_.copy(store_slice()));
     const bool is_sent = partition_.slices() == 1;
     if (is_sent) b_.send(sum_, result().operand, steps);
@@ -212,6 +218,40 @@ class DenseBuilder {
       return boxes;
     };
     return sorted(b_.mapping_of(operand)) == sorted(without_empty(mapping));
+  }
+
+  /// Partial sums, `depth` rows of them, of sections of the given rows. The tiles of a section, which have
+  /// its rows, each add their share of a part.
+  Operand add_in_stage(const Operand& partials, uint32_t depth, std::vector<StepId>& steps) {
+    const Side& side = result();
+    const uint32_t rows = partials.rows();
+    std::vector<std::pair<MappedBox, Box>> owned;  // with what its owner receives
+    for (uint32_t section = 0; section < depth; ++section) {
+      const auto first = [&](uint64_t total, uint32_t of) {
+        return static_cast<uint32_t>(total * of / depth);
+      };
+      const uint32_t row = first(rows, section), count = first(rows, section + 1) - row;
+      const uint32_t copy = first(side.copies, section);
+      const uint32_t holders = std::max(1U, first(side.copies, section + 1) - copy);
+      for (uint32_t i = 0; i < side.parts.row_parts(); ++i)
+        for (uint32_t j = 0; j < side.parts.col_parts(); ++j) {
+          const std::vector<uint32_t> begin = split_evenly(side.parts.elements_of(i, j), holders);
+          for (uint32_t h = 0; h + 1 < begin.size(); ++h) {
+            const uint32_t col = side.parts.begin(i, j) + begin[h], cols = begin[h + 1] - begin[h];
+            if (cols == 0) continue;
+            const TileId owner = grid_.tile_of(side.axes.place_of(copy + h, i, j));
+            owned.emplace_back(MappedBox{{section, 1, col, cols}, owner}, Box{row, count, col, cols});
+          }
+        }
+    }
+    std::ranges::sort(owned, {}, [](const auto& entry) { return entry.first.tile; });
+    std::vector<MappedBox> mapping;
+    std::vector<Box> received;
+    for (const auto& [owner, from] : owned) mapping.push_back(owner), received.push_back(from);
+    const Operand sums = b_.temporary("partials.stage", shape_.numbers.partials, depth, partials.cols(),
+                                      mapping, b_.purpose_of(side.operand));
+    steps.push_back(b_.execute(sums_of_owners(mapping, {partials, std::move(received)}, sums)));
+    return sums;
   }
 
   program::ComputeSet multiply() {

@@ -93,12 +93,26 @@ class Estimate {
   }
 
   void add_reduction(program::PhaseTimes& cycles) const {
+    double left = partition_.k_parts;
+    if (partition_.staged_sums)
+      for (uint32_t depth : vendor_sum_depths(partition_.k_parts)) {
+        add_stage(std::ceil(left / depth), depth, s_.numbers.partials, cycles);
+        left = depth;
+      }
+    add_stage(left, 1, s_.numbers.operands, cycles);
+  }
+
+  /// Each tile adds so many partial sums to its share of `depth` ones.
+  void add_stage(double partials, double depth, Type result, program::PhaseTimes& cycles) const {
+    const double share = depth / partition_.k_parts;
     program::TileTraffic t;
-    t.local = partial_ / partition_.k_parts;
-    t.in = t.out = partial_ - t.local;
+    t.local = partial_ * share;
+    t.in = t.out = t.local * (partials - 1);
     add_exchange(m_, program::traffic_cycles(m_, t), cycles);
-    cycles[Phase::reduce] += reduce_cycles(m_, s_.numbers, partition_.k_parts,
-                                           std::ceil(double{1} * rows_ * cols_ / partition_.k_parts));
+    TiledNumbers numbers = s_.numbers;
+    numbers.operands = result;
+    cycles[Phase::reduce] +=
+        reduce_cycles(m_, numbers, partials, std::ceil(double{1} * rows_ * cols_ * share));
     cycles[Phase::control] += program::superstep_cycles(m_, partition_.tiles());
   }
 
@@ -174,8 +188,9 @@ class GridSearch {
     return parts;
   }
 
-  void consider(const DensePartition& partition) {
+  void consider(DensePartition partition) {
     if (!partition.pairs_share_x && partition.n_parts == 1) return;
+    partition.staged_sums = planner_ == Planner::vendor && !vendor_sum_depths(partition.k_parts).empty();
     const Estimate estimate(shape_, partition, m_);
     Expected<DensePartition> expected = estimate.all();
     if (planner_ == Planner::vendor &&
@@ -225,10 +240,39 @@ void check_sizes(const DenseShape& s, const Machine& machine) {
 
 }  // namespace
 
+// The depths divide the messages that a tile receives evenly over the stages.
+std::vector<uint32_t> vendor_sum_depths(uint32_t partials) {
+  constexpr uint32_t kTwoStages = 16, kThreeStages = 125;  // from so many partial sums on
+  struct Stages {
+    std::vector<uint32_t> depths;
+    double messages = 0;
+  };
+  const auto divide = [](const auto& self, uint32_t left, uint32_t stages) -> Stages {
+    if (stages == 1) return {{}, static_cast<double>(left)};
+    const auto down = static_cast<uint32_t>(std::pow(double{1} * left, (stages - 1.0) / stages));
+    Stages best;
+    for (const uint32_t depth : {down + 1, down}) {
+      Stages next = self(self, depth, stages - 1);
+      next.messages += double{1} * left / depth;
+      if (best.depths.empty() || next.messages < best.messages) {
+        next.depths.insert(next.depths.begin(), depth);
+        best = std::move(next);
+      }
+    }
+    return best;
+  };
+  return divide(divide, partials,
+                partials >= kThreeStages ? kMostSumStages
+                : partials >= kTwoStages ? 2
+                                         : 1)
+      .depths;
+}
+
 std::string to_string(const DensePartition& partition) {
-  return fmt::format("m_parts={} k_parts={} n_parts={} m_slices={} n_slices={} pairs_share={}",
+  return fmt::format("m_parts={} k_parts={} n_parts={} m_slices={} n_slices={} pairs_share={}{}",
                      partition.m_parts, partition.k_parts, partition.n_parts, partition.m_slices,
-                     partition.n_slices, partition.pairs_share_x ? "x" : "w");
+                     partition.n_slices, partition.pairs_share_x ? "x" : "w",
+                     partition.staged_sums ? " staged_sums" : "");
 }
 
 std::vector<Expected<DensePartition>> dense_partitions(const DenseShape& shape, Planner planner,
