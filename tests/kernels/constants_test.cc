@@ -167,6 +167,7 @@ void add_bytes_and_limits(std::map<std::string, double>& all) {
   all["vendor.static_col_parts"] = ops::kVendorMostColParts;
   all["vendor.static_bands"] = ops::kVendorMostBands;
   all["vendor.static_run"] = static_cast<double>(ops::kVendorMostRun);
+  all["vendor.static_least_share"] = ops::kVendorLeastShare;
   all["vendor.dynamic_head_room"] = ops::kVendorHeadRoom;
   all["vendor.dynamic_fraction"] = ops::kVendorDynamicFraction;
   all["vendor.dynamic_part_bytes"] = ops::kVendorPartBytes;

@@ -3,8 +3,12 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <utility>
+#include <vector>
 
 #include "ops/run_on_tiles.h"
+#include "ops/sparse/static/grouped_sums.h"
+#include "ops/sparse/static/vendor_partition.h"
 #include "support/toy_machine.h"
 
 namespace tessera::ops {
@@ -29,8 +33,8 @@ TEST(PlannerLimits, APlanMayFillATileToTheLastByte) {
       const Pattern pattern = random_matrix(96, 80, 4, 0.3).pattern;
       const ProductProblem problem{.n = 24, .dense = dense, .product = product};
       machine::Machine m = testing::toy_machine(12, 1 << 20);
-      const TileProductPlan roomy = plan_tile_product(pattern, problem, m);
-      const ForcedKnobs force = knobs_of(roomy);
+      const ForcedKnobs force = knobs_of(plan_tile_product(pattern, problem, m));
+      const TileProductPlan roomy = plan_tile_product(pattern, problem, m, force);
       // Where the memory ends decides where interleaved pieces lie, hence how much lies between them and
       // others.
       m.tile_bytes = roomy.chosen.max_tile_bytes;
@@ -98,6 +102,97 @@ TEST(PlannerLimits, VendorStaticPlansKeepTemporariesToSixTenths) {
   const auto edge = static_cast<uint64_t>(bytes / 0.6);
   EXPECT_EQ(plans(edge + 1), 1U);
   EXPECT_EQ(plans(edge - 1), 0U);
+}
+
+// Of full matrices on 64 tiles of a Bow: what PopLibs' estimate, computed by hand with its formulas, is least
+// for.
+TEST(PlannerLimits, VendorStaticPlansAreThoseOfPopLibsEstimate) {
+  machine::Machine bow = machine::find("bow");
+  bow.tiles = 64;
+  const auto choice = [&](uint32_t size, uint32_t block_size, uint32_t n, Type type) {
+    const Pattern pattern = random_matrix(size, size, block_size, 1.0).pattern;
+    std::optional<StaticPartition> found = vendor_partition({pattern, n, {type, type}}, bow);
+    EXPECT_TRUE(found && found->grouped_sums);
+    EXPECT_EQ(found->col_grain, type == Type::f16 ? 4U : 2U);
+    return StaticPartition{found->col_parts, found->bands, found->band_tiles};
+  };
+  EXPECT_EQ(choice(256, 16, 64, Type::f16), (StaticPartition{2, 4, 8}));
+  EXPECT_EQ(choice(256, 4, 64, Type::f16), (StaticPartition{1, 4, 16}));
+  EXPECT_EQ(choice(64, 1, 16, Type::f16), (StaticPartition{2, 5, 6}));
+  EXPECT_EQ(choice(256, 8, 96, Type::f32), (StaticPartition{1, 4, 16}));
+  EXPECT_EQ(choice(256, 1, 32, Type::f32), (StaticPartition{1, 4, 16}));
+}
+
+// 512 × 512 non-zeros: 131,072 for each of two tiles, five sixths of which are before the last worker's.
+TEST(PlannerLimits, VendorStaticPlansMayHaveListsTooLongForTheirOffsets) {
+  const Pattern pattern = random_matrix(512, 512, 1, 1.0).pattern;
+  machine::Machine bow = machine::find("bow");
+  const auto has_plan = [&](uint32_t tiles) {
+    bow.tiles = tiles;
+    return vendor_partition({pattern, 8, {Type::f16, Type::f16}}, bow).has_value();
+  };
+  EXPECT_FALSE(has_plan(2));
+  EXPECT_TRUE(has_plan(4));
+  const ProductProblem problem{.n = 8, .type = Type::f16, .partials = Type::f16, .planner = Planner::vendor};
+  bow.tiles = 2;
+  EXPECT_FALSE(plan_tile_product(pattern, problem, bow).chosen.rejected.empty());
+}
+
+/// PopLibs' rule, computed by hand: the depth with the fewest messages.
+TEST(PlannerLimits, VendorDensePlansAddManyPartialSumsInStages) {
+  using Depths = std::vector<uint32_t>;
+  EXPECT_EQ(vendor_sum_depths(15), Depths{});
+  EXPECT_EQ(vendor_sum_depths(16), Depths{4});
+  EXPECT_EQ(vendor_sum_depths(22), Depths{5});
+  EXPECT_EQ(vendor_sum_depths(200), (Depths{35, 6}));
+}
+
+TEST(PlannerLimits, VendorSumsAreRight) {
+  machine::Machine bow = machine::find("bow");
+  bow.tiles = 64;
+  const SparseMatrix matrix = random_matrix(192, 512, 4, 0.1);
+  for (bool dense : {false, true})
+    for (uint32_t n : {3U, 24U, 200U}) {
+      SCOPED_TRACE(fmt::format("dense {}, n = {}", dense, n));
+      const ProductProblem problem{
+          .n = n, .type = Type::f16, .partials = Type::f16, .planner = Planner::vendor, .dense = dense};
+      const ForcedKnobs force = dense ? ForcedKnobs{{"m_parts", 2}, {"k_parts", 32}} : ForcedKnobs{};
+      const TileProductPlan plan = plan_tile_product(matrix.pattern, problem, bow, force);
+      EXPECT_TRUE(dense ? std::get<DensePartition>(plan.partition).staged_sums
+                        : std::get<StaticPartition>(plan.partition).grouped_sums);
+      EXPECT_TRUE(run(matrix, problem, bow, force).verified);
+    }
+}
+
+/// Every element of the sums is one worker's, and those that stay are where the result lies.
+TEST(PlannerLimits, VendorStaticSumsCoverTheResult) {
+  machine::Machine m = testing::toy_machine(24);
+  m.workers_per_tile = 6;
+  bool any_moved = false, any_kept = false;
+  for (const auto& [rows, cols] : {std::pair{60U, 4U}, {60U, 512U}, {10U, 96U}, {24U, 1U}}) {
+    const std::vector<program::MappedBox> result = program::map_linearly(rows, cols, m.tiles);
+    std::vector<uint32_t> partials;
+    for (uint32_t row = 0; row < rows; ++row) partials.push_back(row % 20 == 4 ? 4 : row % 7 == 6 ? 6 : 5);
+    const GroupedSums sums = group_sums(partials, cols, result, {Type::f16, Type::f16}, m);
+    (sums.moved ? any_moved : any_kept) = true;
+    std::vector<uint32_t> positions = sums.position;
+    std::ranges::sort(positions);
+    for (uint32_t row = 0; row < rows; ++row) EXPECT_EQ(positions[row], row);
+    std::vector<uint32_t> times(size_t{rows} * cols);
+    for (const program::MappedBox& piece : sums.pieces) {
+      EXPECT_LT(piece.tile, m.tiles);
+      const bool lies_there = std::ranges::any_of(result, [&](const program::MappedBox& mapped) {
+        return mapped.tile == piece.tile && program::contains(mapped.box, piece.box);
+      });
+      EXPECT_TRUE(sums.moved || lies_there);
+      for (uint32_t row = piece.box.row; row < piece.box.row_end(); ++row)
+        for (uint32_t col = piece.box.col; col < piece.box.col_end(); ++col)
+          ++times[size_t{row} * cols + col];
+    }
+    EXPECT_TRUE(std::ranges::all_of(times, [](uint32_t count) { return count == 1; }));
+  }
+  EXPECT_TRUE(any_kept);
+  EXPECT_TRUE(any_moved);
 }
 
 /// A dynamic plan's are a fifth of the memory.

@@ -158,16 +158,33 @@ struct Partitions {
   }
 };
 
+/// The vendor's planner takes its own choice alone; the free planner is never slower.
+void take_choice(const std::optional<StaticPartition>& choice, Planner planner,
+                 Partitions<StaticPartition>& partitions) {
+  if (planner == Planner::vendor) partitions.within_limits = choice.has_value();
+  if (!choice) return;
+  const Expected<StaticPartition> chosen{*choice, {}, 0};
+  if (planner == Planner::vendor) {
+    partitions.all.assign(1, chosen);
+    return;
+  }
+  partitions.all.insert(partitions.all.begin(), chosen);
+  ++partitions.recounted;
+}
+
 Planned plan_static(const Case& c, const StaticPartition& forced, const StaticPartition& forward) {
   const auto& [pattern, problem, m, fixed] = c;
   const StaticProduct product(pattern, problem, m, forward);
   Partitions<StaticPartition> partitions(
       problem.planner, pattern.blocks() > kLargeBlocks ? kRecountedLarge : kRecounted,
       [&](Planner planner) { return product.partitions(planner, forced); });
-  if (problem.product == ProductKind::input_gradient && problem.planner == Planner::best &&
-      forced == StaticPartition{0, 0, 0}) {
+  const bool is_free = forced == StaticPartition{0, 0, 0};
+  if (is_free && problem.product == ProductKind::forward && problem.n > 0 && pattern.blocks() > 0)
+    take_choice(product.vendor_choice(), problem.planner, partitions);
+  if (problem.product == ProductKind::input_gradient && problem.planner == Planner::best && is_free) {
     StaticPartition mirrored = forward;
     mirrored.mirrored = true;
+    mirrored.grouped_sums = false;
     partitions.all.insert(partitions.all.begin(), {mirrored, {}, 0});
     ++partitions.recounted;
   }

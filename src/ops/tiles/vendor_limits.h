@@ -14,6 +14,8 @@ inline constexpr double kVendorMemoryFraction = 0.6;
 inline constexpr uint32_t kVendorMostColParts = 32;
 inline constexpr uint32_t kVendorMostBands = 128;
 inline constexpr uint64_t kVendorMostRun = 0xFFFF;
+/// Columns and rows with fewer blocks than this fraction of the mean do not count for the partition.
+inline constexpr double kVendorLeastShare = 0.1;
 
 // Dynamic products: headroom of buckets beyond equal slices, for values and metadata; the fraction of a
 // tile's memory for temporaries, and at b = 1 the bytes of a tile's parts of X and of Y, both fitted.

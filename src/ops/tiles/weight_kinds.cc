@@ -1,5 +1,7 @@
 #include "ops/tiles/weight_kinds.h"
 
+#include "ops/sparse/static/vendor_partition.h"
+
 namespace tessera::ops {
 
 DenseShape DenseProduct::shape(bool mirrored) const {
@@ -67,6 +69,10 @@ std::vector<Expected<StaticPartition>> StaticProduct::partitions(Planner planner
                                                                  const StaticPartition& forced) const {
   return is_sddmm() ? sddmm_partitions(sddmm_shape(), planner, machine_, forced)
                     : static_partitions(shape(), planner, machine_, forced);
+}
+
+std::optional<StaticPartition> StaticProduct::vendor_choice() const {
+  return vendor_partition(shape(), machine_);
 }
 
 PartLayout StaticProduct::deal(const StaticPartition& partition) const {

@@ -1,6 +1,7 @@
 // The views of products on tiles that the planner and builder of each kind of weight take.
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "ops/sparse/static/static_layout.h"
@@ -47,6 +48,8 @@ class StaticProduct {
                 const StaticPartition& forward);
 
   std::vector<Expected<StaticPartition>> partitions(Planner planner, const StaticPartition& forced) const;
+  /// The one that the vendor's library takes: of forward products whose weight and n are not empty.
+  std::optional<StaticPartition> vendor_choice() const;
   /// Distributes the pattern over the parts of a partition.
   PartLayout deal(const StaticPartition& partition) const;
   ProductLayouts layouts(const PartLayout& parts) const;

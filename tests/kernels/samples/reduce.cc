@@ -39,6 +39,21 @@ constexpr NamedSample kRowsSamples[] = {{"f32-f32", rows_sample<Type::f32, Type:
                                         {"f16-f16", rows_sample<Type::f16, Type::f16>},
                                         {"f32-f16", rows_sample<Type::f32, Type::f16>}};
 
+/// Every row gets as many partials.
+template <Type from, Type to, uint32_t partials>
+Sample worker_rows_sample(uint32_t scale, uint64_t seed) {
+  const uint32_t rows = 3 * scale;
+  const uint32_t cols = 13 * scale;
+  Sample sample(worker_reduce_rows_codelet);
+  sample.random(from, partials * rows, cols, seed, 1, true);
+  sample.values(Type::u16, partials * rows, 1, [=](uint64_t i) { return static_cast<double>(i % rows); });
+  return sample.unset(to, rows, cols).flops(double{1} * partials * rows * cols);
+}
+
+constexpr NamedSample kWorkerRowsSamples[] = {{"1-f16-f16", worker_rows_sample<Type::f16, Type::f16, 1>},
+                                              {"5-f16-f16", worker_rows_sample<Type::f16, Type::f16, 5>},
+                                              {"2-f32-f16", worker_rows_sample<Type::f32, Type::f16, 2>}};
+
 // The same additions in the same order: the same bits.
 template <Type from, Type to, uint32_t neighbours>
 Sample neighbours_sample(uint32_t scale, uint64_t seed) {
@@ -113,6 +128,7 @@ constexpr NamedSample kAxisSamples[] = {
 std::span<const CodeletSamples> reduce_samples() {
   static const CodeletSamples kAll[] = {{reduce_sum_codelet, kSamples},
                                         {reduce_rows_codelet, kRowsSamples},
+                                        {worker_reduce_rows_codelet, kWorkerRowsSamples},
                                         {reduce_neighbours_codelet, kNeighboursSamples},
 #define TESSERA_LIST(op) {codelet_of(Reduction::op), kAxisSamples<Reduction::op>},
                                         TESSERA_REDUCTIONS(TESSERA_LIST)

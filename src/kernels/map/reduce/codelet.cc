@@ -99,6 +99,23 @@ program::PhaseTimes reduce_rows_cost(const Vertex& v, const machine::Machine& m)
   return in_phase(Phase::reduce, cycles);
 }
 
+void worker_reduce_rows_reference(const Vertex& v) { reduce_rows_reference(v); }
+
+// Cycles of a worker (PopLibs, strided reductions): 16 + ⌈out / v⌉(6 + s + p − 1), v = half4, float2, and
+// s = 8 half→half, 7 half→float, 5 float for the end of a vector. A single partial arrives in place; PopLibs
+// leaves rows without any as they are.
+program::PhaseTimes worker_reduce_rows_cost(const Vertex& v, const machine::Machine& m) {
+  const FieldView& from = v.fields[worker_reduce_rows_field::partials];
+  const FieldView& out = v.fields[worker_reduce_rows_field::out];
+  const uint32_t partials = from.rows / std::max(1U, out.rows);
+  if (partials == 1) return in_phase(Phase::reduce, 0);
+  if (partials == 0)
+    return in_phase(Phase::reduce, kTileWorkerCycles + bytes_of(out) / m.load_bytes_per_cycle);
+  const double vectors = std::ceil(static_cast<double>(out.elements()) / tile_vector_width(from.type));
+  const double per_vector = kTileVectorCycles + tile_store_cycles(from.type, out.type) + partials - 1;
+  return in_phase(Phase::reduce, kTileWorkerCycles + vectors * per_vector);
+}
+
 // Sums of neighbouring rows.
 
 void reduce_neighbours_reference(const Vertex& v) {
@@ -262,13 +279,15 @@ constexpr program::Codelet kAxisReductions[] = {
 }  // namespace
 
 TESSERA_REDUCE_CODELETS(TESSERA_CODELET)
+TESSERA_WORKER_REDUCE_CODELETS(TESSERA_WORKER_CODELET)
 
 const program::Codelet& codelet_of(Reduction op) { return kAxisReductions[static_cast<size_t>(op)]; }
 
 std::span<const ListedCodelet> reduce_codelets() {
 #define TESSERA_LIST_AXIS(op) kAxisReductions[static_cast<size_t>(Reduction::op)],
   static constexpr ListedCodelet kListed[] = {TESSERA_REDUCE_CODELETS(TESSERA_LIST_CODELET)
-                                                  TESSERA_REDUCTIONS(TESSERA_LIST_AXIS)};
+                                                  TESSERA_WORKER_REDUCE_CODELETS(TESSERA_LIST_CODELET)
+                                                      TESSERA_REDUCTIONS(TESSERA_LIST_AXIS)};
 #undef TESSERA_LIST_AXIS
   return kListed;
 }

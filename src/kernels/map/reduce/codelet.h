@@ -18,6 +18,9 @@ namespace tessera::kernels {
 #define TESSERA_REDUCE_ROWS_FIELDS(X) \
   X(partials, .alignment = 8) X(rows, .costed = true) X(out, .access = program::Access::out, .alignment = 8)
 
+/// The same by one worker, for rows that have equal numbers of partials.
+#define TESSERA_WORKER_REDUCE_ROWS_FIELDS(X) X(partials) X(rows) X(out, .access = program::Access::out)
+
 /// Sums of neighbouring rows: out[r] = in[r · g] + … + in[r · g + g − 1], added in this order in FP32 and
 /// rounded once. Fields "in" (g · rows × cols), "out" (rows × cols), each f32, f16 or bf16.
 #define TESSERA_REDUCE_NEIGHBOURS_FIELDS(X) X(in) X(out, .access = program::Access::out)
@@ -27,8 +30,12 @@ namespace tessera::kernels {
   X(reduce_rows, TESSERA_REDUCE_ROWS_FIELDS, TESSERA_NONE, reduce_rows_simd, 384,           \
     .runs_on = program::RunsOn::tiles)                                                      \
   X(reduce_neighbours, TESSERA_REDUCE_NEIGHBOURS_FIELDS, TESSERA_NONE, reduce_neighbours_simd, 384)
+#define TESSERA_WORKER_REDUCE_CODELETS(X) \
+  X(worker_reduce_rows, TESSERA_WORKER_REDUCE_ROWS_FIELDS, TESSERA_NONE, worker_reduce_rows_simd, 384)
 TESSERA_DECLARE_FAMILY(reduce, TESSERA_REDUCE_CODELETS)
 TESSERA_REDUCE_CODELETS(TESSERA_DECLARE_FUNCTIONS)
+TESSERA_WORKER_REDUCE_CODELETS(TESSERA_DECLARE_CODELET)
+TESSERA_WORKER_REDUCE_CODELETS(TESSERA_DECLARE_FUNCTIONS)
 TESSERA_POSITIONS(reduce_sum_param, TESSERA_REDUCE_SUM_PARAMS)
 
 #define TESSERA_AXIS_REDUCTION_FIELDS(X) X(in) X(out, .access = program::Access::out)

@@ -131,6 +131,8 @@ void run_reduce_rows(const Vertex& v) {
   });
 }
 
+void run_worker_reduce_rows(const Vertex& v) { run_reduce_rows(v); }
+
 }  // namespace tessera::kernels::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
@@ -138,6 +140,7 @@ HWY_AFTER_NAMESPACE();
 namespace tessera::kernels {
 
 TESSERA_REDUCE_CODELETS(TESSERA_DISPATCH_RUN)
+TESSERA_WORKER_REDUCE_CODELETS(TESSERA_DISPATCH_RUN)
 
 }  // namespace tessera::kernels
 #endif

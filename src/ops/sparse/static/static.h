@@ -28,6 +28,8 @@ struct StaticPartition {
   uint32_t band_tiles = 1;
   bool whole_bands = false;
   bool mirrored = false;
+  uint32_t col_grain = 1;     ///< parts of X have multiples of so many columns, except for the last one
+  bool grouped_sums = false;  ///< rows are added as PopLibs adds them (grouped_sums.h)
 
   uint32_t parts() const { return bands * band_tiles; }
   uint32_t tiles() const { return col_parts * parts(); }

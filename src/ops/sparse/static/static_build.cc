@@ -1,8 +1,13 @@
 #include <algorithm>
+#include <cstddef>
+#include <map>
+#include <numeric>
 #include <tuple>
+#include <utility>
 
 #include "kernels/map/reduce/codelet.h"
 #include "kernels/tile/tile_product/codelet.h"
+#include "ops/sparse/static/grouped_sums.h"
 #include "ops/sparse/static/part_builder.h"
 #include "ops/tiles/rounding.h"
 
@@ -33,11 +38,14 @@ class StaticBuilder : PartBuilder {
     add_lists();
     add_in_rows(gather);
     choose_result();
+    choose_sums();
     add_partials();
     steps_.push_back(b_.copy(std::move(gather)));
     steps_.push_back(b_.execute(multiply()));
     steps_.push_back(b_.copy({"send partials", {gather_rows(partials_, received_, partial_rows_)}}));
     steps_.push_back(b_.execute(reduce_set()));
+    if (sums_ != result_)
+      steps_.push_back(b_.copy({"move sums", {gather_rows(sums_, result_, sum_of_row_)}}));
     b_.send(result_, shape_.result(operands_), steps_);
     return b_.sequence(std::move(steps_));
   }
@@ -102,8 +110,25 @@ class StaticBuilder : PartBuilder {
     return true;
   }
 
-  /// Partial rows where they are computed, and where they are added: sorted by the owner of their row of Y
-  /// and by part, so that neighbouring rows of a part are sent together.
+  /// Sums are added where the result lies, each row at its owners, or as PopLibs adds them.
+  void choose_sums() {
+    sums_ = result_;
+    if (!partition_.grouped_sums) {
+      sum_of_row_.resize(shape_.result_rows());
+      std::iota(sum_of_row_.begin(), sum_of_row_.end(), 0U);
+      return;
+    }
+    std::vector<uint32_t> partials(shape_.result_rows());
+    for (uint32_t row : out_rows_) ++partials[row];
+    GroupedSums grouped = group_sums(partials, shape_.n, y_mapping_, numbers_, b_.machine());
+    y_mapping_ = std::move(grouped.pieces);
+    sum_of_row_ = std::move(grouped.position);
+    if (grouped.moved)
+      sums_ = temporary("sums", numbers_.operands, shape_.result_rows(), shape_.n, y_mapping_);
+  }
+
+  /// Partial rows where they are computed, and where they are added: sorted by the owner of their sum and by
+  /// part, so that neighbouring rows of a part are sent together.
   void add_partials() {
     y_boxes_ = layout_.boxes(out_begin_);
     partials_ = temporary("partials", numbers_.partials, out_rows_.size(), shape_.n, on_tiles(y_boxes_));
@@ -115,13 +140,13 @@ class StaticBuilder : PartBuilder {
       std::fill(owner.begin() + first_row[o],
                 o + 1 < first_row.size() ? owner.begin() + first_row[o + 1] : owner.end(), o);
     std::vector<uint32_t> begin(first_row.size() + 1);
-    for (uint32_t row : out_rows_) ++begin[owner[row] + 1];
+    for (uint32_t row : out_rows_) ++begin[owner[sum_of_row_[row]] + 1];
     for (size_t o = 1; o < begin.size(); ++o) begin[o] += begin[o - 1];
     std::vector<uint32_t> next(begin.begin(), begin.end() - 1);
     partial_rows_.resize(out_rows_.size());
     row_within_.resize(out_rows_.size());
     for (uint32_t i = 0; i < out_rows_.size(); ++i) {
-      const uint32_t row = out_rows_[i];
+      const uint32_t row = sum_of_row_[out_rows_[i]];
       const uint32_t at = next[owner[row]]++;
       partial_rows_[at] = i;
       row_within_[at] = row - first_row[owner[row]];
@@ -148,14 +173,28 @@ class StaticBuilder : PartBuilder {
     return set;
   }
 
-  /// Each owner of Y has a list of its partials' rows; owners of the same range of rows have copies of one
+  /// The owners of sums, each tile once before any comes again, so that neighbouring tiles are one group.
+  std::vector<size_t> owners_in_order() const {
+    std::vector<size_t> order(y_mapping_.size());
+    std::iota(order.begin(), order.end(), size_t{0});
+    if (!partition_.grouped_sums) return order;
+    std::map<program::TileId, uint32_t> seen;
+    std::vector<uint32_t> turn;
+    for (const MappedBox& owned : y_mapping_) turn.push_back(seen[owned.tile]++);
+    std::ranges::sort(order, {}, [&](size_t i) { return std::pair(turn[i], y_mapping_[i].tile); });
+    return order;
+  }
+
+  /// Each owner of sums has a list of its partials' rows; owners of the same range of rows have copies of one
   /// list.
   program::ComputeSet reduce_set() {
     std::vector<uint32_t> lists;
-    std::vector<MappedBox> mapping;
-    std::vector<Box> list_boxes;
-    for (size_t i = 0; i < y_mapping_.size(); ++i) {
+    std::vector<MappedBox> mapping, owners;
+    std::vector<Box> list_boxes, received;
+    for (size_t i : owners_in_order()) {
       const Box& from = received_boxes_[i];
+      owners.push_back(y_mapping_[i]);
+      received.push_back(from);
       list_boxes.push_back({static_cast<uint32_t>(lists.size()), from.rows, 0, 1});
       mapping.push_back({list_boxes.back(), y_mapping_[i].tile});
       lists.insert(lists.end(), row_within_.begin() + from.row, row_within_.begin() + from.row + from.rows);
@@ -165,8 +204,9 @@ class StaticBuilder : PartBuilder {
                                      indices.contents, std::move(mapping));
     return {"reduce", Phase::reduce,
             groups_of_owners(
-                y_mapping_, kernels::reduce_rows_codelet,
-                {{received_, received_boxes_}, {rows, list_boxes}, {result_, boxes_of(y_mapping_)}}, {})};
+                owners,
+                partition_.grouped_sums ? kernels::worker_reduce_rows_codelet : kernels::reduce_rows_codelet,
+                {{received_, received}, {rows, list_boxes}, {sums_, boxes_of(owners)}}, {})};
   }
 
   const StaticShape& shape_;
@@ -177,7 +217,9 @@ class StaticBuilder : PartBuilder {
   std::vector<uint32_t> list_begin_;
   std::vector<StepId> steps_;
   Operand result_;
-  std::vector<MappedBox> y_mapping_;
+  Operand sums_;                      ///< the result, or its rows in another order and place
+  std::vector<uint32_t> sum_of_row_;  ///< by row of the result
+  std::vector<MappedBox> y_mapping_;  ///< boxes of the sums, each of which a vertex adds
   Operand values_;
   std::vector<VariableId> lists_;
   VariableId in_rows_ = 0;

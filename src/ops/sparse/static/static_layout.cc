@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/ceil_divide.h"
+
 namespace tessera::ops {
 
 using program::Box;
@@ -25,8 +27,12 @@ Indices::Indices(const std::vector<uint32_t>& numbers) {
 
 PartLayout::PartLayout(const Pattern& pattern, const StaticPartition& partition, uint32_t n)
     : partition_(partition), n_(n), parts_(deal_out(pattern, partition)) {
+  const uint64_t grain = partition.col_grain;
+  const uint64_t each =
+      base::ceil_divide(base::ceil_divide(uint64_t{n}, grain), uint64_t{partition.col_parts});
   for (uint64_t c = 0; c <= partition.col_parts; ++c)
-    col_begin_.push_back(static_cast<uint32_t>(n * c / partition.col_parts));
+    col_begin_.push_back(static_cast<uint32_t>(grain == 1 ? n * c / partition.col_parts
+                                                          : std::min<uint64_t>(n, c * each * grain)));
 }
 
 std::vector<Box> PartLayout::boxes(const std::vector<uint32_t>& begin) const {

@@ -96,9 +96,9 @@ class ProductEstimate : public PartitionEstimate {
 }  // namespace
 
 std::string to_string(const StaticPartition& partition) {
-  return fmt::format("col_parts={} bands={} band_tiles={}{}{}", partition.col_parts, partition.bands,
+  return fmt::format("col_parts={} bands={} band_tiles={}{}{}{}", partition.col_parts, partition.bands,
                      partition.band_tiles, partition.whole_bands ? " whole_bands" : "",
-                     partition.mirrored ? " mirrored" : "");
+                     partition.mirrored ? " mirrored" : "", partition.grouped_sums ? " grouped_sums" : "");
 }
 
 std::vector<Expected<StaticPartition>> static_partitions(const StaticShape& shape, Planner planner,

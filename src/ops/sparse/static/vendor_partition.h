@@ -1,0 +1,17 @@
+// The partition of a static product that the vendor's library takes.
+#pragma once
+
+#include <optional>
+
+#include "machine/model/machine.h"
+#include "ops/sparse/static/static.h"
+
+namespace tessera::ops {
+
+/// The partition that PopLibs' partitioner of static products (SDK 3.4) finds fastest by its own estimate,
+/// which leaves out fixed costs and takes exchanges to reach the full rate. None if it finds none, or if it
+/// does not notice that the work lists of single elements exceed their 16-bit offsets. The pattern and n are
+/// not empty.
+std::optional<StaticPartition> vendor_partition(const StaticShape& shape, const machine::Machine& machine);
+
+}  // namespace tessera::ops
