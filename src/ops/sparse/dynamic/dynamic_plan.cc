@@ -206,10 +206,17 @@ class Search {
 
  private:
   /// The maximum number of parts of n that the tiles allow, or the smallest number with parts of the same
-  /// size.
+  /// size. PopLibs' parts are all equal, in vectors for single elements.
   std::vector<uint32_t> n_counts(uint32_t most) const {
     if (forced_.n_parts != 0) return {forced_.n_parts};
     if (most == 0) return {};
+    if (planner_ == Planner::vendor) {
+      const uint64_t grain = s_.block_size > 1 ? uint64_t{1} : 8 / size_of(s_.numbers.operands);
+      const auto units = static_cast<uint32_t>(ceil_divide(uint64_t{std::max(1U, s_.n)}, grain));
+      uint32_t parts = std::min(units, most);
+      while (units % parts != 0) --parts;
+      return {parts};
+    }
     const uint64_t all = std::min(std::max(1U, s_.n), most);
     return {static_cast<uint32_t>(ceil_divide(std::max(1U, s_.n), ceil_divide(std::max(1U, s_.n), all)))};
   }
@@ -225,8 +232,14 @@ class Search {
       const double most = double{1} * ceil_divide(s_.m, m) * static_cast<double>(ceil_divide(s_.k, k));
       add({m, k, n, static_cast<uint32_t>(std::min(room, std::max(most, std::ceil(mean)) + 1))});
     };
+    if (planner_ == Planner::vendor) {  // each of the n tiles of a partition has room for whole blocks
+      const uint64_t tiles = uint64_t{m} * k * n;
+      const auto of_tile = static_cast<double>(ceil_divide(s_.capacity, tiles));
+      with_room(n * std::round((1 + kVendorHeadRoom) * of_tile));
+      return;
+    }
     with_room((1 + kVendorHeadRoom) * mean);
-    if (planner_ == Planner::best && m * k > 1) with_room(fullest(m * k, largest_mean(s_, m, k)));
+    if (m * k > 1) with_room(fullest(m * k, largest_mean(s_, m, k)));
   }
 
   void add(const DynamicTiling& tiling) {
