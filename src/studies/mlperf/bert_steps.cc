@@ -132,7 +132,9 @@ PretrainingSettings settings_of(const BertSetup& setup, const graph::BertConfig&
   PretrainingSettings s;
   s.config = config;
   s.numbers = setup.numbers;
-  s.average = setup.numbers == "mlperf-v1" ? graph::PackedAverage::pack : graph::PackedAverage::token;
+  const bool is_first_version = setup.numbers == "mlperf-v1";
+  if (is_first_version) s.config.attention_probs_dropout_prob = 0;
+  s.average = is_first_version ? graph::PackedAverage::pack : graph::PackedAverage::token;
   s.bias_correction = false;
   s.phases[0].length = kPackTokens;
   s.phases[0].packs = setup.packs_of_step();
