@@ -138,7 +138,7 @@ TEST(TileCost, ABucketWithUnknownMetadataHasOneSubgroup) {
 
 TEST(TileCost, Buckets) {
   EXPECT_EQ(fill_cycles(bow(), 1000), 25 + 125);
-  const double blocks = 6 * 26 + 10 * 23 + 40 * (15 + 64 + 6 * (25 + 4 * 15));
+  const double blocks = 6 * 22 + 10 * 23 + 40 * (15 + 64 + 6 * (23 + 4 * 15));
   EXPECT_EQ(bucket_cycles(bow(), Type::f16, 16, 96, {1, 1, 10, 40}), 40 + 46 + 56 + blocks);
   EXPECT_EQ(bucket_cycles(bow(), Type::f16, 16, 96, {3, 1, 10, 40}), 40 + 2 * 33 + 2 * 46 + 56 + blocks);
 }
@@ -149,8 +149,8 @@ TEST(TileCost, SddmmOfBuckets) {
   const std::vector<program::FieldView> fields = {field(Type::f16, 5, 32 * 32), field(Type::u16, 1, 100),
                                                   field(Type::f16, 96, 40), field(Type::f16, 96, 40)};
   const double rows = 3 * 2 * (6 + 17 + 3 * (15 + 64));
-  const double blocks = 5 * 4 * 3 * 6 * (25 + 4 * 2);
-  const double cycles = 40 + 46 + 56 + 6 * 26 + rows + blocks;
+  const double blocks = 5 * 4 * 3 * 6 * (23 + 4 * 2);
+  const double cycles = 40 + 46 + 56 + 6 * 22 + rows + blocks;
   EXPECT_EQ(cycles_of(bucket_sddmm_codelet, fields, {32, 0, 0}), cycles);
   EXPECT_EQ(cycles_of(bucket_sddmm_codelet, fields, {32, 0, 1}), cycles + 25 + 5 * 32 * 32 * 2 / 8);
 }

@@ -178,7 +178,9 @@ TEST(TiledSpmm, SendsWholeBandsWhereTilesUseNearlyAllOfThem) {
     EXPECT_EQ(sends_whole_bands(plan), whole_is_better);
     expect_kept(product);
   }
-  EXPECT_TRUE(sends_whole_bands(plan_tile_product(dense.pattern, problem, bow)));
+  ProductProblem wide = problem;
+  wide.n = 1024;
+  EXPECT_TRUE(sends_whole_bands(plan_tile_product(dense.pattern, wide, bow)));
   EXPECT_TRUE(run(dense, problem, bow, forced).verified);
 }
 
