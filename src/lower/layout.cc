@@ -93,6 +93,11 @@ ValueLayout bound_layout(const ValueLayout& layout) {
   return layout.weight ? kRows : layout;
 }
 
+bool LayoutChoice::is_transposed() const {
+  return std::ranges::any_of(inputs, &ValueLayout::transposed) ||
+         std::ranges::any_of(outputs, &ValueLayout::transposed);
+}
+
 std::vector<LayoutChoice> same_layouts(Lowering& l, const Node& node) {
   for (ValueId output : node.outputs)
     if (l.form_of(output)) return {all_in(l, node, {.weight = l.form_of(node.outputs[0])})};

@@ -56,6 +56,10 @@ struct LayoutChoice {
   /// By input: its mapping to tiles, if it is not a result of another operation; none, or empty: any mapping.
   std::vector<std::vector<program::MappedBox>> mappings = {};
   std::any plan = {};  ///< plan of the operation in these layouts, if one was made to compute the cost
+
+  /// Whether an input or output is transposed. Where all matrices lie alike, single elements still lie as
+  /// rows, so that not every one says it.
+  bool is_transposed() const;
 };
 
 /// The time on a machine of a program that consists of the built step.

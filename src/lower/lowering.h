@@ -151,6 +151,7 @@ class Lowering {
   ops::Operand result_beside(ValueId id, const ops::Operand& operand);
   const ValueLayout& input_layout(size_t i) const { return choice().inputs.at(i); }
   const ValueLayout& output_layout(size_t i) const { return choice().outputs.at(i); }
+  bool is_transposed() const { return choice().is_transposed(); }
   /// The plan from which the cost of the chosen layouts was computed; null: there is none.
   template <class Plan>
   const Plan* planned() const {

@@ -175,16 +175,13 @@ void lower_expression(Lowering& l, const Node& node) {
   const Expression expression = expression_of(node);
   Types inputs;
   for (const ValueId input : node.inputs) inputs.push_back(l.graph().type(input));
-  // A result of one element lies as a row.
-  bool is_transposed = false;
-  for (size_t i = 0; i < node.inputs.size(); ++i) is_transposed |= l.input_layout(i).transposed;
-  const ops::OperandLayout whole = matrix_layout(whole_type(inputs), is_transposed);
+  const ops::OperandLayout whole = matrix_layout(whole_type(inputs), l.is_transposed());
   ops::ExpressionProblem problem{
       .expression = kernel_of(expression, inputs.size(), types_of(expression, inputs)),
       .rows = whole.rows,
       .cols = whole.cols};
   if (is_reduced(expression))
-    problem.over = is_transposed ? kernels::ReduceOver::rows : kernels::ReduceOver::columns;
+    problem.over = l.is_transposed() ? kernels::ReduceOver::rows : kernels::ReduceOver::columns;
   std::vector<ops::Operand> operands;
   for (size_t i = 0; i < node.inputs.size(); ++i) {
     operands.push_back(l.input(i));

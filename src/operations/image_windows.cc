@@ -220,7 +220,7 @@ void lower_windows(Lowering& l, const Node& node, ops::Pooling kind, const Image
   for (size_t i = 0; i < node.inputs.size(); ++i) operands.push_back(l.input(i));
   operands.push_back(l.output(0));
   l.add(ops::PoolProblem{kind, x.type, x.shape.front(), x.cols(), windows.down, windows.across,
-                         l.input_layout(0).transposed},
+                         l.is_transposed()},
         operands);
 }
 

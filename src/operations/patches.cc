@@ -164,7 +164,7 @@ std::vector<Value> decompose_fold(const Decomposition& d) {
 
 ops::PatchesProblem patches_problem_of(Lowering& l, const Node& node, const Shape& image) {
   return {l.builder().type_of(l.input(0)), image[0], image.back(), patches_window_of(node, image),
-          l.input_layout(0).transposed};
+          l.is_transposed()};
 }
 
 void lower_patches(Lowering& l, const Node& node) {

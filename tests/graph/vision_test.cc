@@ -2,6 +2,7 @@
 // factors that become part of weights.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <tessera/convolution.h>
 #include <tessera/error.h>
 #include <tessera/gradients.h>
 #include <tessera/inference.h>
@@ -9,6 +10,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <limits>
 #include <numeric>
 #include <utility>
@@ -112,6 +114,38 @@ TEST(Pooling, TakesWindowsOfWhichAllLieInPadding) {
     EXPECT_EQ(found.at("mean"), std::vector<float>(4));
     EXPECT_EQ(found.at("slope of most"), std::vector<float>(2));
     EXPECT_EQ(found.at("slope of mean"), std::vector<float>(2));
+  }
+}
+
+/// Between sparse products activations are transposed, but single elements are not.
+TEST(Pooling, TakesAndGivesSingleElementsBetweenSparseProducts) {
+  const auto sparse_layer = [](Graph& g, const char* name, Value x, uint32_t outputs) {
+    const Pattern pattern =
+        sparse::generate_pattern({PatternKind::random, outputs, x.shape().back(), 0.5, 1, 3});
+    return linear(x, g.sparse_parameter(name, pattern, Initial::normal(1)));
+  };
+  const Pooling around{.window = {2}, .stride = {1}, .before = {1}, .after = {1}}, all{.window = {3, 4}};
+  const Convolution padded{.kernel = {3, 3}, .padding = {1, 1}}, first{.kernel = {1, 1}, .stride = {5, 5}};
+  const Shape sizes = {3, 4};
+  const std::vector<std::pair<Shape, std::function<Value(Value)>>> cases = {
+      {{1, 1, 1, 4}, [&](Value x) { return max_pool(x, around); }},
+      {{1, 1, 1, 4}, [&](Value x) { return average_pool(x, around); }},
+      {{1, 3, 4, 4}, [&](Value x) { return max_pool(x, all); }},
+      {{1, 3, 4, 4}, [&](Value x) { return average_pool(x, all); }},
+      {{1, 1, 1, 4}, [&](Value x) { return patches(x, padded); }},
+      {{1, 3, 4, 4}, [&](Value x) { return patches(x, first); }},
+      {{1, 1, 1, 4}, [&](Value x) { return fold(x, first, sizes); }},
+  };
+  for (size_t i = 0; i < cases.size(); ++i) {
+    SCOPED_TRACE(testing::Message() << "case " << i);
+    Graph g;
+    const Value x = g.parameter("x", cases[i].first, Initial::normal(1));
+    const Value y = sparse_layer(g, "second", cases[i].second(sparse_layer(g, "first", x, 1)), 8);
+    g.output("y", y);
+    g.output("dx", *gradients(sum(square(y)), {x})[0]);
+    WideArrays state = widened(initial_state(g));
+    Session session(g, Machine::host(2));
+    expect_near(session.run(Arrays()), evaluate(g, {}, state), 1e-5, 1);
   }
 }
 
