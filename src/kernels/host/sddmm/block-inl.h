@@ -71,6 +71,7 @@ class BlockSddmm {
         scratch_(slice.schedule, w_, slice.block_row_end - slice.block_row_begin, o_.n,
                  {o_.x.col_stride != 1, o_.dy.col_stride != 1, static_cast<bool>(o_.seen)}),
         next_(reinterpret_cast<uint32_t*>(o_.scratch + scratch_.next)),
+        used_(reinterpret_cast<uint8_t*>(o_.scratch + scratch_.used)),
         strip_rows_(sddmm_strip_rows(w_.block_size, std::min(scratch_.width, o_.n))),
         fetch_(std::max(1U, Tile::kCols * Tile::kRows / strip_rows_)),
         tile_(tile_fetching<false>(fetch_)),
@@ -79,6 +80,7 @@ class BlockSddmm {
   void run() {
     if (w_.rows == 0 || w_.cols == 0) return;
     beta_ = o_.beta;
+    if (copies_x()) find_used();
     uint32_t col = 0;
     do {
       pass(col, std::min(scratch_.width, o_.n - col));
@@ -90,27 +92,53 @@ class BlockSddmm {
  private:
   uint32_t column(uint32_t block) const { return static_cast<const Index*>(w_.columns)[block]; }
 
-  // Rows of some columns of a matrix, in place or packed to `to`.
-  RowPanel panel_of(const MatrixView<const float>& m, const Seen& seen, uint32_t all_rows, uint32_t begin,
-                    uint32_t end, uint32_t col, uint32_t cols, float* to) const {
-    if (!seen && m.col_stride == 1) return {&m(begin, col), m.row_stride, begin, all_rows};
+  bool copies_x() const { return o_.seen || o_.x.col_stride != 1; }
+
+  void find_used() {
+    const uint32_t cols = (w_.cols + w_.block_size - 1) / w_.block_size;
+    std::fill(used_, used_ + cols, uint8_t{0});
+    const uint32_t end = w_.row_begin[slice_.block_row_end];
+    for (uint32_t i = w_.row_begin[slice_.block_row_begin]; i < end; ++i) used_[column(i)] = 1;
+  }
+
+  // Some columns of the rows of dY, in place or packed.
+  RowPanel y_panel(uint32_t begin, uint32_t end, uint32_t col, uint32_t cols) const {
+    if (o_.dy.col_stride == 1) return {&o_.dy(begin, col), o_.dy.row_stride, begin, w_.rows};
+    program::enter(o_.clock, program::Phase::rearrange);
+    float* to = o_.scratch + scratch_.dy;
+    copy_panel_rows(o_.dy, {}, begin, end - begin, end - begin, {col, cols, scratch_.width, to});
+    program::enter(o_.clock, program::Phase::compute);
+    return {to, scratch_.width, begin, w_.rows};
+  }
+
+  // The same of rows of X from block column `first` to before `last`: packed only where there are blocks.
+  RowPanel x_panel(uint32_t first, uint32_t last, uint32_t col, uint32_t cols) const {
+    const uint32_t b = w_.block_size, begin = first * b;
+    if (!copies_x()) return {&o_.x(begin, col), o_.x.row_stride, begin, w_.cols};
     program::enter(o_.clock, program::Phase::rearrange);
     static_assert(kMaxSddmmPanel <= kMaxSeenCols);
-    copy_panel_rows(m, seen, begin, end - begin, end - begin, {col, cols, scratch_.width, to});
+    float* to = o_.scratch + scratch_.x;
+    for (uint32_t c = first; c < last; ++c) {
+      const uint32_t row = c * b;
+      while (c < last && used_[c] != 0) ++c;
+      if (c * b == row) continue;
+      const uint32_t rows = std::min(c * b, w_.cols) - row;
+      copy_panel_rows(o_.x, o_.seen, row, rows, rows,
+                      {col, cols, scratch_.width, to + size_t{row - begin} * scratch_.width});
+    }
     program::enter(o_.clock, program::Phase::compute);
-    return {to, scratch_.width, begin, all_rows};
+    return {to, scratch_.width, begin, w_.cols};
   }
 
   void pass(uint32_t col, uint32_t cols) {
     const uint32_t b = w_.block_size;
     const uint32_t first = slice_.block_row_begin, end = slice_.block_row_end;
     std::copy(w_.row_begin + first, w_.row_begin + end, next_);
-    y_ = panel_of(o_.dy, {}, w_.rows, first * b, std::min(end * b, w_.rows), col, cols,
-                  o_.scratch + scratch_.dy);
+    y_ = y_panel(first * b, std::min(end * b, w_.rows), col, cols);
+    const uint32_t block_cols = (w_.cols + b - 1) / b;
     const uint32_t step = std::max(slice_.schedule.group_rows / b, 1U);
-    for (uint32_t c = 0; c * b < w_.cols; c += step) {
-      x_ = panel_of(o_.x, o_.seen, w_.cols, c * b, std::min((c + step) * b, w_.cols), col, cols,
-                    o_.scratch + scratch_.x);
+    for (uint32_t c = 0; c < block_cols; c += step) {
+      x_ = x_panel(c, std::min(c + step, block_cols), col, cols);
       schedule_ = DotSplit::of(x_.data, cols);
       const PartSplit rows(first, end, b);
       program::share_work(o_.helpers, rows.parts(), nullptr, [&](uint32_t i, std::byte*) {
@@ -219,6 +247,7 @@ class BlockSddmm {
   const sparse::BlockOrder order_;
   const BlockSddmmScratch scratch_;
   uint32_t* next_;
+  uint8_t* used_;
   const uint32_t strip_rows_;  // rows of a block's strip, whose rows of dY stay in the L1 cache
   const uint32_t fetch_;       // rows of X that a micro-tile prefetches
   const TileFunction tile_;

@@ -85,7 +85,10 @@ program::PhaseTimes block_cycles(const BlockSddmmSlice& slice, const HostFigures
       kExposedStream * passes * kUpdateTraffic * values * 4 / streaming_rate(values * 4 + group_bytes, f);
 
   program::PhaseTimes out;
-  const double x_elements = double{1} * w.cols * o.n;
+  // Rows of X are copied where there are blocks: of a random pattern.
+  const double block_cols = std::ceil(w.cols / b);
+  const double used = 1 - std::pow(1 - 1 / block_cols, blocks_of(slice));
+  const double x_elements = used * w.cols * o.n;
   const double copied = copy_cycles(x_elements, o.x.col_stride != 1, lanes);
   out[program::Phase::rearrange] = (sees ? std::max(copied, 2 * x_elements / lanes) : copied) +
                                    find_cycles(o, passes * groups) +

@@ -27,6 +27,7 @@ inline uint32_t block_sddmm_panel(const BlockSddmmSchedule& schedule, bool sees)
 /// Scratch of a slice at blocks; offsets in floats; each part begins at a cache line.
 struct BlockSddmmScratch {
   size_t next = 0;  ///< per block row, the first remaining block (uint32_t)
+  size_t used;      ///< per block column, whether the slice has any block there, if X is copied (a byte)
   size_t x;         ///< rows of X of a group, if X is column-major or seen: [rows][width]
   size_t dy;        ///< rows of dY of the slice, if dY is column-major: [rows][width]
   uint32_t width;   ///< columns of a pass, in whole vectors
@@ -35,11 +36,14 @@ struct BlockSddmmScratch {
   BlockSddmmScratch(const BlockSddmmSchedule& schedule, const BlockWeight& w, uint32_t block_rows, uint32_t n,
                     const SddmmLayouts& layouts)
       : width(round_up(std::min(block_sddmm_panel(schedule, layouts.sees), std::max(n, 1U)), kMaxLanes)) {
-    x = round_up(block_rows, kMaxLanes);
+    const bool copies_x = layouts.x_by_columns || layouts.sees;
+    used = round_up(block_rows, kMaxLanes);
+    x = used +
+        (copies_x ? round_up(w.cols / w.block_size + 1, kMaxLanes * sizeof(float)) / sizeof(float) : 0);
     const uint32_t group_rows = std::clamp(schedule.group_rows, 1U, std::max(w.cols, 1U));
     const size_t x_rows = std::min(round_up(group_rows, w.block_size), w.cols);
     const size_t dy_rows = std::min(block_rows * w.block_size, w.rows);
-    dy = x + (layouts.x_by_columns || layouts.sees ? x_rows * width : 0);
+    dy = x + (copies_x ? x_rows * width : 0);
     total = dy + (layouts.dy_by_columns ? dy_rows * width : 0);
   }
 };
