@@ -51,7 +51,8 @@ Sample worker_rows_sample(uint32_t scale, uint64_t seed) {
 }
 
 constexpr NamedSample kWorkerRowsSamples[] = {{"5-f16-f16", worker_rows_sample<Type::f16, Type::f16, 5>},
-                                              {"2-f32-f16", worker_rows_sample<Type::f32, Type::f16, 2>}};
+                                              {"2-f32-f16", worker_rows_sample<Type::f32, Type::f16, 2>},
+                                              {"1-f32-f16", worker_rows_sample<Type::f32, Type::f16, 1>}};
 
 // The same additions in the same order: the same bits.
 template <Type from, Type to, uint32_t neighbours>

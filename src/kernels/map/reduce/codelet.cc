@@ -102,13 +102,13 @@ program::PhaseTimes reduce_rows_cost(const Vertex& v, const machine::Machine& m)
 void worker_reduce_rows_reference(const Vertex& v) { reduce_rows_reference(v); }
 
 // Cycles of a worker (PopLibs, strided reductions): 16 + ⌈out / v⌉(6 + s + p − 1), v = half4, float2, and
-// s = 8 half→half, 7 half→float, 5 float for the end of a vector. A single partial arrives in place; PopLibs
-// leaves rows without any as they are.
+// s = 8 half→half, 7 half→float, 5 float for the end of a vector. A single partial of the result's type
+// arrives in place; PopLibs leaves rows without any as they are.
 program::PhaseTimes worker_reduce_rows_cost(const Vertex& v, const machine::Machine& m) {
   const FieldView& from = v.fields[worker_reduce_rows_field::partials];
   const FieldView& out = v.fields[worker_reduce_rows_field::out];
   const uint32_t partials = from.rows / std::max(1U, out.rows);
-  if (partials == 1) return in_phase(Phase::reduce, 0);
+  if (partials == 1 && from.type == out.type) return in_phase(Phase::reduce, 0);
   if (partials == 0)
     return in_phase(Phase::reduce, kTileWorkerCycles + bytes_of(out) / m.load_bytes_per_cycle);
   const double vectors = std::ceil(static_cast<double>(out.elements()) / tile_vector_width(from.type));
