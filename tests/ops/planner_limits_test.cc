@@ -172,7 +172,8 @@ TEST(PlannerLimits, VendorStaticSumsCoverTheResult) {
   for (const auto& [rows, cols] : {std::pair{60U, 4U}, {60U, 512U}, {10U, 96U}, {24U, 1U}}) {
     const std::vector<program::MappedBox> result = program::map_linearly(rows, cols, m.tiles);
     std::vector<uint32_t> partials;
-    for (uint32_t row = 0; row < rows; ++row) partials.push_back(row % 20 == 4 ? 4 : row % 7 == 6 ? 6 : 5);
+    for (uint32_t row = 0; row < rows; ++row)
+      partials.push_back(row % 20 == 4 ? 4 : row % 10 < 2 ? row % 10 : row % 7 == 6 ? 6 : 5);
     const GroupedSums sums = group_sums(partials, cols, result, {Type::f16, Type::f16}, m);
     (sums.moved ? any_moved : any_kept) = true;
     std::vector<uint32_t> positions = sums.position;
@@ -193,6 +194,17 @@ TEST(PlannerLimits, VendorStaticSumsCoverTheResult) {
   }
   EXPECT_TRUE(any_kept);
   EXPECT_TRUE(any_moved);
+}
+
+TEST(PlannerLimits, VendorStaticSumsTakeNoMoreWorkersThanATileHas) {
+  machine::Machine m = testing::toy_machine(1);
+  const auto pieces = [&](uint32_t workers) {
+    m.workers_per_tile = workers;
+    return group_sums({2, 3, 4, 5}, 64, program::map_linearly(4, 64, 1), {Type::f16, Type::f16}, m)
+        .pieces.size();
+  };
+  EXPECT_EQ(pieces(1), 4U);
+  EXPECT_EQ(pieces(3), 8U);
 }
 
 /// A dynamic plan's are a fifth of the memory.

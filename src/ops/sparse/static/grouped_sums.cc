@@ -70,7 +70,7 @@ class SumGrouper {
     for (auto& [partials, group] : groups_)
       if (partials > 0)
         group.workers = reductions > workers
-                            ? kWorkersOfMany
+                            ? std::min(kWorkersOfMany, m_.workers_per_tile)
                             : static_cast<uint32_t>(ceil_divide(workers * group.rows.size(), rows));
   }
 
