@@ -9,9 +9,9 @@
 namespace tessera::ops {
 
 /// The partition that PopLibs' partitioner of static products (SDK 3.4) finds fastest by its own estimate,
-/// which leaves out fixed costs and takes exchanges to reach the full rate. None if it finds none, or if it
-/// does not notice that the work lists of single elements exceed their 16-bit offsets. The pattern and n are
-/// not empty.
+/// which leaves out fixed costs and takes exchanges to reach the full rate. None if it finds none, or one
+/// that cannot be built: with work lists of single elements beyond their 16-bit offsets, or with copies of W
+/// beyond the rows of a variable. The pattern and n are not empty.
 std::optional<StaticPartition> vendor_partition(const StaticShape& shape, const machine::Machine& machine);
 
 }  // namespace tessera::ops
