@@ -19,28 +19,22 @@ class StageSearch {
   explicit StageSearch(const Graph& graph)
       : whole_(graph), graph_(opened(graph)), of_value_(graph_.values.size()) {}
 
-  /// Places parameters, in the order in which forward operations take them. A stage ends where it has its
-  /// part of all bytes, or closest to that.
-  void divide_parameters(uint32_t stages) {
-    for (OpenedNode& node : graph_.nodes) node.stage.reset();
-    uint64_t total = 0;
-    each_parameter([&](size_t, uint64_t bytes) { total += bytes; });
-    uint64_t before = 0;
-    uint32_t stage = 0;
-    each_parameter([&](size_t value, uint64_t bytes) {
-      const uint64_t end = total * (stage + 1) / stages;
-      if (stage + 1 < stages && before > 0 && before + bytes / 2 >= end) ++stage;
-      before += bytes;
-      of_value_[value] = stage;
-    });
+  WholeLayers find_layers() {
+    WholeLayers layers;
+    for (OpenedNode& node : graph_.nodes) {
+      node.stage.reset();
+      if (!node.node->backward) place_parameters(node, layers);
+    }
+    layers.stages = find();
+    count_bytes(layers);
+    return layers;
   }
 
   Stages find() {
-    std::vector<uint32_t> of_nodes;
-    for (const OpenedNode& node : graph_.nodes) of_nodes.push_back(place(node));
-    place_beside_takers(of_nodes);
+    for (const OpenedNode& node : graph_.nodes) of_nodes_.push_back(place(node));
+    place_beside_takers();
     size_t next = 0;
-    return by_loop(whole_, of_nodes, next);
+    return by_loop(whole_, of_nodes_, next);
   }
 
  private:
@@ -88,19 +82,19 @@ class StageSearch {
   }
 
   /// Free operations run where what they give is taken first, so that no stage waits for data from afar.
-  void place_beside_takers(std::vector<uint32_t>& of_nodes) const {
+  void place_beside_takers() {
     std::map<size_t, uint32_t> forward, backward;  // by value: the first stage that takes it
     for (size_t n = graph_.nodes.size(); n-- > 0;) {
       const OpenedNode& node = graph_.nodes[n];
       if (free_.contains(n)) {
         const std::optional<uint32_t> first = first_of(node.outputs, forward);
-        of_nodes[n] = first ? *first : first_of(node.outputs, backward).value_or(0);
+        of_nodes_[n] = first ? *first : first_of(node.outputs, backward).value_or(0);
       }
       if (is_loop(*node.node)) continue;
       for (const size_t input : node.inputs) {
         auto& stages = node.node->backward ? backward : forward;
-        const auto [known, is_new] = stages.try_emplace(input, of_nodes[n]);
-        known->second = std::min(known->second, of_nodes[n]);
+        const auto [known, is_new] = stages.try_emplace(input, of_nodes_[n]);
+        known->second = std::min(known->second, of_nodes_[n]);
       }
     }
   }
@@ -114,15 +108,42 @@ class StageSearch {
     return first;
   }
 
-  template <class Visit>
-  void each_parameter(const Visit& visit) const {
-    std::vector<bool> seen(graph_.values.size());
+  /// Operations run beside their first parameter, so those that no operation before this one takes are in its
+  /// layer, or if it is new, begin one.
+  void place_parameters(const OpenedNode& node, WholeLayers& layers) {
+    std::optional<uint32_t> layer;
+    for (const size_t input : node.inputs) {
+      if (!is_parameter(input)) continue;
+      if (!layer && !of_value_[input]) layers.bytes.emplace_back();
+      if (!layer) layer = of_value_[input].value_or(static_cast<uint32_t>(layers.count()) - 1);
+      if (!of_value_[input]) of_value_[input] = layer;
+    }
+  }
+
+  void count_bytes(WholeLayers& layers) const {
+    if (layers.count() == 0) return;
+    for (size_t v = 0; v < graph_.values.size(); ++v) {
+      const OpenedValue& value = graph_.values[v];
+      const size_t of = value.info().belongs.value_or(v);
+      if (!value.node && of_value_[of]) layers.bytes[*of_value_[of]].kept += bytes_on_tiles(value);
+    }
+    std::set<size_t> taken;
     for (const OpenedNode& node : graph_.nodes)
-      for (const size_t input : node.inputs)
-        if (!node.node->backward && is_parameter(input) && !seen[input]) {
-          seen[input] = true;
-          visit(input, graph_.values[input].info().type.bytes());
-        }
+      if (node.node->backward) taken.insert(node.inputs.begin(), node.inputs.end());
+    for (const size_t v : taken) {
+      const OpenedValue& value = graph_.values[v];
+      if (!value.node) continue;
+      const Node& by = *graph_.nodes[*value.node].node;
+      LayerBytes& bytes = layers.bytes[of_value_[v].value_or(of_nodes_[*value.node])];
+      if (is_loop(by))
+        bytes.kept += bytes_on_tiles(value);
+      else if (!by.backward)
+        bytes.stash += bytes_on_tiles(value);
+    }
+  }
+
+  static uint64_t bytes_on_tiles(const OpenedValue& value) {
+    return value.info().offloaded ? 0 : value.info().type.bytes();
   }
 
   uint32_t stage_beside(const OpenedNode& node) const {
@@ -145,9 +166,22 @@ class StageSearch {
   const Graph& whole_;
   OpenedGraph graph_;
   std::vector<std::optional<uint32_t>> of_value_;
+  std::vector<uint32_t> of_nodes_ = {};
   std::set<size_t> free_;  ///< positions of free operations
   uint32_t named_ = 0;     ///< the last one that is named: gradients begin where the loss is
 };
+
+/// Where operations run depends on the order of stages alone, so stages of single layers tell those of
+/// several.
+Stages stages_from(const Stages& layers, const std::vector<uint32_t>& first) {
+  Stages stages;
+  for (const uint32_t layer : layers.nodes) {
+    const auto next = std::upper_bound(first.begin() + 1, first.end(), layer);
+    stages.nodes.push_back(static_cast<uint32_t>(next - first.begin()) - 1);
+  }
+  for (const auto& [node, body] : layers.loops) stages.loops[node] = stages_from(body, first);
+  return stages;
+}
 
 }  // namespace
 
@@ -172,10 +206,10 @@ uint32_t Stages::count() const {
 
 Stages stages_of(const Graph& graph) { return StageSearch(graph).find(); }
 
-Stages stages_of_layers(const Graph& graph, uint32_t stages) {
-  StageSearch search(graph);
-  search.divide_parameters(stages);
-  return search.find();
+WholeLayers whole_layers_of(const Graph& graph) { return StageSearch(graph).find_layers(); }
+
+Stages stages_of_layers(const WholeLayers& layers, const std::vector<uint32_t>& first) {
+  return stages_from(layers.stages, first);
 }
 
 uint32_t stage_of(const Graph& graph, const Stages& stages, ValueId id) {

@@ -29,10 +29,25 @@ struct Stages {
 /// the operation to which they belong.
 Stages stages_of(const Graph& graph);
 
-/// Stages of whole layers in their order, regardless of those that calls and loops name, with about equal
-/// bytes of parameters per stage. Gradients and updates run on the stage of their layer. Returns fewer stages
-/// than asked for if there are fewer parameters.
-Stages stages_of_layers(const Graph& graph, uint32_t stages);
+/// Bytes of a layer, without values in streaming memory.
+struct LayerBytes {
+  uint64_t kept = 0;   ///< of parameters, their state, and sums over micro-batches
+  uint64_t stash = 0;  ///< of results that its backward operations take, for one micro-batch
+};
+
+/// The layers of a graph, in their order. A layer has the parameters that a forward operation is the first to
+/// take, and all operations that run beside them: forward, gradients and updates.
+struct WholeLayers {
+  Stages stages = {};  ///< with a stage for each layer, regardless of those that calls and loops name
+  std::vector<LayerBytes> bytes = {};
+
+  size_t count() const { return bytes.size(); }
+};
+
+WholeLayers whole_layers_of(const Graph& graph);
+
+/// Stages of whole layers, each from its first layer to that of the next stage. `first` is not empty.
+Stages stages_of_layers(const WholeLayers& layers, const std::vector<uint32_t>& first);
 
 /// The stage of the operation that computes a value, or else of the first operation that takes it, in loops
 /// too.

@@ -200,14 +200,17 @@ const LoweredFunction& Lowering::function(const Node& call) {
   const uint32_t node = index_of(call);
   const std::pair key(call.body, place_of_stage(stages_.nodes[node]));
   const auto known = lowered_.functions.find(key);
-  if (known != lowered_.functions.end()) return known->second;
+  if (known != lowered_.functions.end()) {
+    count_with(known->second.first_call, node);
+    return known->second;
+  }
   LoweredFunction& added = lowered_.functions[key];
   const program::PartScope part = as_part(program::kEveryPart);
   add_as(node, [&] {
     Lowering& lowering = body_of(call);
     const ops::Function function =
         lowering.build_function(fmt::format("function{}", lowered_.functions.size() - 1));
-    added = {function, lowering.release()};
+    added = {function, lowering.release(), node};
     std::ranges::copy(added.body.conversions, std::back_inserter(lowered_.conversions));
   });
   return added;

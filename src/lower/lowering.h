@@ -82,6 +82,8 @@ struct Lowered {
   };
   std::map<program::StepId, PassStep> passes;
   std::vector<std::vector<Sets>> sets;  ///< by node: sets added by the node, or by lowering its function
+  /// By node that calls a function: the first node that calls it, with which all sets of the function count.
+  std::map<uint32_t, uint32_t> counted_with;
   std::map<std::pair<std::shared_ptr<const Graph>, uint32_t>, LoweredFunction>
       functions;                                       ///< by function
                                                        ///< and part of the chips
@@ -97,6 +99,7 @@ struct Lowered {
 struct LoweredFunction {
   ops::Function function;
   Lowered body;
+  uint32_t first_call = 0;  ///< node
 };
 
 /// Lowers one graph. Operations' `lower` functions use it.
@@ -412,6 +415,7 @@ class Lowering {
   /// they give.
   struct UpdateFunction {
     size_t kind = 0;
+    std::vector<uint32_t> nodes = {};  ///< of the first update
     ops::Function function = {};
     /// What it gives: one of its operands, or what only rounding takes, right after the call, where the
     /// function has it.
@@ -433,9 +437,13 @@ class Lowering {
   struct SharedReduction {
     ops::ReduceAllProblem problem;
     ops::Function function;
+    uint32_t node = 0;  ///< the first one
   };
   bool is_of_shared_update(uint32_t node) const { return skipped_[node] || shared_updates_.contains(node); }
   bool may_share_code(const ops::Operand& in, const ops::Operand& out) const;
+  void count_with(uint32_t first, uint32_t node) {
+    if (node != first) lowered_.counted_with[node] = first;
+  }
   const ops::Function& function_of(const ops::ReduceAllProblem& problem, const ops::Operand& in,
                                    const ops::Operand& out);
   /// Calls `add`, and records the sets that it adds to the program as those of the node.

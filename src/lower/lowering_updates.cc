@@ -79,6 +79,7 @@ void Lowering::lower_shared_update(const SharedUpdate& update) {
     for (uint32_t node : update.of.nodes) lower(node_ = node);
   } else {
     add_as(last, [&] { call(*function, update.of); });
+    for (size_t i = 0; i < function->nodes.size(); ++i) count_with(function->nodes[i], update.of.nodes[i]);
   }
   for (uint32_t node : update.of.rounding) lower(node_ = node);
   node_ = last;
@@ -118,7 +119,7 @@ Lowering::UpdateFunction Lowering::build_function(const SharedUpdate& update) {
   for (const ParameterUpdate::Given& given : update.of.given)
     if (given.outlasts_update()) given_by_function_.insert(given.value);
   for (uint32_t node : update.of.nodes) lower(node_ = node);
-  UpdateFunction result{.kind = update.kind};
+  UpdateFunction result{.kind = update.kind, .nodes = update.of.nodes};
   for (const ParameterUpdate::Given& given : update.of.given) {
     UpdateFunction::Given& own = result.given.emplace_back();
     own.inside = operand_of(given.value);
@@ -201,8 +202,10 @@ const ops::Function& Lowering::function_of(const ops::ReduceAllProblem& problem,
   };
   for (const SharedReduction& known : shared_reductions_)
     if (known.problem == problem && lies_as(in, known.function.operands[0]) &&
-        lies_as(out, known.function.operands[1]))
+        lies_as(out, known.function.operands[1])) {
+      count_with(known.node, node_);
       return known.function;
+    }
   const auto argument = [&](const Operand& operand) {
     return builder.variable_like(operand, builder.variable_name(operand) + ".argument",
                                  program::Role::argument);
@@ -212,7 +215,8 @@ const ops::Function& Lowering::function_of(const ops::ReduceAllProblem& problem,
   const std::string name = fmt::format("reduction{}", shared_reductions_.size());
   return shared_reductions_
       .emplace_back(SharedReduction{
-          problem, builder.function(name, {{from, program::Access::in}, {to, program::Access::out}}, body)})
+          problem, builder.function(name, {{from, program::Access::in}, {to, program::Access::out}}, body),
+          node_})
       .function;
 }
 

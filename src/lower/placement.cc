@@ -13,6 +13,7 @@
 #include "compiler/compile.h"
 #include "graph/loop.h"
 #include "graph/stages.h"
+#include "lower/stage_balance.h"
 
 namespace tessera::graph {
 namespace {
@@ -85,10 +86,21 @@ std::optional<Graph> pipelined(const Graph& graph) {
   return copy;
 }
 
+/// The most micro-batches that are in flight in a pipeline.
+uint32_t passes_of_pipelines(const Graph& graph) {
+  uint32_t most = 1;
+  for (const Node& node : graph.nodes()) {
+    if (!is_loop(node)) continue;
+    const LoopForm form = loop_form(node);
+    if (form.is_pipelined()) most = std::max(most, form.count);
+  }
+  return most;
+}
+
 class PlacementSearch {
  public:
   PlacementSearch(const Graph& graph, const machine::Machine& machine)
-      : graph_(graph), pipelined_(pipelined(graph)), machine_(machine) {}
+      : graph_(graph), pipelined_(pipelined(graph)), machine_(machine), layers_(whole_layers_of(graph)) {}
 
   Placed find(bound::Runs runs) {
     const uint32_t most = machine_.chip_count();
@@ -124,22 +136,38 @@ class PlacementSearch {
   }
 
   void consider_stages(uint32_t chips) {
-    const Stages stages = stages_of_layers(graph_, chips);
-    if (stages.count() < chips) return;  // fewer layers than chips
-    const std::string name = fmt::format("{} stages of whole layers on as many chips", chips);
-    if (pipelined_ && consider_pipelined(name, stages, chips)) return;
-    consider(name, graph_, stages, {.chips = chips, .stages = true});
+    if (layers_.count() < chips) return;
+    const bool fits = pipelined_ && consider_pipeline(chips);
+    if (!fits) consider_cuts(graph_, {.chips = chips});
   }
 
   /// Whether it fits.
-  bool consider_pipelined(const std::string& name, const Stages& stages, uint32_t chips) {
+  bool consider_pipeline(uint32_t chips) {
     try {
-      consider(name + ", as a pipeline", *pipelined_, stages,
-               {.chips = chips, .stages = true, .pipeline = true});
+      return consider_cuts(*pipelined_, {.chips = chips, .pipeline = true});
     } catch (const UsageError&) {
       return false;  // something passes from one micro-batch to the next
     }
-    return considered_.back().overflow.empty();
+  }
+
+  /// Considers stages that take about equal time, and if they do not fit, those with the fewest bytes.
+  /// Returns whether they fit.
+  bool consider_cuts(const Graph& graph, Placement placement) {
+    const uint32_t in_flight = passes_of_pipelines(graph);
+    const uint64_t chip_bytes = machine_.chip_tiles * machine_.tile_bytes;
+    for (const uint64_t bytes : {chip_bytes, uint64_t{0}}) {
+      std::vector<uint32_t> first = balanced_stages(costs_, placement.chips, bytes, in_flight);
+      if (first == placement.first_layers) return false;
+      placement.first_layers = std::move(first);
+      Stages stages = stages_of_layers(layers_, placement.first_layers);
+      if (stages.count() < placement.chips) return false;  // the last layers have no operations
+      consider(fmt::format("{} stages of whole layers on as many chips{}{}", placement.chips,
+                           placement.pipeline ? ", as a pipeline" : "",
+                           bytes == 0 ? ", with the fewest bytes" : ""),
+               graph, std::move(stages), placement);
+      if (considered_.back().overflow.empty()) return true;
+    }
+    return false;
   }
 
   machine::Machine part(uint32_t chips) const { return machine_.part(0, chips * machine_.chip_tiles); }
@@ -150,7 +178,9 @@ class PlacementSearch {
     placed.placement = placement;
     const compiler::MemoryReport& memory = placed.program->memory();
     const bool fits = memory.fits();
-    const double seconds = placed.program->seconds_of(placed.program->estimate());
+    const engine::Profile profile = placed.program->estimate();
+    if (costs_.empty()) costs_ = costs_of_layers(graph, layers_, placed.lowered, profile);  // on one chip
+    const double seconds = placed.program->seconds_of(profile);
     const auto bytes = static_cast<double>(memory.overflow_bytes);
     considered_.push_back({std::move(name), seconds, fits ? "" : overflow_text(memory), false});
     best_.consider({fits, seconds, bytes}, {std::move(placed), considered_.size() - 1});
@@ -159,6 +189,8 @@ class PlacementSearch {
   const Graph& graph_;
   const std::optional<Graph> pipelined_;
   const machine::Machine& machine_;
+  const WholeLayers layers_;
+  std::vector<LayerCost> costs_;
   std::vector<PlacementCost> considered_;
   bound::BestOnChips<Candidate> best_;
 };
@@ -197,8 +229,9 @@ Placed place_again(const Graph& graph, const machine::Machine& machine, const st
                    const Placement& placement, bound::Runs runs, const FindExecutable& find,
                    const std::shared_ptr<Communicator>& communicator) {
   const machine::Machine part = placement.chips > 0 ? chips_of(graph, machine, placement.chips) : machine;
-  const bool by_layers = placement.stages && placement.chips > 0;
-  Stages stages = by_layers ? stages_of_layers(graph, placement.chips) : stages_of(graph);
+  Stages stages = placement.first_layers.empty()
+                      ? stages_of(graph)
+                      : stages_of_layers(whole_layers_of(graph), placement.first_layers);
   const std::optional<Graph> changed = placement.pipeline ? pipelined(graph) : std::nullopt;
   Placed placed =
       build(changed ? *changed : graph, std::move(stages), part, in_place, runs, find, communicator);

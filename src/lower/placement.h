@@ -20,9 +20,10 @@ namespace tessera::graph {
 
 /// Where a graph lies on a machine.
 struct Placement {
-  uint32_t chips = 0;     ///< the first ones; 0: all, as the graph's stages and replicas divide them
-  bool stages = false;    ///< whether each chip has a stage of whole layers; otherwise the chips work as one
-  bool pipeline = false;  ///< whether its micro-batches go through a pipeline
+  uint32_t chips = 0;  ///< the first ones; 0: all, as the graph's stages and replicas divide them
+  std::vector<uint32_t> first_layers = {};  ///< of the chips, if each has a stage of whole layers; otherwise
+                                            ///< the chips work as one
+  bool pipeline = false;                    ///< whether its micro-batches go through a pipeline
 };
 
 struct Placed {
@@ -39,7 +40,8 @@ struct Placed {
 /// Lowers and compiles a graph. With replicas or stages a machine's chips are divided among them; otherwise
 /// the graph takes one chip, or 2 or 4 that work as one, whichever is fastest; a graph with micro-batches may
 /// also be divided into stages on 2 or 4 chips. If it does not fit one chip, it takes the fewest chips on
-/// which it fits as stages of whole layers, or if it fits on none, the fewest that work as one. With `chips`,
+/// which it fits as stages of whole layers, or if it fits on none, the fewest that work as one. Stages take
+/// about equal cycles, as predicted for each layer on one chip, as far as their bytes allow. With `chips`,
 /// that many chips work as one. Values of `in_place` are parameters of another session. Only the chosen
 /// placement is compiled for `runs`, which with a communicator are those of a rank's replicas.
 Placed place_graph(const Graph& graph, const machine::Machine& machine, const std::set<ValueId>& in_place,

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "lower/session_impl.h"
+#include "lower/step_times.h"
 
 namespace tessera::graph {
 namespace {
@@ -142,7 +143,8 @@ class OperationCosts {
                  RunCost& cost)
       : profile_(profile), measured_(measured), clock_(clock), cost_(cost) {
     for (const Lowered::Conversion& conversion : lowered.conversions)
-      cost.conversions.push_back({conversion.value, conversion.bytes, seconds(times_of(conversion.sets))});
+      cost.conversions.push_back(
+          {conversion.value, conversion.bytes, seconds(times_of(conversion.sets, profile))});
   }
 
   /// Adds the costs of a graph's operations. The operations of a loop's body come before the loop, which
@@ -155,32 +157,18 @@ class OperationCosts {
     for (uint32_t n = 0; n < graph.nodes().size(); ++n) {
       const Node& node = graph.nodes()[n];
       if (is_loop(node)) add(*node.body, *lowered.loops.at(n), costs);
-      Times all, conversions;
-      for (const Lowered::Sets& sets : lowered.sets[n]) all += times_of(sets);
+      StepTimes all, conversions;
+      for (const Lowered::Sets& sets : lowered.sets[n]) all += times_of(sets, profile_);
       for (const Lowered::Conversion& conversion : lowered.conversions)
         if (std::ranges::any_of(lowered.sets[n],
                                 [&](const auto& sets) { return sets.hold(conversion.sets); }))
-          conversions += times_of(conversion.sets);
+          conversions += times_of(conversion.sets, profile_);
       costs.push_back({std::string(node.operation->name), graph.info(node.outputs[0]).name, seconds(all),
                        seconds(conversions), by_phase(all.cycles), kind_of_operation(node)});
     }
   }
 
-  struct Times {
-    program::PhaseTimes cycles, seconds;
-
-    void operator+=(const engine::StepProfile& step) { cycles += step.cycles, seconds += step.seconds; }
-    void operator+=(const Times& other) { cycles += other.cycles, seconds += other.seconds; }
-  };
-
-  Times times_of(const Lowered::Sets& sets) const {
-    Times times;
-    for (uint32_t s = sets.first_set; s < sets.last_set; ++s) times += profile_.sets[s];
-    for (uint32_t c = sets.first_copy; c < sets.last_copy; ++c) times += profile_.copies[c];
-    for (uint32_t c = sets.first_collective; c < sets.last_collective; ++c) times += profile_.collectives[c];
-    return times;
-  }
-  double seconds(const Times& times) const {
+  double seconds(const StepTimes& times) const {
     return measured_ ? times.seconds.total() : times.cycles.total() / clock_;
   }
 

@@ -21,7 +21,7 @@ namespace {
 /// The first word of a file; with another byte order it reads differently.
 constexpr uint64_t kSessionMagic = 0x5345535345545354;  // "TSTESSES"
 /// Version of what comes before the executable, which has its own.
-constexpr uint32_t kSessionVersion = 1;
+constexpr uint32_t kSessionVersion = 2;
 
 struct SessionHeader {
   uint64_t magic = kSessionMagic;
@@ -51,7 +51,7 @@ void describe(A& a, PlacementCost& x) {
 }
 template <class A>
 void describe(A& a, Placement& x) {
-  a(x.chips, x.stages, x.pipeline);
+  a(x.chips, x.first_layers, x.pipeline);
 }
 template <class A>
 void describe(A& a, SessionChoices& x) {

@@ -6,13 +6,21 @@
 #include <tessera/gradients.h>
 
 #include <algorithm>
+#include <limits>
+#include <memory>
 #include <optional>
+#include <random>
 #include <set>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "compiler/compile.h"
 #include "graph/stages.h"
+#include "graph/transforms/transforms.h"
+#include "lower/placement.h"
+#include "lower/stage_balance.h"
 #include "networks.h"
 #include "support/error_of.h"
 
@@ -322,7 +330,10 @@ TEST(Placement, OfWholeLayersFollowsTheirParameters) {
   Classifier network(Layers::dense);
   add_training(network.loss, {.optimizer = Sgd{.momentum = 0.9}});
   const Graph& g = network.graph;
-  const Stages stages = stages_of_layers(g, 2);
+  const WholeLayers layers = whole_layers_of(g);
+  ASSERT_EQ(layers.count(), 3U);
+  const Stages stages = stages_of_layers(layers, {0, 1});
+  EXPECT_EQ(stages.count(), 2U);
   EXPECT_EQ(stages_of_weight("first.weight", g, stages), std::set{0U});
   EXPECT_EQ(stages_of_weight("second.weight", g, stages), std::set{1U});
   EXPECT_EQ(stages_of_weight("third.weight", g, stages), std::set{1U});
@@ -372,8 +383,146 @@ TEST(Placement, OfWholeLayersDividesBytes) {
   const Value half = cast(linear(x, g.parameter("half", {32, 32}, {}, Type::f16)), Type::f32);
   const Value first = linear(half, g.parameter("first", {32, 32}));
   g.output("y", linear(first, g.parameter("second", {32, 32})));
-  // Of 2, 4 and 4 KiB.
-  EXPECT_EQ(stages_of_layers(g, 2).nodes, (std::vector<uint32_t>{0, 0, 0, 1}));
+  const WholeLayers layers = whole_layers_of(g);
+  std::vector<LayerCost> costs;
+  for (const LayerBytes& bytes : layers.bytes) costs.push_back({.bytes = bytes});
+  ASSERT_EQ(costs.size(), 3U);
+  EXPECT_EQ(costs[0].bytes.kept, 2048U);
+  EXPECT_EQ(costs[1].bytes.kept, 4096U);
+  const std::vector<uint32_t> cut = balanced_stages(costs, 2, 0, 1);
+  EXPECT_EQ(stages_of_layers(layers, cut).nodes, (std::vector<uint32_t>{0, 0, 0, 1}));
+}
+
+/// All cuts of layers into stages, by the first layer of each.
+std::vector<std::vector<uint32_t>> cuts_of(uint32_t layers, uint32_t stages) {
+  std::vector<std::vector<uint32_t>> cuts = {{0}};
+  for (uint32_t stage = 1; stage < stages; ++stage) {
+    std::vector<std::vector<uint32_t>> longer;
+    for (const std::vector<uint32_t>& cut : cuts)
+      for (uint32_t first = cut.back() + 1; first < layers; ++first) {
+        longer.push_back(cut);
+        longer.back().push_back(first);
+      }
+    cuts = std::move(longer);
+  }
+  return cuts;
+}
+
+/// The cycles of the slowest stage, and the bytes of the fullest one.
+std::pair<uint64_t, uint64_t> most_of(std::span<const LayerCost> layers, const std::vector<uint32_t>& first,
+                                      uint32_t in_flight) {
+  std::pair<uint64_t, uint64_t> most;
+  for (uint32_t stage = 0; stage < first.size(); ++stage) {
+    const auto stages = static_cast<uint32_t>(first.size());
+    const size_t end = stage + 1 < stages ? first[stage + 1] : layers.size();
+    uint64_t cycles = 0, bytes = 0;
+    for (size_t layer = first[stage]; layer < end; ++layer) {
+      cycles += layers[layer].cycles;
+      bytes += layers[layer].bytes.kept + std::min(in_flight, stages - stage) * layers[layer].bytes.stash;
+    }
+    most = {std::max(most.first, cycles), std::max(most.second, bytes)};
+  }
+  return most;
+}
+
+TEST(Placement, OfWholeLayersIsTheFastestOfTheCutsThatFit) {
+  std::mt19937_64 random(5);
+  const auto below = [&](uint64_t end) { return static_cast<uint32_t>(random() % end); };
+  for (uint32_t round = 0; round < 300; ++round) {
+    SCOPED_TRACE(round);
+    std::vector<LayerCost> layers(1 + below(8));
+    for (LayerCost& layer : layers) layer = {below(50), {below(100), below(40)}};
+    const auto count = static_cast<uint32_t>(layers.size());
+    const uint32_t stages = 1 + below(count), in_flight = 1 + below(4);
+    const uint64_t chip_bytes = below(400);
+    const std::vector<std::vector<uint32_t>> cuts = cuts_of(count, stages);
+    uint64_t least_bytes = std::numeric_limits<uint64_t>::max();
+    for (const auto& cut : cuts) least_bytes = std::min(least_bytes, most_of(layers, cut, in_flight).second);
+    std::pair best(std::numeric_limits<uint64_t>::max(), uint64_t{0});
+    for (const auto& cut : cuts)
+      if (const auto most = most_of(layers, cut, in_flight); most.second <= std::max(chip_bytes, least_bytes))
+        best = std::min(best, most);
+    const std::vector<uint32_t> first = balanced_stages(layers, stages, chip_bytes, in_flight);
+    ASSERT_EQ(first.size(), stages);
+    EXPECT_EQ(first[0], 0U);
+    EXPECT_EQ(most_of(layers, first, in_flight), best);
+  }
+}
+
+std::vector<LayerCost> costs_on_a_chip(const Graph& g, const machine::Machine& chip) {
+  const Placed placed = place_graph(g, chip, {}, 1, bound::Runs::none);
+  const engine::Profile profile = placed.program->estimate();
+  std::vector<LayerCost> costs = costs_of_layers(g, whole_layers_of(g), placed.lowered, profile);
+  uint64_t cycles = 0;
+  for (const LayerCost& cost : costs) cycles += cost.cycles;
+  EXPECT_GT(static_cast<double>(cycles), 0.5 * profile.cycles.total());
+  EXPECT_LE(static_cast<double>(cycles), 1.001 * profile.cycles.total());
+  return costs;
+}
+
+/// Updates and functions that layers share count for each of them.
+TEST(Placement, KnowsTheCyclesOfEachLayer) {
+  const Machine chip = chips(1);
+  for (const uint32_t micro_batches : {1U, 3U}) {
+    SCOPED_TRACE(micro_batches);
+    Graph trained = trained_layers({.optimizer = Adam{}, .micro_batches = micro_batches});
+    transform(trained, session_transforms(), chip.model());
+    const std::vector<LayerCost> costs = costs_on_a_chip(trained, chip.model());
+    ASSERT_EQ(costs.size(), 4U);
+    EXPECT_LT(costs[0].cycles, costs[1].cycles);  // its input has no gradient
+    EXPECT_NEAR(static_cast<double>(costs[2].cycles), static_cast<double>(costs[1].cycles),
+                0.2 * static_cast<double>(costs[1].cycles));
+    EXPECT_GE(costs[1].bytes.kept, 3U * 128 * 128 * 4);  // with the optimizer's state
+    EXPECT_GT(costs[1].bytes.stash, 0U);
+  }
+  Graph called;
+  Value h = called.input("x", {12, 64});
+  const auto function = layer_of(12, 64, 64);
+  for (const std::string name : {"a", "b", "c"})
+    h = called.call(function, {h, called.parameter(name, {64, 64}, Initial::normal(0.1)),
+                               called.parameter(name + ".bias", {64})})[0];
+  called.output("y", h);
+  transform(called, session_transforms(), chip.model());
+  const std::vector<LayerCost> costs = costs_on_a_chip(called, chip.model());
+  ASSERT_EQ(costs.size(), 3U);
+  EXPECT_EQ(costs[1].cycles, costs[0].cycles);
+  EXPECT_EQ(costs[2].cycles, costs[0].cycles);
+}
+
+/// A large table that keeps its values takes most of the bytes and little time.
+TEST(Placement, OfWholeLayersBalancesCyclesInsteadOfBytesThatFit) {
+  const machine::Machine machine = chips(2).model();
+  Graph g;
+  const Value table = g.parameter("table", {4096, 128}, Initial::normal(0.1));
+  Value h = embedding(g.input("ids", {128}, Type::u32), table);
+  for (uint32_t i = 0; i < 4; ++i)
+    h = relu(linear(h, g.parameter("w" + std::to_string(i), {128, 128}, Initial::normal(0.1))));
+  const Value loss = mean_squared_error(h, g.input("target", {128, 128}));
+  g.output("loss", loss);
+  add_training(loss, {.micro_batches = 8, .frozen = {table}});
+  transform(g, session_transforms(), machine);
+  const std::vector<LayerCost> costs = costs_on_a_chip(g, machine.part(0, machine.chip_tiles));
+  ASSERT_EQ(costs.size(), 5U);
+  const auto seconds_of = [&](const std::vector<uint32_t>& first) {
+    const Placed placed =
+        place_again(g, machine, {}, {.chips = 2, .first_layers = first, .pipeline = true}, bound::Runs::none,
+                    [](std::shared_ptr<const program::Program> program, const machine::Machine& part) {
+                      return compiler::compile_for_costs(std::move(program), part);
+                    });
+    return placed.program->seconds_of(placed.program->estimate());
+  };
+  const std::vector<uint32_t> by_bytes = balanced_stages(costs, 2, 0, 8);
+  const std::vector<uint32_t> balanced =
+      balanced_stages(costs, 2, machine.chip_tiles * machine.tile_bytes, 8);
+  EXPECT_EQ(by_bytes, (std::vector<uint32_t>{0, 1}));
+  EXPECT_LT(most_of(costs, balanced, 8).first, most_of(costs, by_bytes, 8).first);
+  EXPECT_LT(seconds_of(balanced), seconds_of(by_bytes));
+  const std::vector<PlacementCost> considered = place_graph(g, machine, {}, 0, bound::Runs::none).considered;
+  const auto stages = std::ranges::find_if(considered, [](const PlacementCost& placement) {
+    return placement.placement == "2 stages of whole layers on as many chips, as a pipeline";
+  });
+  ASSERT_NE(stages, considered.end());
+  EXPECT_EQ(stages->seconds, seconds_of(balanced));
 }
 
 TEST(Placement, TakesOneChipWhereMoreWouldBeSlower) {

@@ -224,7 +224,7 @@ TEST_F(SessionExecutable, SaysWhatIsWrongWithItsFile) {
   std::string version = whole;
   version[8] = 77;
   write(version);
-  EXPECT_TRUE(test::says(error_of(graph, Machine::host(1)), "it has format version 77, this build reads 1"));
+  EXPECT_TRUE(test::says(error_of(graph, Machine::host(1)), "it has format version 77, this build reads 2"));
   write(whole + "x");
   EXPECT_TRUE(test::says(error_of(graph, Machine::host(1)), "it is damaged"));
   std::filesystem::remove(path_);
