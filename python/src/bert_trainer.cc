@@ -69,6 +69,7 @@ void bind_settings(nb::module_& m) {
             new (made) Settings(std::move(s));
           },
           "config"_a, "phases"_a, "average"_a, "numbers"_a, "optimizer"_a, "lr_schedule"_a, "pipeline"_a)
+      .def_prop_ro("pipeline", [](const Settings& s) { return std::string(name_of(s.pipeline)); })
       .def_rw("packed", &Settings::packed)
       .def_rw("max_per_pack", &Settings::max_per_pack)
       .def_rw("head_slices", &Settings::head_slices)

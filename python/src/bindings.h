@@ -17,6 +17,7 @@ inline std::optional<graph::Value> value_or_none(graph::Graph& graph, std::optio
 
 /// BERT, as a method of graphs.
 void bind_bert(nanobind::module_& m, nanobind::class_<graph::Graph>& graph);
+void bind_bert_plan(nanobind::module_& m);
 void bind_bert_trainer(nanobind::module_& m);
 void bind_contents(nanobind::module_& m);
 void bind_exchange(nanobind::module_& m);

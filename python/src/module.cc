@@ -82,6 +82,7 @@ NB_MODULE(_tessera, m) {
   tessera::python::bind_recordings(m);
   tessera::python::bind_session(m);
   tessera::python::bind_bert_trainer(m);
+  tessera::python::bind_bert_plan(m);
   tessera::python::bind_resnet_trainer(m);
   tessera::python::bind_structured(m);
   tessera::python::bind_exchange(m);

@@ -164,51 +164,18 @@ class BertTrainer(Trainer):
         divide_cores: bool = True,
     ) -> None:
         super().__init__()
-        chosen("pack", pack, ("optimal", "none"))
-        if pack == "none" and max_per_pack is not None:
-            raise ValueError("max_per_pack is for pack='optimal': leave it out")
         if only_estimates and process_group is not None:
             raise ValueError("estimates take one process: leave out process_group")
         if estimate_packs and not only_estimates:
             raise ValueError("estimate_packs is for only_estimates=True: add that, or leave it out")
-        own, seed = bert_config(config), checked_seed(seed)
-        phases = _phases(length, packs, steps)
-        settings = _tessera.PretrainingSettings(own, phases, average, numbers, optimizer, lr_schedule, pipeline)
-        settings.packed = pack == "optimal"
-        set_learning(settings, locals())
-        set_placement(settings, locals())
-        set_counts(
-            settings,
-            ("micro_batches", micro_batches, 1),
-            ("head_slices", head_slices, 1),
-            ("stages", stages, 1),
-            ("head_layers", head_layers, 0),
-            ("head_feed_forwards", head_feed_forwards, 0),
-            ("evaluate_every", evaluate_every, 0),
-            optional=(("max_per_pack", max_per_pack, 1),),
-        )
-        if replicas is None:
-            replicas = replicas_of_ranks(machine, process_group, settings.stages)
-        settings.replicas = _tessera.whole_number("replicas", replicas, 1)
-        settings.stage_layers = _whole_numbers("stage_layers", stage_layers)
-        settings.stage_feed_forwards = _whole_numbers("stage_feed_forwards", stage_feed_forwards)
-        settings.groups = native_groups(groups, None)
-        settings.recompute, settings.overlap = bool(recompute), bool(overlap)
-        settings.prefetch, settings.estimate_packs = bool(prefetch), bool(estimate_packs)
-        if rounding is not None:
-            settings.set_roundings(*native_roundings(rounding))
-        if partial_dtype is not None:
-            settings.set_partials(value_type(partial_dtype))
-        if sum_dtype is not None:
-            settings.set_sums(value_type(sum_dtype))
-        if loss_scale is not None:
-            settings.set_loss_scale(*native_scale(loss_scale))
+        own, phases, seed = bert_config(config), phases_of(length, packs, steps), checked_seed(seed)
+        settings = settings_of(own, phases, locals())
         threads = checked_threads(threads)
         ranks = communicator_of(process_group, rank_timeout, divide_cores)
 
         def load() -> tuple[Machine, TokenText, TokenText]:
-            train, held_out = _split(text, validation, seed)
-            _require_vocabulary(config, own, train)
+            train, held_out = split_text(text, validation, seed)
+            require_vocabulary(config, own, train)
             return machine_for(machine, threads), train, held_out
 
         self.machine, train, held_out = on_each(ranks, load)
@@ -249,12 +216,50 @@ class BertTrainer(Trainer):
         return _tessera.whole_number("phase", number, 0, len(self._lengths) - 1)
 
 
+def settings_of(
+    own: BertConfig, phases: list[tuple[int, int, int]], given: Mapping[str, Any]
+) -> _tessera.PretrainingSettings:
+    """The settings of a trainer's arguments, by name."""
+    chosen("pack", given["pack"], ("optimal", "none"))
+    if given["pack"] == "none" and given["max_per_pack"] is not None:
+        raise ValueError("max_per_pack is for pack='optimal': leave it out")
+    names = ("average", "numbers", "optimizer", "lr_schedule", "pipeline")
+    settings = _tessera.PretrainingSettings(own, phases, *(given[name] for name in names))
+    settings.packed = given["pack"] == "optimal"
+    set_learning(settings, given)
+    set_placement(settings, given)
+    set_counts(
+        settings,
+        *((name, given[name], 1) for name in ("micro_batches", "head_slices", "stages")),
+        *((name, given[name], 0) for name in ("head_layers", "head_feed_forwards", "evaluate_every")),
+        optional=(("max_per_pack", given["max_per_pack"], 1),),
+    )
+    replicas = given["replicas"]
+    if replicas is None:
+        replicas = replicas_of_ranks(given["machine"], given["process_group"], settings.stages)
+    settings.replicas = _tessera.whole_number("replicas", replicas, 1)
+    settings.stage_layers = _whole_numbers("stage_layers", given["stage_layers"])
+    settings.stage_feed_forwards = _whole_numbers("stage_feed_forwards", given["stage_feed_forwards"])
+    settings.groups = native_groups(given["groups"], None)
+    settings.recompute, settings.overlap = bool(given["recompute"]), bool(given["overlap"])
+    settings.prefetch, settings.estimate_packs = bool(given["prefetch"]), bool(given["estimate_packs"])
+    if given["rounding"] is not None:
+        settings.set_roundings(*native_roundings(given["rounding"]))
+    if given["partial_dtype"] is not None:
+        settings.set_partials(value_type(given["partial_dtype"]))
+    if given["sum_dtype"] is not None:
+        settings.set_sums(value_type(given["sum_dtype"]))
+    if given["loss_scale"] is not None:
+        settings.set_loss_scale(*native_scale(given["loss_scale"]))
+    return settings
+
+
 def _whole_numbers(name: str, given: int | Sequence[int], least: int = 0) -> list[int]:
     items = given if isinstance(given, Sequence) else [given]
     return [_tessera.whole_number(name, item, least) for item in items]
 
 
-def _phases(
+def phases_of(
     length: int | Sequence[int], packs: int | Sequence[int], steps: int | Sequence[int] | None
 ) -> list[tuple[int, int, int]]:
     """The tokens of a pack, the packs of a step and the steps of each phase; 0 steps: as many as the epochs have."""
@@ -269,7 +274,7 @@ def _phases(
     return [(each, packs_of[i % len(packs_of)], steps_of[i % len(steps_of)]) for i, each in enumerate(lengths)]
 
 
-def _split(
+def split_text(
     text: TokenText | tuple[TokenText, TokenText] | str | os.PathLike[str], validation: float, seed: int
 ) -> tuple[TokenText, TokenText]:
     if isinstance(text, TokenText):
@@ -281,7 +286,7 @@ def _split(
     raise TypeError(f"text must be a TokenText, a pair of them, or the path of a file or folder, not {text!r}")
 
 
-def _require_vocabulary(config: str | BertConfig | Any, own: BertConfig, text: TokenText) -> None:
+def require_vocabulary(config: str | BertConfig | Any, own: BertConfig, text: TokenText) -> None:
     """Raise ValueError if the configuration's number of tokens differs from the text's."""
     if isinstance(config, str) or (isinstance(config, Mapping) and "vocab_size" not in config):
         return

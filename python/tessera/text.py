@@ -20,15 +20,20 @@ from typing import Any, Literal, TypeAlias, get_args
 import numpy as np
 
 from tessera._arguments import chosen
+from tessera._bert_plan import PretrainingCost, PretrainingDivision, PretrainingPlan, plan_pretraining
 from tessera._bert_trainer import BertTrainer
 from tessera._tessera import PretrainingData, PretrainingEvaluation, TokenText, synthetic_text
 
 __all__ = [
     "BertTrainer",
     "Documents",
+    "PretrainingCost",
     "PretrainingData",
+    "PretrainingDivision",
     "PretrainingEvaluation",
+    "PretrainingPlan",
     "TokenText",
+    "plan_pretraining",
     "synthetic_text",
     "tokenize",
 ]

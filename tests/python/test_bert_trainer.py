@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,14 @@ import pytest
 
 import tessera
 from tessera import graph as tg
-from tessera.text import BertTrainer, TokenText, synthetic_text
+from tessera.text import (
+    BertTrainer,
+    PretrainingCost,
+    PretrainingPlan,
+    TokenText,
+    plan_pretraining,
+    synthetic_text,
+)
 
 CONFIG = {
     "hidden_size": 32,
@@ -320,3 +328,70 @@ def test_estimates_need_no_training() -> None:
         trainer.estimate(1)
     settings = trainer.settings
     assert (settings["hidden_size"], settings["vocab_size"], settings["seed"]) == (32, 80, 5)
+
+
+TWO_LAYERS = CONFIG | {"num_hidden_layers": 2}
+PLANNED: dict[str, Any] = {"length": 16, "packs": 2, "steps": 1, "threads": 1}
+
+
+def two_chips() -> tessera.Machine:
+    return tessera.Machine("m2000", chips=2, tiles=16, tile_bytes=8_000_000)
+
+
+def plan_of(**options: Any) -> PretrainingPlan:
+    return plan_pretraining(TWO_LAYERS, text(), two_chips(), **(PLANNED | options))
+
+
+def test_a_plan_divides_a_step_among_chips() -> None:
+    names: list[str] = []
+    plan = plan_of(estimates=2, progress=lambda done, most, name: names.append(name))
+    assert names and all(names) and not plan.stopped and not plan.out_of_time
+    assert plan.considered >= len(plan.frontier) > 0 and plan.small_estimates >= 2
+    assert plan.tile_bytes == 8_000_000
+    figures = []
+    for division in plan.frontier:
+        cost = division.extrapolated
+        assert isinstance(cost, PretrainingCost)
+        assert cost.seconds is not None and cost.fullest_tile_bytes is not None
+        assert division.options["replicas"] * division.options["stages"] == 2
+        figures.append((cost.seconds, cost.fullest_tile_bytes))
+    for (seconds, size), (slower, smaller) in pairwise(figures):
+        assert seconds < slower and size > smaller
+
+    assert plan.chosen is not None and plan.chosen in plan.estimated and len(plan.estimated) <= 2
+    assert plan.chosen.estimated is not None and plan.chosen.estimated.fits and plan.overflow == ""
+    options = PLANNED | plan.chosen.options
+    trainer = BertTrainer(TWO_LAYERS, text(), machine=two_chips(), only_estimates=True, **options)
+    assert trainer.estimate().seconds == plan.chosen.estimated.seconds
+
+
+def test_a_plan_estimates_the_division_of_its_options() -> None:
+    given = {"stages": 2, "stage_layers": (1, 1), "micro_batches": 2, "recompute": True}
+    plan = plan_of(estimates=0, time_limit=1e-9, **given)
+    assert plan.out_of_time and len(plan.estimated) == 1
+    options = plan.estimated[0].options
+    assert options["stage_layers"] == [1, 1] and options["recompute"] and options["pipeline"] == "sequential"
+    assert options["micro_batches"] == 2 and options["shard"] is False
+    beyond = plan_of(packs=4, replicas=4, estimates=0, time_limit=1e-9).estimated[0].estimated
+    assert beyond is not None and not beyond.fits and beyond.seconds is None and "4 replicas" in beyond.overflow
+
+
+def test_a_plan_ends_early_and_says_what_it_cannot_do() -> None:
+    plan = plan_of(progress=lambda done, most, name: False)
+    assert plan.stopped and plan.frontier == [] and plan.chosen is None
+
+    def fail(done: int, most: int, name: str) -> None:
+        raise LookupError(name)
+
+    with pytest.raises(LookupError, match="network"):
+        plan_of(progress=fail)
+    with pytest.raises(ValueError, match="a plan is for a modelled machine"):
+        plan_pretraining(TWO_LAYERS, text(), "host", **PLANNED)
+    with pytest.raises(ValueError, match="a time limit is 0"):
+        plan_of(time_limit=-1)
+    with pytest.raises(ValueError, match="unknown pack 'all'"):
+        plan_of(pack="all")
+    with pytest.raises(TypeError, match="unexpected keyword argument 'colour'"):
+        plan_of(colour="red")
+    with pytest.raises(TypeError, match="in one process: leave out rank_timeout"):
+        plan_of(rank_timeout=1)
