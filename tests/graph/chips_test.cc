@@ -465,14 +465,14 @@ TEST(Placement, KnowsTheCyclesOfEachLayer) {
   const Machine chip = chips(1);
   for (const uint32_t micro_batches : {1U, 3U}) {
     SCOPED_TRACE(micro_batches);
-    Graph trained = trained_layers({.optimizer = Adam{}, .micro_batches = micro_batches});
+    Graph trained = trained_layers({.optimizer = Sgd{.momentum = 0.9}, .micro_batches = micro_batches});
     transform(trained, session_transforms(), chip.model());
     const std::vector<LayerCost> costs = costs_on_a_chip(trained, chip.model());
     ASSERT_EQ(costs.size(), 4U);
     EXPECT_LT(costs[0].cycles, costs[1].cycles);  // its input has no gradient
     EXPECT_NEAR(static_cast<double>(costs[2].cycles), static_cast<double>(costs[1].cycles),
                 0.2 * static_cast<double>(costs[1].cycles));
-    EXPECT_GE(costs[1].bytes.kept, 3U * 128 * 128 * 4);  // with the optimizer's state
+    EXPECT_GE(costs[1].bytes.kept, 2U * 128 * 128 * 4);  // with the optimizer's state
     EXPECT_GT(costs[1].bytes.stash, 0U);
   }
   Graph called;
