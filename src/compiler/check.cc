@@ -431,23 +431,20 @@ class Checker {
     }
   }
 
-  /// What a call passes is in use from its begin to its end.
+  /// What a call passes is in use while its function uses it.
   void note_call(program::StepId id, const program::Call& call) {
-    const program::Function& function = program_.functions()[call.function];
-    const auto each_box = [&](const program::CallOperand& operand, const auto& visit) {
-      for (uint32_t box = 0; box < e_.mapped[operand.variable].size(); ++box)
-        visit(overlaps_->mapped(operand.variable, box));
-    };
-    for (size_t i = 0; i < call.operands.size(); ++i)
-      each_box(call.operands[i], [&](Overlaps::StorageId storage) {
-        if (reads(function.arguments[i].access)) overlaps_->log().read(storage);
-        if (writes(function.arguments[i].access))
-          overlaps_->log().write(storage, call.operands[i].box.elements());
-      });
-    overlaps_->close(touchers_.of_control(id));
-    for (const program::CallOperand& operand : call.operands)
-      each_box(operand, [&](Overlaps::StorageId storage) { overlaps_->log().read(storage); });
-    overlaps_->close(touchers_.of_end(id));
+    const std::vector<FunctionSteps::Bound>& bounds = touchers_.function(call.function).bounds;
+    for (uint32_t bound = 0; bound < bounds.size(); ++bound) {
+      for (const FunctionSteps::Use& passed : bounds[bound].uses) {
+        const program::CallOperand& operand = call.operands[passed.argument];
+        for (uint32_t box = 0; box < e_.mapped[operand.variable].size(); ++box) {
+          const Overlaps::StorageId storage = overlaps_->mapped(operand.variable, box);
+          if (passed.reads) overlaps_->log().read(storage);
+          if (passed.writes) overlaps_->log().write(storage, operand.box.elements());
+        }
+      }
+      overlaps_->close(touchers_.of_bound(id, bound));
+    }
   }
 
   /// What a collective fills is in use from its begin to its end, while other steps run.

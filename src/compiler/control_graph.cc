@@ -7,7 +7,7 @@ namespace tessera::compiler {
 using program::StepId;
 
 ControlGraph::ControlGraph(const program::Program& program) : program_(program), touchers_(program) {
-  positions_of_.resize(touchers_.count(program));
+  positions_of_.resize(touchers_.count());
   walk(program.main(), {add({})});
   for (auto* flags : {&overwrites_, &read_later_, &alive_}) flags->resize(positions());
 }
@@ -87,9 +87,11 @@ ControlGraph::Positions ControlGraph::walk_repeat(StepId id, const program::Repe
 }
 
 ControlGraph::Positions ControlGraph::walk_call(StepId id, const program::Call& call, Positions from) {
-  const StepId body = program_.functions().at(call.function).body;
-  if (call.operands.empty()) return walk(body, std::move(from));
-  return {touching(touchers_.of_end(id), walk(body, {touching(touchers_.of_control(id), from)}))};
+  if (call.operands.empty()) return walk(program_.functions().at(call.function).body, std::move(from));
+  touchers_.function(call.function)
+      .walk([&](uint32_t bound) { from = {touching(touchers_.of_bound(id, bound), from)}; },
+            [&](StepId step) { from = walk(step, std::move(from)); });
+  return from;
 }
 
 /// Positions from which control may come to a read without an overwrite after them; notes them as such.

@@ -8,7 +8,7 @@ namespace tessera::compiler {
 using program::StepId;
 
 Schedule::Schedule(const program::Program& program) : program_(program), touchers_(program) {
-  positions_of_.resize(touchers_.count(program));
+  positions_of_.resize(touchers_.count());
   root_ = expand(program.main());
 }
 
@@ -80,9 +80,9 @@ uint32_t Schedule::expand(StepId id) {
   } else {
     const auto& call = std::get<program::Call>(step);
     if (call.operands.empty()) return expand(program_.functions().at(call.function).body);
-    children.push_back(position(touchers_.of_control(id)));
-    children.push_back(expand(program_.functions().at(call.function).body));
-    children.push_back(position(touchers_.of_end(id)));
+    touchers_.function(call.function)
+        .walk([&](uint32_t bound) { children.push_back(position(touchers_.of_bound(id, bound))); },
+              [&](StepId inner) { children.push_back(expand(inner)); });
   }
   return add(node, children);
 }

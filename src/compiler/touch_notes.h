@@ -90,17 +90,19 @@ class TouchNotes {
   void use(PieceId piece) { log_.use(piece); }
   void overwrite(PieceId piece) { log_.write(piece, c_.pieces[piece].box.elements()); }
 
-  /// Records a call: its operands are alive from its begin to its end.
+  /// Records a call: its operands are alive while its function uses them.
   void note(program::StepId id, const program::Call& call) {
-    const program::Function& function = c_.program.functions()[call.function];
-    for (size_t i = 0; i < call.operands.size(); ++i)
-      for (const PieceId piece : c_.mapped[call.operands[i].variable]) {
-        if (reads(function.arguments[i].access)) log_.read(piece);
-        if (writes(function.arguments[i].access)) log_.write(piece, call.operands[i].box.elements());
+    const std::vector<FunctionSteps::Bound>& bounds = touchers_.function(call.function).bounds;
+    for (uint32_t bound = 0; bound < bounds.size(); ++bound) {
+      for (const FunctionSteps::Use& passed : bounds[bound].uses) {
+        const program::CallOperand& operand = call.operands[passed.argument];
+        for (const PieceId piece : c_.mapped[operand.variable]) {
+          if (passed.reads) log_.read(piece);
+          if (passed.writes) log_.write(piece, operand.box.elements());
+        }
       }
-    close(touchers_.of_control(id));
-    for (const program::CallOperand& operand : call.operands) each(operand.variable, &TouchNotes::read);
-    close(touchers_.of_end(id));
+      close(touchers_.of_bound(id, bound));
+    }
   }
 
   /// Records what runs beside a collective: what that fills is alive from its begin to its end.

@@ -6,6 +6,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "compiler/function_steps.h"
 #include "program/program.h"
 
 namespace tessera::compiler {
@@ -17,27 +18,25 @@ using ToucherId = uint32_t;
 /// Numbers the touchers of a program.
 class Touchers {
  public:
-  explicit Touchers(const program::Program& program)
-      : sets_(static_cast<uint32_t>(program.compute_sets().size())),
-        copies_(static_cast<uint32_t>(program.copy_sets().size())),
-        collectives_(static_cast<uint32_t>(program.collectives().size())) {}
+  explicit Touchers(const program::Program& program);
 
   ToucherId of_set(program::ComputeSetId id) const { return id; }
-  ToucherId of_copy(program::CopySetId id) const { return sets_ + id; }
-  ToucherId of_collective(program::CollectiveId id) const { return sets_ + copies_ + id; }
-  ToucherId of_control(program::StepId id) const { return sets_ + copies_ + collectives_ + 2 * id; }
-  /// The toucher of a step's end: a call touches its operands when it begins and when it ends, so that they
-  /// are alive in between, and so do a collective and a copy, beside which something runs, with what they
-  /// fill.
+  ToucherId of_copy(program::CopySetId id) const { return first_copy_ + id; }
+  ToucherId of_collective(program::CollectiveId id) const { return first_collective_ + id; }
+  ToucherId of_control(program::StepId id) const { return first_of_step_[id]; }
+  /// The toucher of a step's end: a collective and a copy, beside which something runs, touch what they fill
+  /// when they begin and when they end, so that it is alive in between.
   ToucherId of_end(program::StepId step) const { return of_control(step) + 1; }
-  size_t count(const program::Program& program) const {
-    return of_control(static_cast<program::StepId>(program.steps().size()));
-  }
+  /// A call at a bound of its function's steps, where it touches operands.
+  ToucherId of_bound(program::StepId call, uint32_t bound) const { return of_control(call) + bound; }
+  const FunctionSteps& function(program::FunctionId id) const { return functions_[id]; }
+  size_t count() const { return first_of_step_.back(); }
 
  private:
-  uint32_t sets_;
-  uint32_t copies_;
-  uint32_t collectives_;
+  const ToucherId first_copy_;
+  const ToucherId first_collective_;
+  const std::vector<FunctionSteps> functions_;
+  std::vector<ToucherId> first_of_step_;  ///< and the number of all touchers
 };
 
 /// How a toucher uses a piece of storage. With neither flag, the piece has no contents before and after.

@@ -52,15 +52,48 @@ program::FunctionId copy_by_detour(SharedArrays& s) {
   return s.program.add(Function{"f", body, {{a, Access::in}, {b, Access::out}}});
 }
 
-TEST(CallLiveness, OperandsLiveDuringTheCall) {
+TEST(CallLiveness, OperandsLiveWhileTheFunctionUsesThem) {
   SharedArrays s;
   const auto f = copy_by_detour(s);
   const auto x = s.temporary("x"), y = s.temporary("y"), z = s.temporary("z");
   const auto call = [&](VariableId a, VariableId b) {
     return s.program.add(Step{Call{f, {{a, kWhole}, {b, kWhole}}}});
   };
-  // x and y during the first call, with t and u; then y and z, for which x makes room.
-  EXPECT_EQ(s.arena_bytes({s.fill(x), call(x, y), call(y, z), s.add(z, z, y)}), 4 * kBytes);
+  // t with x or y, then t and u, then u with y or z.
+  EXPECT_EQ(s.arena_bytes({s.fill(x), call(x, y), call(y, z), s.add(z, z, y)}), 3 * kBytes);
+}
+
+TEST(CallLiveness, OperandsLiveThroughALoopOrCallThatTakesThem) {
+  for (const bool is_called : {false, true}) {
+    SharedArrays s;
+    const auto t = s.temporary("t"), u = s.temporary("u");
+    const auto steps_of = [&](VariableId v) { return s.program.sequence({s.add(v, v, t), s.add(t, t, u)}); };
+    const auto a = s.temporary("a", Role::argument), b = s.temporary("b", Role::argument);
+    StepId inner = program::kNoStep;
+    if (is_called) {
+      const auto c = s.temporary("c", Role::argument);
+      const auto g = s.program.add(Function{"g", steps_of(c), {{c, Access::in}}});
+      inner = s.program.add(Step{Call{g, {{a, kWhole}}}});
+    } else {
+      inner = s.program.repeat(2, steps_of(a));
+    }
+    const auto f = s.program.add(
+        Function{"f", s.program.sequence({inner, s.add(u, u, b)}), {{a, Access::in}, {b, Access::out}}});
+    const auto x = s.temporary("x"), y = s.temporary("y");
+    const StepId call = s.program.add(Step{Call{f, {{x, kWhole}, {y, kWhole}}}});
+    EXPECT_EQ(s.arena_bytes({s.fill(x), call, s.add(y, y, x)}), 3 * kBytes) << is_called;
+  }
+}
+
+TEST(CallLiveness, AResultThatNothingTakesLivesUntilTheFunctionEnds) {
+  SharedArrays s;
+  const auto b = s.temporary("b", Role::argument), c = s.temporary("c", Role::argument);
+  const auto t = s.temporary("t");
+  const StepId body = s.program.sequence({s.fill(b), s.add(b, b, t), s.add(t, b, c)});
+  const auto f = s.program.add(Function{"f", body, {{b, Access::out}, {c, Access::out}}});
+  const auto y = s.temporary("y"), z = s.temporary("z"), w = s.temporary("w");
+  const StepId call = s.program.add(Step{Call{f, {{y, kWhole}, {z, kWhole}}}});
+  EXPECT_EQ(s.arena_bytes({call, s.add(z, z, w)}), 3 * kBytes);
 }
 
 TEST(CallLiveness, AnOutArgumentNeedsNothingBefore) {
