@@ -151,6 +151,14 @@ class Graph {
   /// for its inputs.
   void set_prefetch(bool prefetch) { prefetch_ = prefetch; }
   bool prefetch() const { return prefetch_; }
+  /// Limits the memory of the programs of a graph with gradients to a number of bytes of each tile, or of a
+  /// host in all; 0: to what the machine has. Sessions and estimates then compute as few calls and stages
+  /// again in the backward pass as fit: first calls, those that take the least predicted time for each byte
+  /// that they save, then stages of pipelines that have several micro-batches in flight. Call::recompute and
+  /// Pipeline::recomputed count as well. Results are the same, bit for bit. Sessions and estimates throw
+  /// UsageError if a number of bytes does not suffice; what a machine lacks is in RunCost::overflow.
+  void set_memory_budget(std::optional<uint64_t> bytes) { memory_budget_ = bytes; }
+  std::optional<uint64_t> memory_budget() const { return memory_budget_; }
   /// Lets each replica keep an equal part of a parameter; the replicas gather the parts before each operation
   /// or call that takes the parameter. A host keeps the whole parameter. Throws UsageError for other values,
   /// and for parameters of integers, of one element, or with a pattern that may change.
@@ -272,6 +280,7 @@ class Graph {
   std::vector<uint32_t> places_;
   PartialSums partial_sums_;
   bool prefetch_ = false;
+  std::optional<uint64_t> memory_budget_;
   std::set<ValueId> replicated_;  ///< inputs that hold the rows of all replicas
 };
 

@@ -79,6 +79,14 @@ MemoryReport report_memory(std::vector<TileMemory> tiles, const TileMemory& shar
   return report;
 }
 
+MemoryReport with_capacity(const MemoryReport& memory, uint64_t capacity) {
+  MemoryReport report = report_memory(memory.tiles, memory.shared, capacity);
+  if (memory.fullest_tile == program::kShared) report.fullest_tile = program::kShared;
+  report.streaming_bytes = memory.streaming_bytes;
+  report.streaming_capacity_bytes = memory.streaming_capacity_bytes;
+  return report;
+}
+
 std::vector<TileMemory> memory_by_chip(const MemoryReport& memory, const machine::Machine& machine) {
   std::vector<TileMemory> chips(machine.chip_count());
   for (program::TileId tile = 0; tile < memory.tiles.size(); ++tile) {

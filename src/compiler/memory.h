@@ -90,6 +90,9 @@ struct MemoryReport {
 /// Combines the memories of tiles of `capacity` bytes each into a report.
 MemoryReport report_memory(std::vector<TileMemory> tiles, const TileMemory& shared, uint64_t capacity);
 
+/// The same memories, as if tiles had `capacity` bytes each, or a host that in all.
+MemoryReport with_capacity(const MemoryReport& memory, uint64_t capacity);
+
 /// The memory of each chip: the sum over its tiles; `end` is its fullest tile's.
 std::vector<TileMemory> memory_by_chip(const MemoryReport& memory, const machine::Machine& machine);
 

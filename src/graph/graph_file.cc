@@ -128,6 +128,7 @@ class Writer {
     if (!graph.stage_places().empty()) json["stage_places"] = graph.stage_places();
     if (graph.partial_sums() != PartialSums{}) json["partial_sums"] = describe(graph.partial_sums());
     if (graph.prefetch()) json["prefetch"] = true;
+    if (const auto bytes = graph.memory_budget()) json["memory_budget"] = *bytes;
     return json;
   }
 
@@ -295,6 +296,7 @@ class Reader {
     }
     if (json.contains("partial_sums")) graph.set_partial_sums(partial_sums_from(json.at("partial_sums")));
     graph.set_prefetch(json.value("prefetch", false));
+    if (json.contains("memory_budget")) graph.set_memory_budget(whole<uint64_t>(json.at("memory_budget")));
     for (const auto& [name, number] : json.at("outputs").items())
       graph.output(name, graph.value(ids.at(whole<size_t>(number))));
     return graph;

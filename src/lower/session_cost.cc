@@ -24,7 +24,7 @@ std::map<std::string, double> by_phase(const program::PhaseTimes& times) {
 }
 
 /// What would take bytes from the tile that overflows.
-std::string remedies_of(const compiler::MemoryReport& memory, const Lowered& lowered) {
+std::string remedies_of(const compiler::MemoryReport& memory, const Lowered& lowered, bool may_recompute) {
   std::string remedies;
   const auto add = [&](program::Purpose purpose, std::string_view remedy) {
     const auto found = memory.fullest_purposes.find(std::string(name_of(purpose)));
@@ -40,11 +40,11 @@ std::string remedies_of(const compiler::MemoryReport& memory, const Lowered& low
   add(program::Purpose::gradient,
       "gradients, whose sums over micro-batches replicas can divide (shard_gradients) and streaming memory "
       "can hold (offload_gradients)");
-  add(program::Purpose::stash,
-      lowered.passes.empty()
-          ? "kept for the backward pass, which can compute them again (recompute)"
-          : "kept for the backward pass, which can compute them again (recompute); streaming memory can hold "
-            "those of several micro-batches in flight (offload_activations)");
+  std::string for_stash;
+  if (may_recompute) for_stash = ", which can compute them again (recompute)";
+  if (!lowered.passes.empty())
+    for_stash += "; streaming memory can hold those of several micro-batches in flight (offload_activations)";
+  if (!for_stash.empty()) add(program::Purpose::stash, "kept for the backward pass" + for_stash);
   return remedies;
 }
 
@@ -57,27 +57,7 @@ std::string stages_on(const Lowered& lowered, uint32_t chip) {
   return fmt::format(" (stage{} {})", stages.size() == 1 ? "" : "s", fmt::join(stages, ", "));
 }
 
-std::string overflow_of(const compiler::Executable& executable, const Lowered& lowered) {
-  const compiler::MemoryReport& memory = executable.memory;
-  const machine::Machine& m = executable.machine;
-  std::string text = overflow_text(memory);
-  if (memory.overflow_bytes == 0)
-    return text +
-           "; replicas can divide the state, parameters and sums of gradients that are offloaded (shard, "
-           "shard_weights, shard_gradients), tiles may hold some of them, and a smaller network, or more "
-           "streaming memory (the machine's 'streaming_bytes'), would do";
-  if (m.kind == machine::Kind::tiled) {
-    if (m.chips > 1) {
-      const uint32_t chip = m.chip_of(memory.fullest_tile);
-      text = fmt::format("chip {}{}, {}", chip, stages_on(lowered, chip), text);
-    }
-    text += remedies_of(memory, lowered);
-  }
-  return text + "; a smaller batch, sparser or smaller layers, or a machine with more tiles would need less";
-}
-
-void add_memory(const compiler::Executable& executable, const Lowered& lowered, RunCost& cost) {
-  const compiler::MemoryReport& memory = executable.memory;
+void add_memory(const compiler::MemoryReport& memory, RunCost& cost) {
   cost.bytes = {memory.total_purposes.begin(), memory.total_purposes.end()};
   cost.total_bytes = memory.total_bytes;
   cost.fullest_tile_bytes = memory.max_tile_bytes;
@@ -91,7 +71,6 @@ void add_memory(const compiler::Executable& executable, const Lowered& lowered, 
     for (const auto& [purpose, count] : purposes) data += count;
     if (tile.total() > data) bytes["other"] = tile.total() - data;
   }
-  if (!memory.fits()) cost.overflow = overflow_of(executable, lowered);
 }
 
 void add_chips(const compiler::Executable& executable, const engine::Profile& profile, RunCost& cost) {
@@ -275,6 +254,24 @@ std::optional<HostIoCost> Session::Impl::host_io() const {
   return io;
 }
 
+std::string Session::Impl::overflow_of(const compiler::MemoryReport& memory) const {
+  const machine::Machine& m = executable().machine;
+  std::string text = overflow_text(memory);
+  if (memory.overflow_bytes == 0)
+    return text +
+           "; replicas can divide the state, parameters and sums of gradients that are offloaded (shard, "
+           "shard_weights, shard_gradients), tiles may hold some of them, and a smaller network, or more "
+           "streaming memory (the machine's 'streaming_bytes'), would do";
+  if (m.kind == machine::Kind::tiled) {
+    if (m.chips > 1) {
+      const uint32_t chip = m.chip_of(memory.fullest_tile);
+      text = fmt::format("chip {}{}, {}", chip, stages_on(lowered, chip), text);
+    }
+    text += remedies_of(memory, lowered, recomputation.chosen.empty());
+  }
+  return text + "; a smaller batch, sparser or smaller layers, or a machine with more tiles would need less";
+}
+
 RunCost Session::Impl::cost_of(const engine::Profile& profile, bool measured) const {
   const double clock = executable().machine.clock_hz;
   RunCost cost;
@@ -288,7 +285,8 @@ RunCost Session::Impl::cost_of(const engine::Profile& profile, bool measured) co
   cost.balance = balance_of(executable(), profile);
   OperationCosts(lowered, profile, measured, clock, cost).add(graph, lowered);
   cost.lifetimes = lifetimes_of(graph);
-  add_memory(executable(), lowered, cost);
+  add_memory(program().memory(), cost);
+  if (!program().fits()) cost.overflow = overflow_of(program().memory());
   add_chips(executable(), profile, cost);
   cost.placements = placed.considered;
   cost.passes = passes;
@@ -368,10 +366,10 @@ RunCost estimate(const Graph& graph, const Machine& machine, const EstimateOptio
   std::optional<Graph> owner;
   if (options.owner != nullptr)
     transform(owner.emplace(*options.owner), session_transforms(), machine.model());
-  const Session::Impl compiled(graph, machine.model(),
-                               {.on_chips = options.on_chips, .host_io = options.host_io},
-                               {nullptr, owner ? &*owner : nullptr}, bound::Runs::none);
-  return compiled.cost(options.inputs);
+  return Session::Impl::make(graph, machine.model(),
+                             {.on_chips = options.on_chips, .host_io = options.host_io},
+                             {nullptr, owner ? &*owner : nullptr}, bound::Runs::none)
+      ->cost(options.inputs);
 }
 
 }  // namespace tessera::graph

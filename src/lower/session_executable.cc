@@ -6,16 +6,29 @@
 
 #include "lower/parts.h"
 #include "lower/placement.h"
+#include "lower/recomputation.h"
 #include "lower/session_file.h"
 #include "lower/session_impl.h"
 
 namespace tessera::graph {
 
 std::shared_ptr<Session::Impl> Session::Impl::make(const Graph& graph, const machine::Machine& machine,
-                                                   const SessionOptions& options, const Owner& of) {
-  if (options.executable.empty()) return std::make_shared<Impl>(graph, machine, options, of);
-  const SessionFile compiled(options.executable);
-  return std::make_shared<Impl>(graph, machine, options, of, bound::Runs::resumed, &compiled);
+                                                   const SessionOptions& options, const Owner& of,
+                                                   bound::Runs runs) {
+  if (!options.executable.empty()) {
+    const SessionFile compiled(options.executable);
+    auto made = std::make_shared<Impl>(compiled.recomputed(graph), machine, options, of, runs, &compiled);
+    made->recomputation = compiled.choices().recomputation;
+    return made;
+  }
+  if (!graph.memory_budget()) return std::make_shared<Impl>(graph, machine, options, of, runs);
+  Fitted fitted = fit_to_memory(graph, machine, options, of.graph);
+  if (runs != bound::Runs::none) fitted.estimated.reset();  // before the next one takes memory
+  auto made = fitted.estimated ? std::move(fitted.estimated)
+                               : std::make_shared<Impl>(fitted.graph, machine, options, of, runs);
+  made->recomputation = std::move(fitted.recomputation);
+  made->passes.insert(made->passes.begin(), std::move(fitted.pass));
+  return made;
 }
 
 std::optional<Parts> Session::Impl::parts_of(const SessionFile& compiled, const Graph& network,
@@ -48,6 +61,7 @@ void Session::Impl::save_executable(const std::string& path) const {
                      {.made_for = facts_of(graph, whole_machine, options),
                       .parts = parts ? parts->count : 0,
                       .last_parts = parts ? parts->last : 0,
+                      .recomputation = recomputation,
                       .placement = placed.placement,
                       .considered = placed.considered},
                      executable());

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <tessera/error.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <span>
 #include <utility>
@@ -54,8 +55,16 @@ void describe(A& a, Placement& x) {
   a(x.chips, x.first_layers, x.pipeline);
 }
 template <class A>
+void describe(A& a, Recomputable& x) {
+  a(x.loop, x.call, x.stage);
+}
+template <class A>
+void describe(A& a, Recomputation& x) {
+  a(x.budget, x.chosen);
+}
+template <class A>
 void describe(A& a, SessionChoices& x) {
-  a(x.made_for, x.parts, x.last_parts, x.placement, x.considered);
+  a(x.made_for, x.parts, x.last_parts, x.recomputation, x.placement, x.considered);
 }
 
 Facts facts_of(const Graph& graph, const machine::Machine& machine, const SessionOptions& options) {
@@ -119,6 +128,20 @@ void SessionFile::require(const Facts& facts) const {
 void SessionFile::refuse_other(std::string_view what) const {
   throw Error(fmt::format(
       "{}: it was made for another {} than this session's: leave it out, and save another", path_, what));
+}
+
+Graph SessionFile::recomputed(const Graph& graph) const {
+  const auto& [budget, chosen] = choices_.recomputation;
+  if (budget != graph.memory_budget()) refuse_other("memory budget");
+  Graph own = graph;
+  if (!budget) return own;
+  const std::vector<RecomputationCandidate> candidates = recomputation_candidates(graph);
+  for (const Recomputable& each : chosen)
+    if (std::ranges::find(candidates, each, &RecomputationCandidate::what) == candidates.end())
+      refuse_other("graph");
+  recompute(own, chosen);
+  own.set_memory_budget({});
+  return own;
 }
 
 std::shared_ptr<const compiler::Executable> SessionFile::executable(

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "compiler/executable.h"
+#include "graph/transforms/recompute.h"
 #include "lower/placement.h"
 #include "machine/model/machine.h"
 #include "program/program.h"
@@ -36,6 +37,7 @@ struct SessionChoices {
   Facts made_for;
   uint32_t parts = 0;       ///< Parts::count; 0: the samples are not divided
   uint32_t last_parts = 0;  ///< Parts::last
+  Recomputation recomputation;
   Placement placement;
   std::vector<PlacementCost> considered;
 };
@@ -54,6 +56,9 @@ class SessionFile {
   /// Throws Error unless it is made for the same.
   void require(const Facts& facts) const;
   [[noreturn]] void refuse_other(std::string_view what) const;
+  /// The graph with what was chosen for its memory budget, and without that. Throws Error for a graph with
+  /// another budget.
+  Graph recomputed(const Graph& graph) const;
   /// The executable, of this program. Throws Error if it is that of another program or machine, or unsound.
   std::shared_ptr<const compiler::Executable> executable(std::shared_ptr<const program::Program> program,
                                                          const machine::Machine& machine) const;

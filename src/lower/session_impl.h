@@ -26,6 +26,7 @@
 #include "graph/initial.h"
 #include "graph/list_inputs.h"
 #include "graph/shards.h"
+#include "graph/transforms/recompute.h"
 #include "graph/transforms/transforms.h"
 #include "kernels/common/numbers.h"
 #include "lower/lowering.h"
@@ -94,9 +95,9 @@ struct Session::Impl {
   static std::shared_ptr<Impl> sharing(const Graph& graph, const std::shared_ptr<Impl>& owner,
                                        const std::string& executable);
 
-  /// One session, as all ranks have to make it.
+  /// One session, as all ranks have to make it. Fits a graph to its memory budget, if it has one.
   static std::shared_ptr<Impl> make(const Graph& graph, const machine::Machine& machine,
-                                    const SessionOptions& options, const Owner& of);
+                                    const SessionOptions& options, const Owner& of, bound::Runs runs);
   /// Does what each rank does for itself, such as reading a file: if it fails on one, it fails on all.
   void on_each(const std::function<void()>& work) const;
   using ReadValues = std::vector<std::pair<ValueId, std::vector<float>>>;
@@ -423,6 +424,8 @@ struct Session::Impl {
   }
   /// The transfers of a run from and to the hosts of a modelled machine, if its time is to have them.
   std::optional<HostIoCost> host_io() const;
+  /// What does not fit, with what would help.
+  std::string overflow_of(const compiler::MemoryReport& memory) const;
   /// The cost of a run, predicted or measured.
   RunCost cost_of(const engine::Profile& profile, bool measured) const;
   /// What chips do, from what followed a run.
@@ -459,6 +462,7 @@ struct Session::Impl {
   std::vector<ListInputs> lists;
   PatternGroups groups;
   std::vector<PassRecord> passes;
+  Recomputation recomputation;       ///< what was chosen for a memory budget; make() sets it
   machine::Machine whole_machine;    ///< the machine, of which the executable may use a part
   std::optional<Parts> parts;        ///< the parts of the original graph, if `graph` computes some of its
                                      ///< samples

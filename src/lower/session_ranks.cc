@@ -84,7 +84,8 @@ std::shared_ptr<Session::Impl> Session::Impl::from_options(const Graph& graph,
                                                            const machine::Machine& machine,
                                                            const SessionOptions& options, const Owner& of) {
   Communicator* communicator = options.communicator.get();
-  if (communicator == nullptr || communicator->size() == 1) return make(graph, machine, options, of);
+  if (communicator == nullptr || communicator->size() == 1)
+    return make(graph, machine, options, of, bound::Runs::resumed);
   std::shared_ptr<Impl> made;
   ranks::do_on_each(communicator, [&] {
     const auto require_some = [&](bool are_there) {
@@ -96,7 +97,7 @@ std::shared_ptr<Session::Impl> Session::Impl::from_options(const Graph& graph,
     };
     const bool may_have_parts = machine.kind == machine::Kind::host && has_stages(graph);
     require_some(of.session != nullptr || graph.replicas() > 1 || may_have_parts);
-    made = make(graph, machine, options, of);
+    made = make(graph, machine, options, of, bound::Runs::resumed);
     require_some(of.session != nullptr || graph.replicas() > 1 || made->executable().program->parts() > 1);
   });
   ranks::Facts facts = {

@@ -148,9 +148,11 @@ TEST(GraphFile, KeepsWhereParametersAndSumsLie) {
   micro.rename(sums[1], "far");
   micro.offload(sums[1]);
   micro.set_prefetch(true);
+  micro.set_memory_budget(1'000'000);
   micro.output("sum", sums[0] + sums[1]);
   Graph again = reread(micro, "sums");
   EXPECT_TRUE(again.prefetch());
+  EXPECT_EQ(again.memory_budget(), 1'000'000U);
   EXPECT_FALSE(again.info(again.find("near").id).offloaded);
   EXPECT_TRUE(again.info(again.find("far").id).offloaded);
 }

@@ -1,9 +1,12 @@
 // Networks for tests.
 #pragma once
 
+#include <tessera/gradients.h>
 #include <tessera/graph.h>
 
 #include <cmath>
+#include <memory>
+#include <optional>
 #include <string>
 
 #include "compare.h"
@@ -57,5 +60,29 @@ struct Classifier {
     return arrays;
   }
 };
+
+inline constexpr uint32_t kCalledLayers = 6;
+
+/// A step of layers with dropout, which are calls of one function, with as many on each stage.
+inline Graph called_layers(const TrainingOptions& options, uint32_t stages = 1, bool recompute = false) {
+  constexpr uint32_t kSize = 64;
+  auto function = std::make_shared<Graph>();
+  const Value in = function->input("x", {kSize, kSize}), weight = function->input("w", {kSize, kSize});
+  const Value inside = tanh(linear(gelu(linear(in, weight)), weight));
+  function->output("y", in + dropout(inside, 0.25, function->input("number", {}, Type::u32), 7));
+  Graph g;
+  Value h = g.input("x", {kSize, kSize});
+  const Value number = g.input("number", {}, Type::u32);
+  for (uint32_t i = 0; i < kCalledLayers; ++i) {
+    const std::string name = "w" + std::to_string(i);
+    Call how = {.recompute = recompute};
+    if (stages > 1) how.stage = i * stages / kCalledLayers;
+    h = g.call(function, {h, g.parameter(name, {kSize, kSize}, Initial::normal(0.1)), number}, how)[0];
+  }
+  const Value loss = mean(square(h));
+  g.output("loss", loss);
+  add_training(loss, options);
+  return g;
+}
 
 }  // namespace tessera::graph

@@ -145,6 +145,26 @@ TEST_F(SessionExecutable, OfAPipelineThatWasChosenIsFound) {
   expect_found(found(g, chips(4, 4)), compiled);
 }
 
+TEST_F(SessionExecutable, ComputesAgainWhatWasChosenForAMemoryBudget) {
+  const Machine machine = tiles(6);
+  TrainingOptions options{.optimizer = Sgd{}, .micro_batches = 2};
+  const uint64_t all = Session(called_layers(options), machine).cost().fullest_tile_bytes,
+                 least = Session(called_layers(options, 1, true), machine).cost().fullest_tile_bytes;
+  options.memory_budget = (all + least) / 2;
+  const Graph graph = called_layers(options);
+  Session compiled(graph, machine);
+  ASSERT_LT(compiled.cost().fullest_tile_bytes, all);
+  compiled.save_executable(path_);
+  Session other = found(graph, machine);
+  expect_found(other, compiled);
+  const Arrays inputs = narrowed(random_inputs(graph));
+  EXPECT_EQ(other.run(inputs), compiled.run(inputs));
+  options.memory_budget = all;
+  EXPECT_TRUE(test::says(error_of(called_layers(options), machine), "another memory budget"));
+  options.memory_budget.reset();
+  EXPECT_TRUE(test::says(error_of(called_layers(options), machine), "another memory budget"));
+}
+
 /// Two parts side by side, and a last one on both threads.
 TEST_F(SessionExecutable, OfPartsIsFound) {
   Graph g;

@@ -51,6 +51,7 @@ Graph Graph::as_function(std::set<ValueId> taken) const {
   function.outputs_.clear();
   function.assignments_.clear();
   function.replicas_ = 1;
+  function.memory_budget_.reset();
   function.places_.clear();
   function.replicated_.clear();
   for (const Node& node : nodes_) taken.insert(node.inputs.begin(), node.inputs.end());

@@ -283,6 +283,7 @@ void extend(Graph& graph, Value loss, const TrainingOptions& options) {
   updates.gather();
   if (may_skip) scaled->adapt(*squares);
   graph.mark_backward(options.micro_batches == 1 ? added : 0);
+  if (options.memory_budget) graph.set_memory_budget(options.memory_budget);
   verify_if_asserting(graph);
 }
 
