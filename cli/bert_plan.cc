@@ -24,6 +24,7 @@
 #include "report/axis.h"
 #include "report/table.h"
 #include "report/training_report.h"
+#include "train/settings.h"
 
 namespace tessera::cli {
 namespace {
@@ -55,6 +56,8 @@ std::string parts_text(uint32_t attention, uint32_t feed_forward) {
                                    : fmt::format("{}/{}", attention, feed_forward);
 }
 
+bool recomputes(const PretrainingSettings& s) { return s.recompute || s.memory_budget; }
+
 /// The options for this division of a step.
 std::string division_options(const PretrainingSettings& s) {
   const bool is_whole = s.stage_feed_forwards.empty();
@@ -68,6 +71,8 @@ std::string division_options(const PretrainingSettings& s) {
                                  name_of(s.pipeline), s.micro_batches);
   if (s.head_slices > 1) text += fmt::format(" --head-slices {}", s.head_slices);
   if (s.recompute) text += " --recompute";
+  if (const auto bytes = s.memory_budget)
+    text += *bytes == 0 ? " --recompute=fit" : fmt::format(" --recompute={}", *bytes);
   for (const auto& [flag, from] : kPlaces)
     if (s.*from) text += fmt::format(" {}", flag);
   return text;
@@ -105,7 +110,7 @@ std::string training_command(const BertRequest& r, const PretrainingSettings& s,
   if (!r.head_layers.is_none() && s.head_layers + s.head_feed_forwards == 0) text += " --head-layers 0";
   if (r.configured.contains("--plan")) text += " --plan=false";
   if (r.settings.head_slices > 1 && s.head_slices == 1) text += " --head-slices 1";
-  if (r.settings.recompute && !s.recompute) text += " --recompute=false";
+  if (recomputes(r.settings) && !recomputes(s)) text += " --recompute=false";
   for (const auto& [flag, from] : kPlaces)
     if (r.settings.*from && !(s.*from)) text += fmt::format(" {}=false", flag);
   return text;
@@ -141,7 +146,7 @@ ordered_json json_of_division(const PretrainingDivision& division) {
           {"pipeline", name_of(s.pipeline)},
           {"micro_batches", s.micro_batches},
           {"head_slices", s.head_slices},
-          {"recompute", s.recompute},
+          {"recompute", train::recomputation_json(s)},
           {"shard", s.shard_from.has_value()},
           {"shard_weights", s.shard_weights_from.has_value()},
           {"offload", s.offload_from.has_value()},

@@ -7,6 +7,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <filesystem>
 #include <map>
 #include <optional>
@@ -67,6 +68,17 @@ std::vector<graph::ParameterGroup> parse_places(const std::string& text) {
   return groups;
 }
 
+/// "true", "false", "fit", or bytes.
+void set_recomputation(PlacementSettings& s, const std::string& text) {
+  s.recompute = text == "true";
+  s.memory_budget.reset();
+  if (text == "true" || text == "false") return;
+  const auto bytes = text == "fit" ? std::optional<uint64_t>(0) : parse_number<uint64_t>(text);
+  if (!bytes || (*bytes == 0 && text != "fit"))
+    throw invalid_value("--recompute", text, "expected fit, or a number of bytes");
+  s.memory_budget = bytes;
+}
+
 }  // namespace
 
 void add_optimizer_options(CLI::App& command, LearningSettings& s, const std::string& by_default) {
@@ -122,10 +134,13 @@ void add_drop_grow_options(CLI::App& command, DropGrowSchedule& s, const std::st
 void add_placement_options(CLI::App& command, PlacementSettings& s, const std::string& what) {
   add_count(command, "--micro-batches", s.micro_batches,
             "Number of parts into which a batch is divided to take less memory (default: 1)");
-  command.add_flag(
-      "--recompute,!--no-recompute", s.recompute,
-      fmt::format("Keep only the inputs of {} for the backward pass, and compute the other values again",
-                  what));
+  const std::string recomputation = fmt::format(
+      "Keep only the inputs of {} for the backward pass, and compute the other values again; =fit: of as "
+      "few as fit the machine's memory, =BYTES: of as few as fit so many bytes of each tile, or of the host",
+      what);
+  command.add_flag("--recompute,!--no-recompute", recomputation)->each([&s](const std::string& text) {
+    set_recomputation(s, text);
+  });
   command.add_flag("--overlap,!--no-overlap", s.overlap,
                    "Sum gradients over replicas while the rest of the backward pass is computed (default)");
   command.add_flag_callback(

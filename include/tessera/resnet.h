@@ -58,9 +58,11 @@ struct ResnetOptions {
   uint32_t replicas = 1;
   /// Number of consecutive replicas whose batches are normalised as one; 0: all. See batch_norm_of_batch().
   uint32_t norm_replicas = 1;
+  /// Whether blocks are calls of functions, one function for equal blocks, so patterns of their weights may
+  /// not change; a memory budget can then choose which of them are computed again (Graph::set_memory_budget).
+  bool block_calls = false;
   /// Whether only the inputs of blocks are kept for the backward pass, which computes the other values again.
-  /// Blocks are then calls of functions, one function for equal blocks, so patterns of their weights may not
-  /// change.
+  /// Blocks are then calls.
   bool recompute = false;
 };
 

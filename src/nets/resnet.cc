@@ -33,6 +33,8 @@ constexpr PublishedResnet kPublishedResnets[] = {{18, false, {2, 2, 2, 2}},
                                                  {152, true, {3, 8, 36, 3}}};
 constexpr uint32_t kDeepestResnet = 1202;
 
+bool has_block_calls(const ResnetOptions& options) { return options.block_calls || options.recompute; }
+
 void check_resnet(const ResnetConfig& config, const ResnetOptions& options, Value images) {
   constexpr size_t kMostStages = 8;
   constexpr uint32_t kMostChannels = 1 << 16;
@@ -50,7 +52,7 @@ void check_resnet(const ResnetConfig& config, const ResnetOptions& options, Valu
   require(config.classes >= 1, "no classes");
   require(config.momentum >= 0 && config.momentum <= 1,
           fmt::format("a momentum of running statistics of {}; it must be from 0 to 1", config.momentum));
-  require(!options.recompute || !options.dynamic || options.patterns.empty(),
+  require(!has_block_calls(options) || !options.dynamic || options.patterns.empty(),
           "blocks whose patterns may change are not functions, and cannot be computed again: leave out one");
 }
 
@@ -98,7 +100,7 @@ class ResnetBuilder {
   }
 
   Value block(Value x, const std::string& name, uint32_t width, uint32_t stride) {
-    if (!options_.recompute) return computed(x, name, width, stride);
+    if (!has_block_calls(options_)) return computed(x, name, width, stride);
     block_.emplace();
     block_->given.push_back(x);
     const Value inside = block_->function->input("x", x.type());
@@ -106,7 +108,7 @@ class ResnetBuilder {
     const CalledBlock made = std::move(*block_);
     block_.reset();
     const std::vector<Value> results =
-        graph_.call(shared(made.function, made.given, stride), made.given, {.recompute = true});
+        graph_.call(shared(made.function, made.given, stride), made.given, {.recompute = options_.recompute});
     // Statistics come before "y", by their names.
     for (size_t i = 0; i < made.followed.size(); ++i) follow(made.followed[i], results.at(i));
     return results.back();

@@ -187,6 +187,7 @@ void set_placement(graph::TrainingOptions& options, const PlacementSettings& s) 
   options.offload_weights_from = s.offload_weights_from;
   options.offload_gradients_from = s.offload_gradients_from;
   options.prefetch = s.prefetch;
+  options.memory_budget = s.memory_budget;
 }
 
 std::vector<Pattern> initial_patterns(const TrainingSettings& s) {

@@ -103,6 +103,10 @@ void check_micro_batches(uint32_t micro_batches, uint32_t batch) {
 
 void check_division(const PlacementSettings& s, uint32_t batch, std::string_view samples) {
   check_micro_batches(s.micro_batches, batch);
+  if (s.recompute && s.memory_budget)
+    throw UsageError(
+        "everything is to be computed again, and only as much as fits a memory budget: leave out one of "
+        "them");
   require_setting(graph::kFromOne, "the number of replicas", s.replicas);
   if (batch / s.micro_batches % s.replicas != 0)
     throw UsageError(fmt::format("micro-batches of {} {} cannot be divided among {} replicas equally",
@@ -235,8 +239,14 @@ void add_optimizer(nlohmann::ordered_json& json, const LearningSettings& s) {
   json["clip_norm"] = s.clip_norm ? nlohmann::ordered_json(*s.clip_norm) : nlohmann::ordered_json(nullptr);
 }
 
+nlohmann::ordered_json recomputation_json(const PlacementSettings& s) {
+  if (!s.memory_budget) return s.recompute;
+  if (*s.memory_budget == 0) return "fit";
+  return *s.memory_budget;
+}
+
 void add_placement(nlohmann::ordered_json& json, const PlacementSettings& s) {
-  if (s.recompute) json["recompute"] = true;
+  if (s.recompute || s.memory_budget) json["recompute"] = recomputation_json(s);
   if (s.replicas > 1) json["replicas"] = s.replicas;
   if (!s.overlap) json["overlap"] = false;
   if (s.shard_from) json["shard_from"] = *s.shard_from;

@@ -34,10 +34,14 @@ bool has_moments(OptimizerKind kind);
 /// Adds the settings of the optimizer, and the clipping of gradients, to a JSON object.
 void add_optimizer(nlohmann::ordered_json& json, const LearningSettings& settings);
 
-/// Throw UsageError for a batch that does not divide into equal micro-batches of all replicas, and for values
-/// that are divided among replicas if there is one.
+/// Throw UsageError for a batch that does not divide into equal micro-batches of all replicas, for
+/// recomputation of everything within a memory budget, and for values that are divided among replicas if
+/// there is one.
 void check_division(const PlacementSettings& settings, uint32_t batch, std::string_view samples);
 void check_sharding(const PlacementSettings& settings);
+/// Whether everything is computed again, or within which memory: true, false, "fit" (what the machine has),
+/// or bytes.
+nlohmann::ordered_json recomputation_json(const PlacementSettings& settings);
 /// Adds recomputation, replicas and where values lie, as far as that differs from the defaults; and groups.
 void add_placement(nlohmann::ordered_json& json, const PlacementSettings& settings);
 void add_groups(nlohmann::ordered_json& json, const PlacementSettings& settings);

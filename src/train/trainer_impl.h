@@ -25,8 +25,9 @@ namespace tessera {
 namespace train {
 
 /// The costs of a step and of an evaluation with its parameters, estimated side by side if threads are
-/// allowed (0: as many as the process may use). `host_io` and inputs: see graph::EstimateOptions.
-std::pair<graph::RunCost, graph::RunCost> estimate_both(const graph::Graph& training,
+/// allowed (0: as many as the process may use). Fits the step to its memory budget first, if it has one.
+/// `host_io` and inputs: see graph::EstimateOptions.
+std::pair<graph::RunCost, graph::RunCost> estimate_both(graph::Graph& training,
                                                         const graph::Graph& evaluation,
                                                         const Machine& machine, uint32_t threads,
                                                         bool host_io,

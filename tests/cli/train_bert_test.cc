@@ -311,6 +311,25 @@ TEST_F(TrainBertCliTest, ActivationsOfAPipelineMayLieBesideTheChips) {
                  "a sequential pipeline has none in flight: leave that out, or choose grouped, interleaved");
 }
 
+TEST_F(TrainBertCliTest, RecomputesAsMuchAsAMemoryBudgetNeeds) {
+  const std::string estimate =
+      "train bert --json --documents 60 --vocabulary 100 --length 32 --batch 4 --steps 2 --threads 1 "
+      "--estimate";
+  const std::string options = file("fit.toml", "recompute = \"fit\"\n");
+  for (const std::string& asked : {estimate + " --recompute=fit", estimate + " --config '" + options + "'"})
+    EXPECT_EQ(results_of(run(asked))[0]["settings"]["recompute"], "fit");
+  const json limited = results_of(run(estimate + " --recompute=100000000"))[0];
+  EXPECT_EQ(limited["settings"]["recompute"], 100'000'000);
+  EXPECT_LE(limited["phases"][0]["step"]["bytes"], 100'000'000);
+  EXPECT_EQ(results_of(run(estimate + " --config '" + options + "' --no-recompute"))[0]["settings"].count(
+                "recompute"),
+            0U);
+  expect_refused(run(estimate + " --recompute=1000"), "more than its memory budget of 1000 bytes");
+  for (const char* wrong : {"fits", "0", "-1", "1.5"})
+    expect_refused(run(fmt::format("{} --recompute={}", estimate, wrong)),
+                   "expected fit, or a number of bytes");
+}
+
 /// A plan names the command with which a step takes the time that it says.
 TEST_F(TrainBertCliTest, PlansHowToDivideAStep) {
   const std::string chips =

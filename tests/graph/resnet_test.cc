@@ -209,17 +209,21 @@ TEST(Resnet, IsTheSameWithBlocksThatAreComputedAgainAndGroupsOfReplicas) {
 TEST(Resnet, CallsEqualBlocksAsOneFunction) {
   ResnetConfig config = small_config();
   config.blocks = {3, 2};
-  Graph g;
-  resnet(g, g.input("x", {2, 8, 8, 3}), config, {.training = true, .recompute = true});
-  std::set<const Graph*> functions;
-  size_t calls = 0;
-  for (const Node& node : g.nodes())
-    if (node.body) {
-      functions.insert(node.body.get());
-      ++calls;
-    }
-  EXPECT_EQ(calls, 5U);
-  EXPECT_EQ(functions.size(), 3U);  // the first block of the second stage changes sizes
+  for (const bool recompute : {false, true}) {
+    Graph g;
+    resnet(g, g.input("x", {2, 8, 8, 3}), config,
+           {.training = true, .block_calls = !recompute, .recompute = recompute});
+    std::set<const Graph*> functions;
+    size_t calls = 0;
+    for (const Node& node : g.nodes())
+      if (node.body) {
+        functions.insert(node.body.get());
+        EXPECT_EQ(node.integer("recompute", 0), recompute ? 1 : 0);
+        ++calls;
+      }
+    EXPECT_EQ(calls, 5U);
+    EXPECT_EQ(functions.size(), 3U);  // the first block of the second stage changes sizes
+  }
 }
 
 TEST(Resnet, TrainsWithBlocksThatAreComputedAgain) {

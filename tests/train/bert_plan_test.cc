@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "graph/loop.h"
 #include "support/error_of.h"
 #include "support/number_of.h"
 #include "train/bert/settings.h"
@@ -314,6 +315,46 @@ TEST(BertPlan, SaysWhatStreamingMemoryLacks) {
   EXPECT_LT(given.fullest_tile_bytes, plan.tile_bytes);
   EXPECT_TRUE(says(plan.overflow, "in the closest the streaming memory of a chip lacks " +
                                       std::to_string(given.streaming_bytes - 1000) + " bytes"));
+}
+
+/// A budget is for the whole network, of which small ones tell nothing.
+TEST(BertPlan, EstimatesAGivenMemoryBudget) {
+  PretrainingSettings settings = tiny(2);
+  settings.replicas = 2;
+  settings.memory_budget = 0;
+  const PretrainingPlan plan = plan_pretraining(settings, text_to_plan(), two_chips(),
+                                                {.estimates = 0, .compare = true, .time_limit = 1e-9});
+  EXPECT_TRUE(plan.estimated[0].estimated->fits);
+  EXPECT_FALSE(plan.estimated[0].extrapolated);
+  for (const PretrainingDivision& division : plan.frontier) EXPECT_FALSE(division.settings.memory_budget);
+}
+
+TEST(BertMemoryBudget, LetsAsFewLayersAsFitBeComputedAgain) {
+  PretrainingSettings s = tiny(8);
+  s.config.hidden_size = 32;
+  s.config.intermediate_size = 128;
+  s.config.num_hidden_layers = 4;
+  s.phases[0].length = 64;
+  for (const Machine& machine : {Machine::host(1), two_chips().with("chips", 1)}) {
+    SCOPED_TRACE(machine.name());
+    const auto trainer_with = [&](bool recompute, std::optional<uint64_t> budget) {
+      s.recompute = recompute;
+      s.memory_budget = budget;
+      return BertTrainer::for_estimates(s, text_to_plan(), machine);
+    };
+    const uint64_t all = trainer_with(false, {}).step_cost().fullest_tile_bytes,
+                   least = trainer_with(true, {}).step_cost().fullest_tile_bytes;
+    ASSERT_LT(least, all);
+    const uint64_t budget = (all + least) / 2;
+    const BertTrainer trainer = trainer_with(false, budget);
+    const graph::RunCost& cost = trainer.step_cost();
+    EXPECT_EQ(cost.overflow, "");
+    EXPECT_LE(cost.fullest_tile_bytes, budget);
+    EXPECT_EQ(opened(trainer.graph()).nodes.size(), cost.operations.size());
+    EXPECT_TRUE(says(trainer.settings_json(), std::to_string(budget)));
+    EXPECT_USAGE_ERROR("more than its memory budget of 1000 bytes", trainer_with(false, 1000));
+    EXPECT_USAGE_ERROR("leave out one of them", trainer_with(true, budget));
+  }
 }
 
 TEST(BertPlan, RefusesWhatCannotBePlanned) {

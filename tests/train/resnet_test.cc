@@ -150,6 +150,21 @@ TEST(ResnetTrainer, CountsWhatIsLearned) {
   EXPECT_EQ(trainer.evaluation_batch(), 16U);
 }
 
+TEST(ResnetTrainer, TrainsWithinAMemoryBudget) {
+  ResnetTrainingSettings s = small_settings();
+  s.steps = 2;
+  s.memory_budget = 0;
+  const graph::RunCost cost = Trainer::for_estimates(s, small_images(), Machine::host(1)).step_cost();
+  EXPECT_EQ(cost.overflow, "");
+  s.memory_budget = cost.total_bytes;
+  Trainer trainer(s, small_images(), Machine::host(1), 1);
+  EXPECT_EQ(trainer.step_cost().total_bytes, cost.total_bytes);
+  EXPECT_TRUE(trainer.train().finished);
+  s.memory_budget = 1000;
+  EXPECT_USAGE_ERROR("more than its memory budget of 1000 bytes",
+                     Trainer::for_estimates(s, small_images(), Machine::host(1)));
+}
+
 TEST(ResnetTrainer, EstimatesImagesByTheirOutline) {
   const ImageOutline outline{"images", 160, 32, {12, 12, 4}};
   const Trainer known = Trainer::for_estimates(small_settings(), small_images(), Machine::host(1)),
@@ -511,6 +526,16 @@ TEST(ResnetTrainer, RefusesSettingsOutOfRange) {
                      s.density = 0.5;
                    }),
                    "blocks whose patterns change cannot be computed again"));
+  EXPECT_TRUE(says(error([](auto& s) {
+                     s.memory_budget = 0;
+                     s.density = 0.5;
+                   }),
+                   "blocks whose patterns change cannot be computed again"));
+  EXPECT_TRUE(says(error([](auto& s) {
+                     s.recompute = true;
+                     s.memory_budget = 0;
+                   }),
+                   "leave out one of them"));
   EXPECT_TRUE(says(error([](auto& s) { s.batch = 145; }), "a batch of 145 is larger than the 144 images"));
   EXPECT_TRUE(says(error([](auto& s) { s.density = 1e-4; }), "without a block of 16 × 16"));
   EXPECT_TRUE(says(error([](auto& s) { s.numbers = "fp8"; }), "fp8"));

@@ -137,6 +137,7 @@ PretrainingSettings undivided(PretrainingSettings s) {
   s.head_layers = s.head_feed_forwards = 0;
   s.pipeline = PipelineKind::sequential;
   s.recompute = false;
+  s.memory_budget.reset();
   s.shard_from.reset();
   s.shard_weights_from.reset();
   s.offload_from.reset();

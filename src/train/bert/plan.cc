@@ -119,7 +119,7 @@ class PretrainingPlanner {
                            [this](const std::string& name) {
                              return (found_.empty() || has_time(kShareOfSmallNetworks)) && goes_on(name);
                            });
-    most_estimates_ = options_.estimates + (options_.compare ? 1 : 0) + small_networks_on(1);
+    most_estimates_ = options_.estimates + (options_.compare ? 2 : 1) + small_networks_on(1);
   }
   PretrainingPlanner(const PretrainingPlanner&) = delete;
   PretrainingPlanner& operator=(const PretrainingPlanner&) = delete;
@@ -139,6 +139,7 @@ class PretrainingPlanner {
     find_frontier();
     if (!plan_.stopped) estimate_best();
     choose();
+    recompute_less();
     return std::move(plan_);
   }
 
@@ -389,7 +390,8 @@ class PretrainingPlanner {
   bool can_extrapolate(const PretrainingSettings& s) const {
     const bool is_whole = s.stage_feed_forwards.empty() && s.head_layers == 0;
     const bool is_in_chips = machine_.chips() % (uint64_t{s.replicas} * s.stages) == 0;
-    return is_whole && is_in_chips && !is_placed_freely(s) && s.pipeline != PipelineKind::grouped;
+    return is_whole && is_in_chips && !is_placed_freely(s) && !s.memory_budget &&
+           s.pipeline != PipelineKind::grouped;
   }
 
   /// A division that the machine cannot have does not fit it; others may.
@@ -499,6 +501,19 @@ class PretrainingPlanner {
     const PretrainingCost& cost = *best->estimated;
     plan_.overflow = fmt::format("no division of {} that were considered fits; {}: {}", found_.size(),
                                  lacking(cost), cost.overflow);
+  }
+
+  /// Where all layers are computed again, fewer may suffice.
+  void recompute_less() {
+    if (!plan_.chosen || plan_.stopped || !has_time(1)) return;
+    PretrainingSettings s = plan_.estimated[*plan_.chosen].settings;
+    if (!s.recompute) return;
+    s.recompute = false;
+    s.memory_budget = 0;
+    std::optional<PretrainingCost> cost = estimate(s);
+    if (!cost) return;
+    plan_.estimated.push_back({std::move(s), {}, std::move(cost)});
+    choose();
   }
 
   /// How far from fitting the closest division is.

@@ -164,7 +164,8 @@ void BertTrainerImpl::estimate(size_t number) {
     phase.evaluation = present->evaluation.cost();
     return;
   }
-  const graph::Graph training = training_graph_of(phase), evaluation = evaluation_graph_of(phase);
+  graph::Graph training = training_graph_of(phase);
+  const graph::Graph evaluation = evaluation_graph_of(phase);
   std::optional<PretrainingBatch> first, first_held_out;
   if (settings.estimate_packs && only_estimates) {
     first = phase.training.batch(0, 0, phase.settings.packs);
@@ -172,7 +173,7 @@ void BertTrainerImpl::estimate(size_t number) {
   }
   std::tie(phase.step, phase.evaluation) = estimate_both(
       training, evaluation, machine, threads, settings.host_io, ids_of(first), ids_of(first_held_out));
-  phase.graph = training;
+  phase.graph = std::move(training);
   transform(*phase.graph, graph::session_transforms(), machine.model());
 }
 

@@ -109,6 +109,7 @@ Graph resnet_training_graph(const ResnetTrainingSettings& s, const ImageFormat& 
   graph::ResnetOptions options = options_of(s, true, patterns);
   options.replicas = s.replicas;
   options.norm_replicas = s.norm_replicas;
+  options.block_calls = s.memory_budget.has_value();
   options.recompute = s.recompute;
   const Value logits = add_logits(graph, s, images, rows_of_part(s), options);
   const Value loss = loss_of(s, logits);

@@ -41,7 +41,7 @@ void check(const ResnetTrainingSettings& s) {
         fmt::format("norms have the statistics of {} replicas together, which does not divide {} replicas; "
                     "give a divisor, or 0 for all",
                     s.norm_replicas, s.replicas));
-  if (s.recompute && drops_and_grows(s))
+  if ((s.recompute || s.memory_budget) && drops_and_grows(s))
     throw UsageError(
         "blocks whose patterns change cannot be computed again: leave out one, or let patterns stay");
 }
