@@ -28,12 +28,13 @@ using graph::ValueId;
 std::tuple<ValueId, ValueId, std::map<std::string, graph::Shape>> add_resnet(
     Graph& g, ValueId images, const ResnetConfig& config, bool training, const std::string& numbers,
     const std::map<std::string, SparseMatrix>& patterns, bool dynamic, uint32_t replicas,
-    uint32_t norm_replicas, bool recompute) {
+    uint32_t norm_replicas, bool block_calls, bool recompute) {
   graph::ResnetOptions options{.training = training,
                                .numbers = graph::numbers_named(numbers),
                                .dynamic = dynamic,
                                .replicas = replicas,
                                .norm_replicas = norm_replicas,
+                               .block_calls = block_calls,
                                .recompute = recompute};
   for (const auto& [name, matrix] : patterns) options.patterns[name] = matrix.pattern;
   const graph::Resnet made = graph::resnet(g, g.value(images), config, options);
@@ -60,7 +61,7 @@ void bind_resnet(nb::module_& m, nb::class_<Graph>& graph) {
       .def_rw("momentum", &ResnetConfig::momentum);
   graph
       .def("resnet", &add_resnet, "images"_a, "config"_a, "training"_a, "numbers"_a, "patterns"_a,
-           "dynamic"_a, "replicas"_a, "norm_replicas"_a, "recompute"_a)
+           "dynamic"_a, "replicas"_a, "norm_replicas"_a, "block_calls"_a, "recompute"_a)
       .def(
           "normalised_pixels",
           [](Graph& g, ValueId pixels, const std::vector<double>& mean,

@@ -58,6 +58,7 @@ void bind_common_settings(nb::class_<Settings>& settings) {
       .def_rw("host_io", &Settings::host_io)
       .def_rw("micro_batches", &Settings::micro_batches)
       .def_rw("recompute", &Settings::recompute)
+      .def_rw("memory_budget", &Settings::memory_budget)
       .def_rw("replicas", &Settings::replicas)
       .def_rw("overlap", &Settings::overlap)
       .def_rw("shard_from", &Settings::shard_from)

@@ -168,12 +168,12 @@ void bind_training(nb::module_& m, nb::class_<Graph>& graph) {
       "add_training",
       [](Graph& g, ValueId loss, const graph::Optimizer& optimizer, std::optional<double> clip_norm,
          uint32_t micro_batches, const std::string& pipeline, std::set<uint32_t> recomputed,
-         uint32_t replicas, bool overlap, std::optional<uint64_t> shard_from,
-         std::optional<uint64_t> shard_weights_from, std::optional<uint64_t> shard_gradients_from,
-         std::optional<uint64_t> offload_from, std::optional<uint64_t> offload_weights_from,
-         std::optional<uint64_t> offload_gradients_from, std::optional<uint64_t> offload_activations_from,
-         bool prefetch, const std::vector<ValueId>& frozen, std::vector<ParameterGroup> groups,
-         const TrainingNumbers& numbers) {
+         std::optional<uint64_t> memory_budget, uint32_t replicas, bool overlap,
+         std::optional<uint64_t> shard_from, std::optional<uint64_t> shard_weights_from,
+         std::optional<uint64_t> shard_gradients_from, std::optional<uint64_t> offload_from,
+         std::optional<uint64_t> offload_weights_from, std::optional<uint64_t> offload_gradients_from,
+         std::optional<uint64_t> offload_activations_from, bool prefetch, const std::vector<ValueId>& frozen,
+         std::vector<ParameterGroup> groups, const TrainingNumbers& numbers) {
         const auto& [partials, sums, state, roundings, seed, scale] = numbers;
         const auto& [of_all, of_parameters, of_state, of_partials] = roundings;
         graph::TrainingOptions options{
@@ -181,6 +181,7 @@ void bind_training(nb::module_& m, nb::class_<Graph>& graph) {
             .clip_norm = clip_norm,
             .micro_batches = micro_batches,
             .pipeline = {graph::pipeline_named(pipeline), std::move(recomputed), offload_activations_from},
+            .memory_budget = memory_budget,
             .groups = std::move(groups),
             .replicas = replicas,
             .overlap = overlap,
@@ -204,10 +205,10 @@ void bind_training(nb::module_& m, nb::class_<Graph>& graph) {
         add_training(g.value(loss), options);
       },
       "loss"_a, "optimizer"_a, "clip_norm"_a.none(), "micro_batches"_a, "pipeline"_a, "recomputed"_a,
-      "replicas"_a, "overlap"_a, "shard_from"_a.none(), "shard_weights_from"_a.none(),
-      "shard_gradients_from"_a.none(), "offload_from"_a.none(), "offload_weights_from"_a.none(),
-      "offload_gradients_from"_a.none(), "offload_activations_from"_a.none(), "prefetch"_a, "frozen"_a,
-      "groups"_a, "numbers"_a);
+      "memory_budget"_a.none(), "replicas"_a, "overlap"_a, "shard_from"_a.none(),
+      "shard_weights_from"_a.none(), "shard_gradients_from"_a.none(), "offload_from"_a.none(),
+      "offload_weights_from"_a.none(), "offload_gradients_from"_a.none(), "offload_activations_from"_a.none(),
+      "prefetch"_a, "frozen"_a, "groups"_a, "numbers"_a);
 }
 
 }  // namespace tessera::python

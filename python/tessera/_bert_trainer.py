@@ -19,6 +19,7 @@ from tessera._trainer import (
     set_counts,
     set_learning,
     set_placement,
+    set_recomputation,
 )
 from tessera.graph._bert import PackedAverage, bert_config
 from tessera.graph._estimate import Estimate, machine_for
@@ -71,7 +72,8 @@ class BertTrainer(Trainer):
     - `stages` divides the layers among a machine's chips. `stage_layers` and `stage_feed_forwards` give the number of
       layers, or of attention and feed-forward parts of layers, in each stage; `head_layers` and `head_feed_forwards`
       give the number of the last ones that lie with the prediction of masked tokens. With `recompute`, only the inputs
-      of layers are kept for backward passes.
+      of layers are kept for backward passes; if it is a number of bytes or "fit", of as few layers as fit these bytes
+      of each tile (of a host in all), or the machine.
 
     Machine and ranks:
     - `machine` is a `Machine` or its name. `threads` is the number of threads of the host, 0 for the default; if the
@@ -140,7 +142,7 @@ class BertTrainer(Trainer):
         head_layers: int = 0,
         head_feed_forwards: int = 0,
         pipeline: PipelineKind = "sequential",
-        recompute: bool = False,
+        recompute: bool | int | Literal["fit"] = False,
         replicas: int | None = None,
         overlap: bool = True,
         shard: bool | int = False,
@@ -241,7 +243,8 @@ def settings_of(
     settings.stage_layers = _whole_numbers("stage_layers", given["stage_layers"])
     settings.stage_feed_forwards = _whole_numbers("stage_feed_forwards", given["stage_feed_forwards"])
     settings.groups = native_groups(given["groups"], None)
-    settings.recompute, settings.overlap = bool(given["recompute"]), bool(given["overlap"])
+    set_recomputation(settings, given["recompute"])
+    settings.overlap = bool(given["overlap"])
     settings.prefetch, settings.estimate_packs = bool(given["prefetch"]), bool(given["estimate_packs"])
     if given["rounding"] is not None:
         settings.set_roundings(*native_roundings(given["rounding"]))

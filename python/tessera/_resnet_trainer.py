@@ -20,6 +20,7 @@ from tessera._trainer import (
     set_counts,
     set_learning,
     set_placement,
+    set_recomputation,
 )
 from tessera.graph._estimate import Estimate, machine_for
 from tessera.graph._ranks import communicator_of, on_each
@@ -55,7 +56,8 @@ class ResnetTrainer(Trainer):
     - A step takes `batch` images, in `micro_batches` equal parts. Each part is divided among `replicas` on equal parts
       of the machine's chips. The images of a replica are normalised by their own statistics, or the images of each
       group of `norm_replicas` consecutive replicas (None: all replicas) as one batch. With `recompute`, only the inputs
-      of blocks are kept for backward passes. `shard` and `offload` are as for `Graph.training_step`.
+      of blocks are kept for backward passes; if it is a number of bytes or "fit", of as few blocks as fit these bytes
+      of each tile (of a host in all), or the machine. `shard` and `offload` are as for `Graph.training_step`.
     - Training takes `epochs` epochs, by default 30, or `steps` steps, and validates after each epoch and after the last
       step; then the parameters become those of the epoch with the best accuracy.
     - The learning rate rises to `lr` in the first `warmup` steps. Then it falls as `lr_schedule` says: to `lr_end`
@@ -119,7 +121,7 @@ class ResnetTrainer(Trainer):
         micro_batches: int = 1,
         replicas: int | None = None,
         norm_replicas: int | None = 1,
-        recompute: bool = False,
+        recompute: bool | int | Literal["fit"] = False,
         shard: bool | int = False,
         offload: bool | int = False,
         epochs: int | None = None,
@@ -157,7 +159,7 @@ class ResnetTrainer(Trainer):
             optional=(("size", size, 8), ("norm_replicas", norm_replicas, 1), ("steps", steps, 1)),
         )
         settings.label_smoothing, settings.density, settings.augment = label_smoothing, density, bool(augment)
-        settings.recompute = bool(recompute)
+        set_recomputation(settings, recompute)
         settings.set_drop_grow(change, _tessera.whole_number("every", every, 1), until)
         threads = checked_threads(threads)
         ranks = communicator_of(process_group, rank_timeout, divide_cores)

@@ -14,6 +14,7 @@ from tessera import _tessera
 from tessera._locks import Lock
 from tessera._tessera import Machine
 from tessera.graph._graph import least_elements
+from tessera.graph._pipeline import memory_budget
 
 if TYPE_CHECKING:
     from torch.distributed import ProcessGroup
@@ -173,3 +174,14 @@ def set_placement(settings: _Settings, given: Mapping[str, Any]) -> None:
     for option, choice in given.items():
         if hasattr(settings, f"{option}_from") and (least := least_elements(option, choice)) is not None:
             setattr(settings, f"{option}_from", least)
+
+
+def set_recomputation(settings: _Settings, recompute: bool | int | Literal["fit"]) -> None:
+    """Let all layers or blocks compute values again, or as few as fit a number of bytes, or the machine."""
+    budget = memory_budget(recompute)
+    if budget is not None:
+        settings.memory_budget = budget
+    elif isinstance(recompute, str):
+        raise ValueError(f'recompute must be True, False, a number of bytes or "fit", not {recompute!r}')
+    else:
+        settings.recompute = bool(recompute)

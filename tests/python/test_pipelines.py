@@ -65,6 +65,42 @@ def test_every_pipeline_gives_the_same_bits(pipeline):
                 np.testing.assert_array_equal(found[name], values)
 
 
+def layers(recompute=(), again=False):
+    """A training step of layers that are calls of one function."""
+    layer = tg.Graph()
+    x, w = layer.input("x", (64, 64)), layer.input("w", (64, 64))
+    layer.output("y", x + tg.dropout(tg.tanh(tg.linear(tg.gelu(tg.linear(x, w)), w)), 0.25))
+    graph = tg.Graph()
+    h = graph.input("x", (64, 64))
+    for i in range(6):
+        h = graph.call(layer, h, graph.parameter(f"w{i}", (64, 64), tg.normal(0.1)), recompute=again)["y"]
+    loss = tg.mean(h * h)
+    graph.output("loss", loss)
+    return graph.training_step(loss, "adam", micro_batches=4, recompute=recompute)
+
+
+def test_a_memory_budget_gives_the_same_bits():
+    for machine in (tessera.Machine("host", threads=2), tessera.Machine("m2000", chips=1, tiles=6)):
+        kept, least = (layers(again=again).estimate(machine).fullest_tile_bytes for again in (False, True))
+        assert least < kept
+        step = layers((kept + least) // 2)
+        estimate = step.estimate(machine)
+        assert estimate.fits and estimate.fullest_tile_bytes <= (kept + least) // 2
+        assert estimate.passes[0][0] == "recompute"
+        sessions = [each.session(machine, seed=3) for each in (layers(), step)]
+        assert sessions[1].cost().bytes == estimate.bytes
+        for session in sessions:
+            session.run(np.random.default_rng(0).normal(size=(64 * 4, 64)))
+        for name in ("w0", "w5"):
+            np.testing.assert_array_equal(sessions[1].get(name), sessions[0].get(name))
+        for make in (layers(1000).estimate, layers(1000).session):
+            with pytest.raises(ValueError, match="bytes more than its memory budget of 1000 bytes"):
+                make(machine)
+    small = tessera.Machine("m2000", chips=1, tiles=6, tile_bytes=172_000)
+    assert not layers().estimate(small).fits
+    assert layers("fit").estimate(small).fits
+
+
 @pytest.mark.parametrize("places", [[0, 0, 1, 1], [0, 1, 0, 1], [0, 1, 1, 0]])
 def test_stages_that_share_chips_give_the_same_bits(places):
     machine = tessera.Machine("m2000", chips=2, tiles=6)
@@ -225,10 +261,15 @@ def test_wrong_pipelines_are_refused():
         stages(2, 6, "grouped").session(threads=1)
     with pytest.raises(ValueError, match="stage 2 is to be recomputed; the stages are 0 to 1"):
         stages(2, 8, "1f1b", {2}).session(threads=1)
+    for recompute in (True, None, "all", 1.5):
+        message = 'recompute must be numbers of stages, such as {0, 1}, a number of bytes or "fit", not'
+        with pytest.raises(TypeError, match=message):
+            stages(2, 8, "1f1b", recompute)
+    for recompute in (0, -1):
+        with pytest.raises(ValueError, match=f"recompute is {recompute}; it must be from 1 to"):
+            stages(2, 8, "1f1b", recompute)
     for recompute in (True, 1, None, "fit"):
         with pytest.raises(TypeError, match="recompute must be numbers of stages, such as {0, 1}, not"):
-            stages(2, 8, "1f1b", recompute)
-        with pytest.raises(TypeError, match="recompute must be numbers of stages"):
             tg.pipeline_schedule("1f1b", 2, 8, recompute)
     for given in (-1, 2.5, float("nan"), "2"):
         with pytest.raises((TypeError, ValueError), match="micro_batches (is|must be)"):

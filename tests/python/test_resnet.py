@@ -154,3 +154,10 @@ def test_a_step_is_torchvisions():
     for name, found in net.state_dict(session).items():
         expected = module.state_dict()[name].numpy()
         np.testing.assert_allclose(found, expected, rtol=2e-2, atol=2e-3 * np.abs(expected).max(), err_msg=name)
+
+
+def test_blocks_that_are_calls_may_be_computed_again():
+    net = tg.resnet(8, samples=4, size=12, classes=4, training=True, block_calls=True)
+    step = net.graph.training_step("cross_entropy", "sgd", recompute="fit")
+    estimate = step.estimate(tessera.Machine("host", threads=1))
+    assert estimate.fits and estimate.passes[0][0] == "recompute"

@@ -56,6 +56,14 @@ def test_replicas_share_statistics_and_blocks_are_computed_again() -> None:
         trainer_of(recompute=True, **SPARSE)
 
 
+def test_a_memory_budget_says_which_blocks_are_computed_again() -> None:
+    assert np.isfinite(trainer_of(recompute="fit").train(1)).all()
+    with pytest.raises(ValueError, match="bytes more than its memory budget of 1000 bytes"):
+        trainer_of(recompute=1000)
+    with pytest.raises(ValueError, match='recompute must be True, False, a number of bytes or "fit", not'):
+        trainer_of(recompute="some")
+
+
 @pytest.mark.parametrize("options", [{"lr_schedule": "step", "lr_decay_at": [0.5]}, SPARSE])
 def test_it_resumes_bit_by_bit(options: dict[str, Any], tmp_path: Path) -> None:
     whole, stopped = tmp_path / "whole.safetensors", tmp_path / "stopped.safetensors"

@@ -14,7 +14,7 @@ from tessera._arguments import checked_seed, checked_threads
 from tessera._matrices import Matrix
 from tessera._tessera import Initial, Machine
 from tessera.graph._estimate import Estimate, machine_for
-from tessera.graph._pipeline import PipelineKind, recomputed_stages
+from tessera.graph._pipeline import PipelineKind, recomputation
 from tessera.graph._ranks import communicator_of, on_each
 from tessera.graph._session import Session
 from tessera.graph._training import (
@@ -433,7 +433,7 @@ class Graph:
         clip_norm: float | None = None,
         micro_batches: int = 1,
         pipeline: PipelineKind = "sequential",
-        recompute: Iterable[int] = (),
+        recompute: Iterable[int] | int | Literal["fit"] = (),
         replicas: int = 1,
         overlap: bool = True,
         shard: bool | int = False,
@@ -489,10 +489,13 @@ class Graph:
 
         `pipeline` is the order in which micro-batches go through the stages of the graph: "sequential", "grouped",
         "interleaved" or "1f1b" (see `pipeline_schedule`). Stages in `recompute` keep only the values that they take
-        from other stages, and compute a forward pass again before its backward pass. All pipelines but "sequential"
-        have several micro-batches in flight; with `offload_activations`, values that stages keep of these, of at least
-        8,192 elements, or of at least `offload_activations` elements, lie in the streaming memory of the chips. Results
-        are the same, bit for bit.
+        from other stages, and compute a forward pass again before its backward pass. If `recompute` is a number of
+        bytes, sessions and estimates choose what is computed again: as few calls of functions, and then stages, as let
+        the step fit these bytes of each tile, or of a host in all; with "fit", as let it fit the machine. They raise
+        ValueError if a number of bytes does not suffice (docs/chips.md). All pipelines but "sequential" have several
+        micro-batches in flight; with `offload_activations`, values that stages keep of these, of at least 8,192
+        elements, or of at least `offload_activations` elements, lie in the streaming memory of the chips. Results are
+        the same, bit for bit.
 
         Gradients are summed over micro-batches, replicas and the passes of loops in `sum_dtype`: 16-bit gradients in
         "f32", the default, or in their own type, which loses gradients that are small beside the sum. Gradients of FP32
@@ -530,7 +533,7 @@ class Graph:
             clip_norm,
             _tessera.whole_number("micro_batches", micro_batches),
             str(pipeline),
-            recomputed_stages(recompute),
+            *recomputation(recompute),
             _tessera.whole_number("replicas", replicas),
             overlap,
             least_elements("shard", shard),

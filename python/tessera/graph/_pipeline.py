@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Literal, TypeAlias
 
 from tessera import _tessera
@@ -82,11 +83,26 @@ def pipeline_schedule(
     return PipelineSchedule(_tessera.pipeline_schedule(str(kind), *sizes, recomputed_stages(recompute)))
 
 
-def recomputed_stages(recompute: Iterable[int]) -> set[int]:
-    """The stages that compute their forward passes again."""
+def recomputed_stages(recompute: Iterable[int] | int | str, others: str = "") -> set[int]:
+    """The stages that compute their forward passes again; `others` is what an error names besides stages."""
     if isinstance(recompute, str) or not isinstance(recompute, Iterable):
         raise TypeError(
-            f"recompute must be numbers of stages, such as {{0, 1}}, not {recompute!r}; single calls are recomputed by "
-            "graph.call(…, recompute=True)"
+            f"recompute must be numbers of stages, such as {{0, 1}}{others}, not {recompute!r}; single calls are "
+            "recomputed by graph.call(…, recompute=True)"
         )
     return {_tessera.whole_number("stage", stage) for stage in recompute}
+
+
+def memory_budget(recompute: object) -> int | None:
+    """The bytes that a step may take before it recomputes, 0 for "fit"; None for other choices."""
+    if isinstance(recompute, str):
+        return 0 if recompute == "fit" else None
+    if isinstance(recompute, Integral) and not isinstance(recompute, bool):
+        return _tessera.whole_number("recompute", recompute, 1, 2**64 - 1)
+    return None
+
+
+def recomputation(recompute: Iterable[int] | int | Literal["fit"]) -> tuple[set[int], int | None]:
+    """The stages that compute their forward passes again, and the memory budget for which others are chosen."""
+    budget = memory_budget(recompute)
+    return (recomputed_stages(recompute, ', a number of bytes or "fit"') if budget is None else set()), budget

@@ -92,6 +92,7 @@ def resnet(
     dynamic: bool = False,
     replicas: int = 1,
     norm_replicas: int | None = 1,
+    block_calls: bool = False,
     recompute: bool = False,
 ) -> Resnet:
     """A graph of a residual network, whose input is `images` [samples, height, width, channels].
@@ -109,7 +110,9 @@ def resnet(
 
     `replicas` is the number of replicas in the training step; running statistics are updated with the mean over all of
     them. The batches of each group of `norm_replicas` consecutive replicas (None: of all replicas) are normalised as
-    one. With `recompute`, only the inputs of blocks are kept for backward passes, which compute the other values again.
+    one. With `block_calls`, blocks are calls, and equal blocks are one function, so that
+    `training_step(recompute="fit")` can choose which ones keep only their inputs for backward passes, which compute the
+    other values again. With `recompute`, all of them do.
     """
     if isinstance(config, int):
         config = ResnetConfig.of_depth(_tessera.whole_number("depth", config))
@@ -132,7 +135,7 @@ def resnet(
     replicas = _tessera.whole_number("replicas", replicas, 1)
     norms = 0 if norm_replicas is None else _tessera.whole_number("norm_replicas", norm_replicas, 1)
     features, logits, kernels = graph.native.resnet(
-        id, config, training, numbers, sparse, dynamic, replicas, norms, recompute
+        id, config, training, numbers, sparse, dynamic, replicas, norms, block_calls, recompute
     )
     output = Value(graph, logits)
     graph.output("logits", output)
