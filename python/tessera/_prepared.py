@@ -13,6 +13,7 @@ from torch import Tensor
 
 from tessera import _tessera
 from tessera._blocks import check_block_size
+from tessera._planned import Planned
 
 # Products planned for one pattern, at most: each number of columns, type and epilogue has its own.
 _MOST_PRODUCTS = 256
@@ -64,7 +65,7 @@ class Prepared:
         self.shape = (out_features, in_features, block_size, dynamic)
         self.capacity = col.numel() if dynamic else None
         self.weights: dict[torch.dtype, _tessera.Weight] = {}
-        self.products: dict[tuple[Any, ...], Any] = {}
+        self.products: Planned[tuple[Any, ...], Any] = Planned(_MOST_PRODUCTS)
         self.dense_gradient: Tensor | None = None
         self._collects = False
         of_float = _tessera.Weight.without_values(
@@ -98,11 +99,7 @@ class Prepared:
 
     def _product(self, key: tuple[Any, ...], make: Callable[[], Any]) -> Any:
         product = self.products.get(key)
-        if product is None:
-            if len(self.products) >= _MOST_PRODUCTS:
-                self.products.clear()
-            product = self.products[key] = make()
-        return product
+        return self.products.add(key, make()) if product is None else product
 
     def linear(self, x: Operand, weight: Tensor, bias: Tensor | None, activation: str, y: Tensor) -> None:
         dtype, n, has_bias = weight.dtype, x.n, bias is not None

@@ -32,6 +32,7 @@ from tessera import _eager
 from tessera import _structured_products as products
 from tessera._eager import is_eager
 from tessera._operators import check_devices, implement, library
+from tessera._planned import Planned
 from tessera._prepared import check_real
 from tessera.nn import formulas
 
@@ -59,9 +60,9 @@ class _Map:
     #: Whether parameters may have other shapes of as many elements.
     takes_any_shape: bool = False
     #: Products, by the values on which they depend.
-    calls: dict[tuple[Any, ...], products.Call] = field(default_factory=dict)
+    calls: Planned[tuple[Any, ...], products.Call] = field(default_factory=lambda: Planned(products.MOST_PRODUCTS))
     #: Products of layers: by whether there is a bias, and by `others`.
-    layer_calls: dict[tuple[Any, ...], Any] = field(default_factory=dict)
+    layer_calls: Planned[tuple[Any, ...], Any] = field(default_factory=lambda: Planned(products.MOST_PRODUCTS))
 
     def check_sizes(self, arguments: Sequence[Any]) -> None:
         for size in arguments[self.parameters :]:
@@ -99,10 +100,7 @@ class _Map:
                 )
         if bias_shape not in (None, result):
             raise ValueError(f"the bias has shape {bias_shape}; for {self.name} it is {result}")
-        if len(self.calls) >= products.MOST_PRODUCTS:
-            self.calls.clear()
-        call = self.calls[key] = products.Call(product, batch, (*leading, *result))
-        return call
+        return self.calls.add(key, products.Call(product, batch, (*leading, *result)))
 
 
 # The kernels.
@@ -365,11 +363,9 @@ def _plan_layer(kind: _Map, key: tuple[Any, ...], bias: Tensor | None, x: Tensor
     call = kind.call(x, arguments, None if bias is None else tuple(bias.shape))
     if not call.batch:
         return None
-    if len(kind.layer_calls) >= products.MOST_PRODUCTS:
-        kind.layer_calls.clear()
     calls = kind.layer_calls.get(key)
     if calls is None:
-        calls = kind.layer_calls[key] = products.layer_calls(kind.parameters, bias is not None)
+        calls = kind.layer_calls.add(key, products.layer_calls(kind.parameters, bias is not None))
     calls.add(call.native, tuple(x.shape), call.result, [tuple(each.shape) for each in tensors])
     return calls
 

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from tessera import _eager, _tessera
+from tessera._planned import Planned
 from tessera._prepared import floats
 
 # Products planned, at most: each structure, batch size and number of threads has its own.
@@ -67,7 +68,7 @@ def _as(given: Tensor, result: Tensor) -> Tensor:
     return result if given.dtype is torch.float32 else result.to(given.dtype)
 
 
-_products: dict[tuple[Any, ...], _tessera.StructuredProduct] = {}
+_products: Planned[tuple[Any, ...], _tessera.StructuredProduct] = Planned(MOST_PRODUCTS)
 atexit.register(_products.clear)
 
 
@@ -76,11 +77,9 @@ def product_for(structure: tuple[Any, ...], batch: int, bias: bool) -> _tessera.
     key = (structure, batch, bias, default_threads())
     product = _products.get(key)
     if product is None:
-        if len(_products) >= MOST_PRODUCTS:
-            _products.clear()
         kind, *sizes = structure
         described = kind(*(size.indices if isinstance(size, _Permutation) else size for size in sizes))
-        product = _products[key] = _tessera.StructuredProduct(described, batch, bias=bias)
+        product = _products.add(key, _tessera.StructuredProduct(described, batch, bias=bias))
     return product
 
 

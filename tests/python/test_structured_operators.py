@@ -7,7 +7,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import tessera
-from tessera import _structured_products, nn
+from tessera import _planned, _structured_products, nn
 from tessera.nn import formulas
 
 ops = torch.ops.tessera
@@ -242,6 +242,14 @@ def test_permutations_go_with_their_tensors():
     del layers, layer
     gc.collect()
     assert len(_structured_products._permutations) == before
+
+
+def test_products_are_forgotten_when_there_are_too_many():
+    planned = _planned.Planned(2)
+    assert [planned.add(key, -key) for key in (1, 2)] == [-1, -2]
+    assert planned == {1: -1, 2: -2}
+    planned.add(3, -3)
+    assert planned == {3: -3}
 
 
 def test_results_depend_on_the_number_of_threads_only_by_rounding():

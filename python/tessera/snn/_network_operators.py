@@ -24,6 +24,7 @@ from torch import Tensor
 
 from tessera import _tessera
 from tessera._operators import library, refuse_device
+from tessera._planned import Planned
 from tessera.snn._operators import _no_second, _no_setup
 
 _TAGS = (torch.Tag.pt2_compliant_tag,)
@@ -44,7 +45,7 @@ spiking_network_backward = torch.ops.tessera.spiking_network_backward.default
 
 # Networks planned, at most: each size of batches has its own.
 _MOST = 64
-_planned: dict[tuple[Any, ...], _tessera.SpikingNetwork] = {}
+_planned: Planned[tuple[Any, ...], _tessera.SpikingNetwork] = Planned(_MOST)
 atexit.register(_planned.clear)
 
 Kind = tuple[str, Sequence[int], bool, bool, bool]
@@ -66,10 +67,8 @@ def _network_for(ids: Tensor, kind: Kind) -> _tessera.SpikingNetwork:
     key = (ids.shape, description, tuple(capacities), *others, _tessera.default_threads())
     found = _planned.get(key)
     if found is None:
-        if len(_planned) >= _MOST:
-            _planned.clear()
         steps, batch, capacity = ids.shape
-        found = _planned[key] = _native(steps, batch, capacity, kind)
+        found = _planned.add(key, _native(steps, batch, capacity, kind))
     return found
 
 

@@ -23,6 +23,7 @@ from torch import Tensor
 
 from tessera import _tessera
 from tessera._operators import implement, library
+from tessera._planned import Planned
 
 _NEURON = (
     "bool spikes, bool synaptic, str reset, str reset_gradient, bool fires_at_threshold, str surrogate, float slope, "
@@ -45,7 +46,7 @@ spiking_neurons_backward = torch.ops.tessera.spiking_neurons_backward.default
 
 # Neurons planned, at most: each kind, size and number of threads has its own.
 _MOST = 256
-_planned: dict[tuple[Any, ...], _tessera.SpikingNeurons] = {}
+_planned: Planned[tuple[Any, ...], _tessera.SpikingNeurons] = Planned(_MOST)
 atexit.register(_planned.clear)
 
 
@@ -54,13 +55,10 @@ def _neurons_for(shape: torch.Size, recurrent: Tensor | None, neuron: tuple[Any,
     key = (shape, recurrence, neuron, _tessera.default_threads())
     found = _planned.get(key)
     if found is None:
-        if len(_planned) >= _MOST:
-            _planned.clear()
         *kind, after_reset = neuron
         steps, batch, neurons = shape
-        found = _planned[key] = _tessera.SpikingNeurons(
-            _tessera.Neuron(*kind), neurons, steps, batch, recurrence, after_reset
-        )
+        planned = _tessera.SpikingNeurons(_tessera.Neuron(*kind), neurons, steps, batch, recurrence, after_reset)
+        found = _planned.add(key, planned)
     return found
 
 
