@@ -409,7 +409,7 @@ def test_all_that_is_missing_is_listed():
         def forward(self, x):
             h = self.act(self.block(x))
             h = self.conv(h.reshape(1, 1, 2, 3, 10)).reshape(6, 10)
-            return h.cumprod(0), h.detach()
+            return h.cumprod(0)
 
     with pytest.raises(tg.UnsupportedModuleError) as raised:
         tg.from_torch(Lacking(), torch.randn(6, 24))
@@ -418,9 +418,7 @@ def test_all_that_is_missing_is_listed():
         ("rrelu", "act (RReLU)"),
         ("convolution", "conv (Conv3d)"),
         ("cumprod", "the module (Lacking)"),
-        ("detach", "the module (Lacking)"),
     }
-    # PyTorch 2.6 detaches three times.
     assert f"{len(raised.value.missing)} operations that a graph lacks" in str(raised.value)
     assert "aten.convolution.default in conv (Conv3d): convolutions over 3 dimensions" in str(raised.value)
 
@@ -624,20 +622,49 @@ def test_the_weight_of_a_convolution_keeps_its_shape():
 
 
 class Detached(nn.Module):
-    def __init__(self):
+    """A layer to which `function` applies, and a buffer with the running mean of the layer's results."""
+
+    def __init__(self, function):
         super().__init__()
-        self.w = nn.Parameter(torch.tensor([0.5, 1, -1]))
+        self.layer, self.function = nn.Linear(3, 3), function
+        self.register_buffer("mean", torch.zeros(3))
 
     def forward(self, x):
-        with torch.no_grad():
-            factor = (self.w * 2).exp()
-        return self.w * factor * x
+        return self.function(self, x, self.layer(x))
 
 
-def test_blocks_without_gradients():
-    with pytest.raises(tg.UnsupportedModuleError, match=r"torch.no_grad\(\) in the module: what depends on parameters"):
-        tg.from_torch(Detached(), torch.randn(4, 3))
-    compare(Detached().requires_grad_(False), torch.randn(4, 3))
+def from_a_block(module, x, y):
+    with torch.no_grad():
+        module.mean.mul_(0.5).add_(y.mean(0), alpha=0.5)
+        factor = module.layer(y).exp()
+    return (y - module.mean) * factor, factor
+
+
+STOPPED = {
+    "computed": lambda m, x, y: y * y.detach().exp() - y.softmax(1).detach(),
+    "parameters": lambda m, x, y: y * m.layer.weight.detach() * m.layer.bias.detach(),
+    "transposed": lambda m, x, y: F.linear(y, m.layer.weight.t().detach().t()) + y @ m.layer.weight.t().detach(),
+    "constants": lambda m, x, y: y * (y > 0).detach() + y * x.detach() + y * torch.ones(3).detach(),
+    "a block": from_a_block,
+}
+
+
+@pytest.mark.parametrize("name", STOPPED)
+def test_detached_values_have_no_gradients(name):
+    torch.manual_seed(13)
+    module, x = Detached(STOPPED[name]), torch.randn(3, 3)
+    graph = tg.from_torch(module, x)
+    loss = sum(tg.sum(tg.square(each)) for each in graph.outputs.values())
+    session = graph.training_step(loss, lr=0.1).session()
+    optimizer = torch.optim.SGD(module.parameters(), lr=0.1)
+    for _ in range(2):
+        session.run(x)
+        results = module(x)
+        sum(each.square().sum() for each in (results if isinstance(results, tuple) else [results])).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    for key in ("weight", "bias"):
+        np.testing.assert_allclose(session.get(f"layer.{key}"), getattr(module.layer, key).detach(), rtol=1e-4, atol=1e-5)
 
 
 def test_constant_indices_of_several_dimensions():

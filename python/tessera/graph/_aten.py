@@ -706,6 +706,10 @@ def _number(call: Call, x: Any) -> Any:
 
 @handles("detach.default", "detach_.default", lazy=True)
 def _detach(call: Call, x: Any) -> Any:
-    if call.weights is not None:  # for inference
+    if call.weights is not None or isinstance(x, (Constant, State)):  # which have no gradients
         return x
-    raise ValueError("gradients cannot be stopped")
+    if isinstance(x, Transposed):
+        return Transposed(ops.stop_gradient(value_of(x.of)))
+    if isinstance(x, Split):
+        return Split(ops.stop_gradient(x.of), x.shape)
+    return ops.stop_gradient(value_of(x))

@@ -76,8 +76,8 @@ def from_torch(
     for i, each in enumerate(tree_leaves(inputs)):
         require_example(str(i), each)
     with _norms_apart(module):
-        program, missing = _exported(module, inputs, {})
-    return _ModuleConversion(module, program, form, missing, joint_norms=joint_norms).graph
+        program = _exported(module, inputs, {}, trains=True)
+    return _ModuleConversion(module, program, form, joint_norms=joint_norms).graph
 
 
 def _joint_norms(module: nn.Module, replicas: int | None) -> dict[str, int | None]:
@@ -194,8 +194,8 @@ class Imported:
 
 def import_module(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], weights: Weights) -> Imported:
     """Make the graph of a module for inference; `weights` decides in which form the weights of products are kept."""
-    program, _ = _exported(module, args, kwargs)
-    conversion = _ModuleConversion(module, program, "fused", [], weights)
+    program = _exported(module, args, kwargs, trains=False)
+    conversion = _ModuleConversion(module, program, "fused", weights)
     sums = conversion.graph.native.fold_constants()
     conversion.folded.update(sums)
     _name_apart(conversion.graph, sums, weights)
@@ -217,13 +217,14 @@ def _name_apart(graph: Graph, sums: Mapping[str, int | None], weights: Weights) 
 
 
 def _exported(
-    module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> tuple[torch.export.ExportedProgram, list[Missing]]:
-    """The exported program, and the parts of it whose gradients differ from PyTorch's."""
+    module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], *, trains: bool
+) -> torch.export.ExportedProgram:
     try:
         with _exportable(module):
             exported = torch.export.export(module, args, kwargs, strict=False)
-        return _decomposed(exported), _without_gradients(exported)
+        if trains:
+            _detach_blocks(exported)
+        return _decomposed(exported)
     except Exception as error:
         raise ValueError(f"PyTorch cannot export the module: {_reason(error)}") from error
 
@@ -373,24 +374,19 @@ def _products_from_sparse(graph: torch.fx.Graph) -> None:
             node.target = dense
 
 
-def _without_gradients(program: torch.export.ExportedProgram) -> list[Missing]:
-    """Blocks of torch.no_grad() that read values of trained parameters, whose gradients would flow in a graph."""
-    depends: set[torch.fx.Node] = set()
-    missing: list[Missing] = []
-    trained = {
-        spec.arg.name
-        for spec in program.graph_signature.input_specs
-        if spec.kind is InputKind.PARAMETER and program.state_dict[str(spec.target)].requires_grad
-    }
-    for node in program.graph.nodes:
-        if node.op == "placeholder" and node.name in trained:
-            depends.add(node)
-        elif any(each in depends for each in node.all_input_nodes):
-            depends.add(node)
-            if str(node.target) == "wrap_with_set_grad_enabled" and node.args[0] is False:
-                reason = "what depends on parameters has no gradient in it: freeze these, or compute it outside"
-                missing.append(Missing("torch.no_grad()", "the module", reason))
-    return missing
+def _detach_blocks(program: torch.export.ExportedProgram) -> None:
+    """Detach the results of blocks of torch.no_grad(), which decompositions join with the operations around them."""
+    graph = program.graph
+    for block in list(graph.nodes):
+        if str(block.target) != "wrap_with_set_grad_enabled" or block.args[0] is not False:
+            continue
+        for result in list(block.users):
+            with graph.inserting_after(result):
+                detached = graph.call_function(torch.ops.aten.detach.default, (result,))
+            detached.meta = dict(result.meta)
+            result.replace_all_uses_with(detached)
+            detached.args = (result,)
+            program.graph_signature.replace_all_uses(result.name, detached.name)
 
 
 class _ModuleConversion(Conversion):
@@ -401,7 +397,6 @@ class _ModuleConversion(Conversion):
         module: nn.Module,
         program: torch.export.ExportedProgram,
         form: Form,
-        missing: list[Missing],
         weights: Weights | None = None,
         joint_norms: Mapping[str, int | None] | None = None,
     ) -> None:
@@ -426,7 +421,7 @@ class _ModuleConversion(Conversion):
         if weights is not None:
             note_dense(self.known, weights)
         results, changes = self._results()
-        missing = [*missing, *self.missing.values(), *changes]
+        missing = [*self.missing.values(), *changes]
         if missing:
             raise UnsupportedModuleError(missing)
         self._add_outputs(results)
