@@ -28,11 +28,10 @@ Array laid(const Array& matrix, Type type, bool transposed) {
 void run(const AttentionProblem& problem, uint32_t threads, const std::vector<Array*>& arrays) {
   const machine::Machine machine = machine::host(threads);
   program::Program program;
-  const BuiltOperation built = build(program, problem, plan(problem, machine), machine);
-  program.set_main(built.step);
-  std::vector<engine::Binding> bindings;
-  for (size_t i = 0; i < arrays.size(); ++i) bindings.push_back(arrays[i]->bind(built.operands[i]));
-  engine::Engine(compiler::compile(program, machine)).run(bindings);
+  const Builder builder(program, machine);
+  const MapPlan made = plan(problem, machine);
+  const std::vector<Operand> operands = add_externals(builder, operation_of(problem), made.partition);
+  run_with(executable_of(builder, build(builder, problem, made, operands)), operands, arrays);
 }
 
 TEST(Attention, HasTheSameBitsInAnyLayoutOnAnyNumberOfThreads) {

@@ -45,15 +45,13 @@ std::vector<bool> mask_of(const machine::Machine& machine, uint32_t row_parts, u
   MapPlan plan;
   plan.partition = partition_evenly(rows, cols, row_parts, col_parts);
   program::Program program;
-  const BuiltOperation built = build(program, problem, plan, machine);
-  program.set_main(built.step);
+  const Builder builder(program, machine);
+  const std::vector<Operand> operands = add_externals(builder, operation_of(problem), plan.partition);
+  const auto executable = executable_of(builder, build(builder, problem, plan, operands));
   Array ones(Type::f32, rows, cols, false), step = step_of(kStep), y(Type::f32, rows, cols, false);
   for (uint32_t r = 0; r < rows; ++r)
     for (uint32_t c = 0; c < cols; ++c) ones.set(r, c, 1);
-  Array* arrays[] = {&ones, &step, &y};
-  std::vector<engine::Binding> bindings;
-  for (size_t i = 0; i < 3; ++i) bindings.push_back(arrays[i]->bind(built.operands.at(i)));
-  engine::Engine(compiler::compile(program, machine)).run(bindings);
+  run_with(executable, operands, {&ones, &step, &y});
   std::vector<bool> mask;
   for (uint32_t r = 0; r < kRows; ++r)
     for (uint32_t c = 0; c < kCols; ++c) mask.push_back((transposed ? y.at(c, r) : y.at(r, c)) != 0);

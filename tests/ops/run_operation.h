@@ -6,6 +6,8 @@
 
 #include <cmath>
 #include <functional>
+#include <memory>
+#include <utility>
 #include <vector>
 
 #include "base/random.h"
@@ -68,19 +70,33 @@ inline void expect_kept(const MapPlan& plan, const compiler::Executable& executa
 
 inline MapOperation operation_of(const MapOperation& operation) { return operation; }
 
+/// The executable of a builder's program that is one step.
+inline std::shared_ptr<const compiler::Executable> executable_of(const Builder& builder,
+                                                                 program::StepId step) {
+  builder.program().set_main(step);
+  return compiler::compile(builder.program(), builder.whole_machine());
+}
+
+/// Runs with `arrays` as the operands in order.
+inline void run_with(std::shared_ptr<const compiler::Executable> executable,
+                     const std::vector<Operand>& operands, const std::vector<Array*>& arrays) {
+  ASSERT_EQ(operands.size(), arrays.size());
+  std::vector<engine::Binding> bindings;
+  for (size_t i = 0; i < arrays.size(); ++i) bindings.push_back(arrays[i]->bind(operands[i].variable));
+  engine::Engine(std::move(executable)).run(bindings);
+}
+
 /// Plans, builds, compiles and runs; `arrays` are the operands in order.
 template <class Problem>
-void run_operation(const Problem& problem, const machine::Machine& machine, std::vector<Array*> arrays) {
+void run_operation(const Problem& problem, const machine::Machine& machine,
+                   const std::vector<Array*>& arrays) {
   const MapPlan made = plan(problem, machine);
   program::Program program;
-  const BuiltOperation built = build(program, problem, made, machine);
-  program.set_main(built.step);
-  ASSERT_EQ(built.operands.size(), arrays.size());
-  const auto executable = compiler::compile(program, machine);
+  const Builder builder(program, machine);
+  const std::vector<Operand> operands = add_externals(builder, operation_of(problem), made.partition);
+  const auto executable = executable_of(builder, build(builder, problem, made, operands));
   expect_kept(made, *executable);
-  std::vector<engine::Binding> bindings;
-  for (size_t i = 0; i < arrays.size(); ++i) bindings.push_back(arrays[i]->bind(built.operands[i]));
-  engine::Engine(executable).run(bindings);
+  run_with(executable, operands, arrays);
 }
 
 /// Checks that every element is within one rounding to `type`, plus `absolute`, of the expected number, or is

@@ -173,13 +173,6 @@ MapOperation operation_of(const AttentionGradientProblem& problem) {
   return operation;
 }
 
-MapPlan plan(AttentionProblem problem, const machine::Machine& machine) {
-  return plan_map(operation_of(of_any_stream(problem)), machine);
-}
-MapPlan plan(AttentionGradientProblem problem, const machine::Machine& machine) {
-  problem.of = of_any_stream(problem.of);
-  return plan_map(operation_of(problem), machine);
-}
 MapPlan plan(const Builder& builder, AttentionProblem problem, const std::vector<Operand>& operands) {
   return plan_map(builder, operation_of(of_any_stream(problem)), operands);
 }

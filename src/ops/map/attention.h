@@ -62,8 +62,6 @@ struct AttentionGradientProblem {
 MapOperation operation_of(const AttentionGradientProblem& problem);
 
 /// Plans are those of any random stream: calls differ in theirs.
-MapPlan plan(AttentionProblem problem, const machine::Machine& machine);
-MapPlan plan(AttentionGradientProblem problem, const machine::Machine& machine);
 MapPlan plan(const Builder& builder, AttentionProblem problem, const std::vector<Operand>& operands);
 MapPlan plan(const Builder& builder, AttentionGradientProblem problem, const std::vector<Operand>& operands);
 

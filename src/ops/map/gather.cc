@@ -13,8 +13,6 @@
 namespace tessera::ops {
 namespace {
 
-using machine::Kind;
-using machine::Machine;
 using program::BoxSeries;
 using program::Phase;
 using program::Role;
@@ -121,20 +119,6 @@ MapOperation operation_of(const CopyProblem& p) {
   return operation;
 }
 
-MapPlan plan(const GatherProblem& problem, const Machine& machine) {
-  check(problem);
-  if (machine.kind == Kind::host) return plan_map(gather_on_host(problem), machine);
-  const auto predicted = [&](const MapPartition& partition, double most_seconds) {
-    return predict(
-        partition, machine,
-        [&](program::Program& program, const MapPlan& plan) {
-          return build(program, problem, plan, machine).step;
-        },
-        most_seconds);
-  };
-  return choose_partition(count_of(problem), problem.cols, machine, predicted);
-}
-
 MapPlan plan(const Builder& builder, const GatherProblem& problem, const std::vector<Operand>& operands) {
   check(problem);
   check_operands(builder, problem, operands);
@@ -156,16 +140,6 @@ program::StepId build(const Builder& builder, const GatherProblem& problem, cons
   check_operands(builder, problem, operands);
   if (builder.is_host()) return build_map(builder, gather_on_host(problem), plan, operands);
   return build_exchange(builder, problem, operands[0], operands[1]);
-}
-
-BuiltOperation build(program::Program& program, const GatherProblem& problem, const MapPlan& plan,
-                     const Machine& machine) {
-  const Builder builder(program, machine);
-  const Operand source =
-      builder.external("source", Role::input, problem.type, problem.source_rows, problem.cols);
-  const Operand out = builder.external("out", Role::output, problem.type, count_of(problem), problem.cols,
-                                       map_partition(plan.partition, machine));
-  return {{source.variable, out.variable}, build(builder, problem, plan, {source, out})};
 }
 
 }  // namespace tessera::ops

@@ -54,15 +54,10 @@ struct CopyProblem {
 /// Operands "in", "out".
 MapOperation operation_of(const CopyProblem& problem);
 
-/// Operands "source" and "out"; "out" is partitioned. On a host a codelet gathers the rows; on a tiled
-/// machine gathering is an exchange between the two mappings. Throw UsageError for a row that the source does
-/// not have.
-MapPlan plan(const GatherProblem& problem, const machine::Machine& machine);
+/// Operands "source" and "out". On a host a codelet gathers the rows; on a tiled machine gathering is an
+/// exchange between the two mappings. Throw UsageError for a row that the source does not have.
 MapPlan plan(const Builder& builder, const GatherProblem& problem, const std::vector<Operand>& operands);
 program::StepId build(const Builder& builder, const GatherProblem& problem, const MapPlan& plan,
                       const std::vector<Operand>& operands);
-/// Builds a gather as a separate program, with the source distributed over all tiles.
-BuiltOperation build(program::Program& program, const GatherProblem& problem, const MapPlan& plan,
-                     const machine::Machine& machine);
 
 }  // namespace tessera::ops

@@ -350,12 +350,11 @@ struct AloneKey {
 
 MapPlan plan_on_tiles(const MapOperation& operation, const Machine& machine) {
   const auto predicted = [&](const MapPartition& partition, double most_seconds) {
-    return predict(
-        partition, machine,
-        [&](program::Program& program, const MapPlan& plan) {
-          return build_map(program, operation, plan, machine).step;
-        },
-        most_seconds);
+    program::Program program;
+    const Builder builder(program, machine);
+    const std::vector<Operand> operands = add_externals(builder, operation, partition);
+    program.set_main(build_map(builder, operation, {partition, {}, {}}, operands));
+    return counted(program, machine, most_seconds);
   };
   constexpr size_t kMost = 64;
   static base::Memo<AloneKey, MapPlan> plans(kMost);
@@ -528,13 +527,6 @@ MapPlan plan_map(const Builder& builder, const MapOperation& operation, std::spa
   return plans.get(key_of(builder, operation, operands), plan);
 }
 
-PlanCandidate predict(const MapPartition& partition, const Machine& machine, const BuildStep& build,
-                      double most_seconds) {
-  program::Program program;
-  program.set_main(build(program, {partition, {}, {}}));
-  return counted(program, machine, most_seconds);
-}
-
 PlanCandidate predict(const Builder& builder, const MapPartition& partition,
                       std::span<const Operand> operands, const BuildInPlace& build, double most_seconds) {
   Machine machine = builder.whole_machine();
@@ -575,14 +567,6 @@ MapPartition partition_as_it_lies(const Builder& builder, const Operand& operand
   return partition;
 }
 
-std::vector<program::MappedBox> map_partition(const MapPartition& partition, const Machine& machine) {
-  if (machine.kind == Kind::host) return program::map_shared(partition.rows, partition.cols);
-  std::vector<program::MappedBox> mapping;
-  for (program::TileId tile = 0; tile < partition.tiles(); ++tile)
-    mapping.push_back({partition.box(tile), tile});
-  return mapping;
-}
-
 StepId build_map(const Builder& builder, const MapOperation& operation, const MapPlan& plan,
                  std::span<const Operand> operands) {
   check_operands(builder, operation, operands);
@@ -613,22 +597,17 @@ StepId build_map(const Builder& builder, const MapOperation& operation, const Ma
   return builder.in_order(std::move(steps));
 }
 
-BuiltOperation build_map(program::Program& program, const MapOperation& operation, const MapPlan& plan,
-                         const Machine& machine) {
-  const Builder builder(program, machine);
-  const MapPartition& partition = plan.partition;
-  BuiltOperation built;
+std::vector<Operand> add_externals(const Builder& builder, const MapOperation& operation,
+                                   const MapPartition& partition) {
   std::vector<Operand> operands;
   for (const MapOperand& operand : operation.operands) {
     if (operand.is_own()) continue;
     std::vector<program::MappedBox> mapping;
-    if (machine.kind != Kind::host && follows(operand, partition)) mapping = map_operand(operand, partition);
+    if (!builder.is_host() && follows(operand, partition)) mapping = map_operand(operand, partition);
     operands.push_back(builder.external(operand.name, operand.role, operand.type, operand.rows, operand.cols,
                                         std::move(mapping)));
-    built.operands.push_back(operands.back().variable);
   }
-  built.step = build_map(builder, operation, plan, operands);
-  return built;
+  return operands;
 }
 
 }  // namespace tessera::ops

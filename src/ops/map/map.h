@@ -138,17 +138,11 @@ MapPlan plan_map(const Builder& builder, const MapOperation& operation, std::spa
 program::StepId build_map(const Builder& builder, const MapOperation& operation, const MapPlan& plan,
                           std::span<const Operand> operands);
 
-/// One operation as a separate program: its variables, in the order of its operands and bound by the caller,
-/// and the step that computes it.
-struct BuiltOperation {
-  std::vector<program::VariableId> operands;
-  program::StepId step = program::kNoStep;
-};
-
-/// Adds variables and compute set. On a tiled machine an operand that follows the partition is mapped to the
-/// tiles that own its boxes, and not exchanged; other operands are distributed over all tiles.
-BuiltOperation build_map(program::Program& program, const MapOperation& operation, const MapPlan& plan,
-                         const machine::Machine& machine);
+/// Adds an operation's operands, without constants, as variables that the caller binds. On a tiled machine an
+/// operand that follows the partition lies on the tiles that own its boxes, and is not exchanged; other
+/// operands are distributed over all tiles.
+std::vector<Operand> add_externals(const Builder& builder, const MapOperation& operation,
+                                   const MapPartition& partition);
 
 /// A problem that is one compute set: operation_of(problem) describes it, and throws UsageError for
 /// unsupported types.
@@ -170,11 +164,6 @@ program::StepId build(const Builder& builder, const Problem& problem, const MapP
                       const std::vector<Operand>& operands) {
   return build_map(builder, operation_of(problem), plan, operands);
 }
-template <MapProblem Problem>
-BuiltOperation build(program::Program& program, const Problem& problem, const MapPlan& plan,
-                     const machine::Machine& machine) {
-  return build_map(program, operation_of(problem), plan, machine);
-}
 
 /// Plans and adds one operation with given operands.
 template <class Problem>
@@ -182,21 +171,14 @@ program::StepId add(const Builder& builder, const Problem& problem, const std::v
   return build(builder, problem, plan(builder, problem, operands), operands);
 }
 
-/// Adds a plan's operation to a program, and returns its step.
-using BuildStep = std::function<program::StepId(program::Program&, const MapPlan&)>;
-
 /// No limit for predictions.
 inline constexpr double kAnySeconds = std::numeric_limits<double>::infinity();
-
-/// Cost of a partition on a tiled machine: the exact cost of the program that is built for it. If that takes
-/// longer than `most_seconds`, its bytes are not counted, and it is rejected.
-PlanCandidate predict(const MapPartition& partition, const machine::Machine& machine, const BuildStep& build,
-                      double most_seconds = kAnySeconds);
 
 /// Adds a plan's operation with given operands, through a builder of another program.
 using BuildInPlace = std::function<program::StepId(const Builder&, const MapPlan&, std::span<const Operand>)>;
 
-/// Cost of a partition with given operands: the exact cost in a program that has these and nothing else.
+/// Cost of a partition with given operands on a tiled machine: the exact cost in a program that has these and
+/// nothing else. If it takes longer than `most_seconds`, its bytes are not counted, and it is rejected.
 PlanCandidate predict(const Builder& builder, const MapPartition& partition,
                       std::span<const Operand> operands, const BuildInPlace& build,
                       double most_seconds = kAnySeconds);
@@ -209,8 +191,5 @@ PlanCandidate predict(const Builder& builder, std::string partition, std::span<c
 /// The partition into the boxes of an operand on the builder's tiles; no boxes on a host, or if a part of the
 /// operand lies on other tiles.
 MapPartition partition_as_it_lies(const Builder& builder, const Operand& operand);
-
-/// The mapping of a partition's boxes: to their tiles, or to a host's shared space.
-std::vector<program::MappedBox> map_partition(const MapPartition& partition, const machine::Machine& machine);
 
 }  // namespace tessera::ops
