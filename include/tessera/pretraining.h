@@ -206,7 +206,6 @@ class BertTrainer {
   uint64_t evaluation_batches(size_t phase = 0) const;  ///< batches of each evaluation
   /// The sequences of a phase.
   const PretrainingData& training_data(size_t phase = 0) const;
-  const PretrainingData& held_out_data(size_t phase = 0) const;
   uint64_t parameters() const;
 
   /// Cost of a step of a phase, and of a batch of evaluation.

@@ -488,9 +488,6 @@ uint64_t BertTrainer::evaluation_batches(size_t phase) const { return impl_->eva
 const PretrainingData& BertTrainer::training_data(size_t phase) const {
   return impl_->phases.at(phase).training;
 }
-const PretrainingData& BertTrainer::held_out_data(size_t phase) const {
-  return impl_->phases.at(phase).held_out;
-}
 
 uint64_t BertTrainer::parameters() const { return train::count_parameters(graph()); }
 
