@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/names.h"
 #include "operations/constants.h"
 
 namespace tessera::graph {
@@ -447,11 +448,7 @@ BertConfig BertConfig::named(std::string_view name) {
 std::string_view name_of(PackedAverage average) { return kAverages.at(static_cast<size_t>(average)); }
 
 PackedAverage packed_average_named(std::string_view name) {
-  const auto found = std::ranges::find(kAverages, name);
-  if (found == kAverages.end())
-    throw UsageError(
-        fmt::format("losses cannot be averaged by '{}'; use {}", name, fmt::join(kAverages, ", ")));
-  return static_cast<PackedAverage>(found - kAverages.begin());
+  return static_cast<PackedAverage>(base::position_of(kAverages, name, "average of losses"));
 }
 
 Bert bert_for_pretraining(Graph& graph, const BertConfig& config, const BertBatch& batch,

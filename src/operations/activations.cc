@@ -123,7 +123,7 @@ Types infer_activations(const Signature& s) {
       throw UsageError(fmt::format("{}: {} is {}; it must be a finite number", s.operation, name, value));
   const auto given = [&](const char* name) { return s.attributes.attributes.contains(name); };
   if (s.operation == "clip" && !given("low") && !given("high"))
-    throw UsageError("clip: there is no bound: give low, high, or both");
+    throw UsageError("clip: it has no bound; give low, high, or both");
   if (given("low") && given("high") && s.attributes.number("low") > s.attributes.number("high"))
     throw UsageError(fmt::format("{}: the bounds [{}, {}] are none: the first must be the lower one",
                                  s.operation, s.attributes.number("low"), s.attributes.number("high")));

@@ -36,7 +36,7 @@ void refuse_parts(const Graph& function) {
 }
 
 Types infer_call(const Signature& s) {
-  if (!s.attributes.body) throw UsageError("call: there is no function; use Graph::call");
+  if (!s.attributes.body) throw UsageError("call: there is no function to call; give one to Graph::call");
   const Graph& function = *s.attributes.body;
   check_function(function);
   stage_of(s.attributes);

@@ -4,9 +4,12 @@
 #include <fmt/format.h>
 #include <tessera/error.h>
 
+#include <array>
+#include <string_view>
 #include <utility>
 
 #include "base/integer_types.h"
+#include "base/names.h"
 #include "graph/substream.h"
 #include "kernels/map/cast/cast.h"
 #include "lower/lowering.h"
@@ -22,7 +25,7 @@ Type cast_type_of(const Node& node) {
   const std::string name = node.text("type");
   for (Type type : {Type::f32, Type::f16, Type::bf16, Type::u32, Type::i32})
     if (name == name_of(type)) return type;
-  throw UsageError(fmt::format("cast: there is no type '{}': use f32, f16, bf16, u32 or i32", name));
+  throw UsageError(fmt::format("cast: unknown type '{}' (choose from f32, f16, bf16, u32, i32)", name));
 }
 
 /// Pixels become numbers by casts alone.
@@ -31,10 +34,8 @@ bool is_pixels(const TensorType& type) { return type.type == Type::u8; }
 /// The attribute "rounding". Stochastic rounding has a step as second input, and attributes "seed" and
 /// "stream"; if it is "shared", 1, replicas, micro-batches and calls draw the same.
 bool is_stochastic(const Node& node) {
-  const std::string rounding = node.text("rounding", "nearest");
-  if (rounding != "nearest" && rounding != "stochastic")
-    throw UsageError(fmt::format("cast: there is no rounding '{}': use nearest or stochastic", rounding));
-  return rounding == "stochastic";
+  constexpr std::array<std::string_view, 2> kRoundingNames = {"nearest", "stochastic"};
+  return base::position_of(kRoundingNames, node.text("rounding", "nearest"), "rounding of a cast") == 1;
 }
 
 bool is_shared(const Node& node) { return node.integer("shared", 0) != 0; }

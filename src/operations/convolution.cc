@@ -119,7 +119,7 @@ Gradients convolution_gradient(const Differentiation& d) {
   const Value dy = *d.dy[0], x = d.input(0), w = d.input(1);
   if (d.node.text("activation", "none") != "none")
     throw UsageError(
-        "convolution: apply the activation as an operation of its own where gradients are needed");
+        "convolution: an activation that is part of it has no gradient; apply it as an operation of its own");
   Gradients gradients(d.node.inputs.size());
   if (d.needed[0]) {
     Attributes attributes = window_attributes(d.node);

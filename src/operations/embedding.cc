@@ -193,8 +193,10 @@ Types infer_embedding_gradient(const Signature& s) {
   const int64_t rows = s.attributes.integer("rows");
   if (dy.shape.empty() || dy.rows() != ids.elements() || rows < 1 ||
       rows > std::numeric_limits<uint32_t>::max())
-    throw UsageError(
-        fmt::format("{}: {} rows of {} for the ids {}", s.operation, rows, to_string(dy), to_string(ids)));
+    throw UsageError(fmt::format(
+        "{}: dy is {} and the weight has {} rows; it needs a row of dy for each of the ids {}, and a "
+        "row of the weight or more",
+        s.operation, to_string(dy), rows, to_string(ids)));
   require_padding(s, rows);
   const TensorType dw{dy.type, {static_cast<uint32_t>(rows), dy.cols()}, {}, {}};
   if (s.inputs.size() > kAddend && !(s.inputs[kAddend] == dw))
@@ -599,8 +601,9 @@ Value scatter_add(Value values, int dim, Value ids, uint32_t size) {
   const Value front = moved(values, at, 0);
   Shape shape = front.shape();
   if (shape[0] != ids.shape()[0])
-    throw UsageError(fmt::format("scatter_add: {} indices for dimension {} of {}", ids.shape()[0], dim,
-                                 to_string(values.type())));
+    throw UsageError(
+        fmt::format("scatter_add: there are {} indices; {} needs one for each place of dimension {}",
+                    ids.shape()[0], to_string(values.type()), dim));
   shape[0] = size;
   const Value sums =
       values.owner().apply("embedding_gradient", {as_rows(front), ids}, {{"rows", int64_t{size}}})[0];

@@ -27,7 +27,7 @@ Exact exact_function(const Node& node) {
   const std::string asked = node.text("function");
   for (const auto& [name, function] : kExactFunctions)
     if (name == asked) return function;
-  throw UsageError(fmt::format("exact: there is no function '{}': use add, sub or mul", asked));
+  throw UsageError(fmt::format("exact: unknown function '{}' (choose from add, sub, mul)", asked));
 }
 
 Types infer_exact(const Signature& s) {

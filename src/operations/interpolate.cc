@@ -40,7 +40,7 @@ T named(const std::pair<const char*, T> (&all)[count], const Node& node, const c
     if (name == known) return value;
     names += fmt::format("{}{}", names.empty() ? "" : ", ", known);
   }
-  throw UsageError(fmt::format("interpolate: {} '{}' is not possible: use {}", attribute, name, names));
+  throw UsageError(fmt::format("interpolate: unknown {} '{}' (choose from {})", attribute, name, names));
 }
 
 template <class T, size_t count>

@@ -63,8 +63,10 @@ Types infer_forward(const Signature& s) {
   require_weight(s, w);
   require_linear(s, x.type == w.type && !x.pattern && !x.shape.empty() && x.cols() == w.shape[1], x, w);
   const Forward of(s.attributes, s.inputs.size());
-  if (s.inputs.size() != size_t{2} + of.bias.has_value() + of.residual.has_value())
-    throw UsageError(fmt::format("{}: {} inputs", s.operation, s.inputs.size()));
+  if (const size_t wanted = size_t{2} + of.bias.has_value() + of.residual.has_value();
+      s.inputs.size() != wanted)
+    throw UsageError(
+        fmt::format("{}: there are {} inputs; it takes {}", s.operation, s.inputs.size(), wanted));
   if (of.bias)
     require_linear(s,
                    s.inputs[2].type == x.type && !s.inputs[2].pattern && s.inputs[2].elements() == w.shape[0],
@@ -73,8 +75,10 @@ Types infer_forward(const Signature& s) {
   y.shape.back() = w.shape[0];
   if (of.residual) require_linear(s, s.inputs[*of.residual] == y, s.inputs[*of.residual], w);
   if (activation_of(s.attributes) == Activation::relu6 && s.attributes.integer("residual", 0) != 0)
-    throw UsageError(fmt::format(
-        "{}: relu6 of a product to which a residual is added is an operation of its own", s.operation));
+    throw UsageError(
+        fmt::format("{}: relu6 cannot be part of a product to which a residual is added; apply it as an "
+                    "operation of its own",
+                    s.operation));
   return {y};
 }
 
@@ -101,7 +105,8 @@ Types infer_weight_gradient(const Signature& s) {
 
 Gradients linear_gradient(const Differentiation& d) {
   if (activation_of(d.node) != Activation::none)
-    throw UsageError("linear: apply the activation as an operation of its own where gradients are needed");
+    throw UsageError(
+        "linear: an activation that is part of it has no gradient; apply it as an operation of its own");
   const Value dy = *d.dy[0], x = d.input(0), w = d.input(1);
   Gradients gradients = {d.graph.apply("linear_input_gradient", {dy, w})[0],
                          d.graph.apply("linear_weight_gradient", {x, dy, w})[0]};

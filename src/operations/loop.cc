@@ -91,7 +91,7 @@ TensorType loop_type_of(const Signature& s, const LoopForm& form, size_t output,
 }
 
 Types infer_loop(const Signature& s) {
-  if (!s.attributes.body) throw UsageError("loop: there is no function; use Graph::loop");
+  if (!s.attributes.body) throw UsageError("loop: there is no function to repeat; give one to Graph::loop");
   const Graph& body = *s.attributes.body;
   check_function(body);
   const LoopForm form = loop_form(s.attributes);

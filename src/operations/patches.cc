@@ -242,12 +242,15 @@ std::span<const Operation> patches_operations() { return kPatches; }
 
 Value patches(Value x, const Convolution& window) {
   if (window.groups != 1)
-    throw UsageError(fmt::format("patches: {} groups: all see the same", window.groups));
+    throw UsageError(fmt::format("patches: the window has {} groups; it must have one, as all see the same",
+                                 window.groups));
   return x.owner().apply("patches", {x}, attributes_of("patches", window))[0];
 }
 
 Value fold(Value x, const Convolution& window, const Shape& sizes) {
-  if (window.groups != 1) throw UsageError(fmt::format("fold: {} groups: all see the same", window.groups));
+  if (window.groups != 1)
+    throw UsageError(
+        fmt::format("fold: the window has {} groups; it must have one, as all see the same", window.groups));
   Attributes attributes = attributes_of("fold", window);
   attributes["size"] = as_integers(sizes);
   return x.owner().apply("fold", {x}, std::move(attributes))[0];

@@ -4,13 +4,16 @@
 #include <fmt/format.h>
 #include <tessera/error.h>
 
+#include <array>
 #include <cmath>
 #include <limits>
 #include <optional>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "base/integer_types.h"
+#include "base/names.h"
 #include "lower/lowering.h"
 #include "operations/broadcast_operands.h"
 #include "operations/constants.h"
@@ -25,11 +28,8 @@ using kernels::Reduction;
 enum class Over : uint8_t { rows, columns, all };
 
 Over over_of(const Node& node) {
-  const std::string over = node.text("over", "all");
-  if (over == "rows") return Over::rows;
-  if (over == "columns") return Over::columns;
-  if (over == "all") return Over::all;
-  throw UsageError(fmt::format("a reduction over '{}' is not possible: use rows, columns or all", over));
+  constexpr base::Names<Over, 3> kOver = {"dimension of a reduction", {"rows", "columns", "all"}};
+  return kOver.named(node.text("over", "all"));
 }
 
 /// Sums may be scaled, so that a mean is one operation.
@@ -40,12 +40,11 @@ double scale_of(const Node& node) {
 
 /// Whether the gradient of a maximum goes to the first of equal elements, else to all in equal parts.
 bool goes_to_first(const Node& node) {
-  const std::string ties = node.text("ties", "all");
-  if (ties != "all" && ties != "first")
-    throw UsageError(fmt::format("max: ties of '{}' are not possible: use all or first", ties));
-  if (ties == "first" && over_of(node) != Over::columns)
+  constexpr std::array<std::string_view, 2> kTies = {"all", "first"};
+  const bool is_first = base::position_of(kTies, node.text("ties", "all"), "ties of max") == 1;
+  if (is_first && over_of(node) != Over::columns)
     throw UsageError("max: ties of 'first' are possible only over the last dimension");
-  return ties == "first";
+  return is_first;
 }
 
 Shape reduced_shape(const Shape& shape, Over over) {

@@ -45,8 +45,9 @@ Types infer_select(const Signature& s) {
                                  to_string(s.inputs[0])));
   const int64_t neighbours = s.attributes.integer("neighbours", 1);
   if (places.empty() || neighbours < 1 || static_cast<int64_t>(places.size()) % neighbours != 0)
-    throw UsageError(
-        fmt::format("select_features: {} places in groups of {} neighbours", places.size(), neighbours));
+    throw UsageError(fmt::format(
+        "select_features: {} places in groups of {} neighbours; there must be a group or more, all whole",
+        places.size(), neighbours));
   TensorType y = s.inputs[0];
   y.shape.back() = static_cast<uint32_t>(places.size());
   return {y};

@@ -433,8 +433,8 @@ std::vector<Value> split(Value x, const std::vector<uint32_t>& sizes, uint32_t d
     end += size;
   }
   if (end != x.shape()[dim])
-    throw UsageError(
-        fmt::format("split: parts of {} elements of dimension {} of {}", end, dim, to_string(x.type())));
+    throw UsageError(fmt::format("split: the parts have {} elements; dimension {} of {} has {}", end, dim,
+                                 to_string(x.type()), x.shape()[dim]));
   return parts;
 }
 

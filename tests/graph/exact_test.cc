@@ -51,7 +51,7 @@ TEST(Exact, IsOfIntegersWithASign) {
   EXPECT_USAGE_ERROR("both must be i32", exact_of(x, x, "add"));
   EXPECT_USAGE_ERROR("both must be i32", exact_of(n, n, "add"));
   EXPECT_USAGE_ERROR("both must be i32", exact_of(i, g.input("j", {2}, Type::i32), "add"));
-  EXPECT_USAGE_ERROR("there is no function 'div': use add, sub or mul", exact_of(i, i, "div"));
+  EXPECT_USAGE_ERROR("unknown function 'div' (choose from add, sub, mul)", exact_of(i, i, "div"));
 }
 
 }  // namespace

@@ -153,7 +153,8 @@ TEST(Rounding, SaysWhatItDoesNotTake) {
     return error_of<UsageError>([&] { g.apply("cast", inputs, attributes); });
   };
   const Attribute stochastic = "stochastic";
-  EXPECT_TRUE(says(message({x}, {{"type", "f16"}, {"rounding", "up"}}), "there is no rounding 'up'"));
+  EXPECT_TRUE(says(message({x}, {{"type", "f16"}, {"rounding", "up"}}),
+                   "unknown rounding of a cast 'up' (choose from nearest, stochastic)"));
   EXPECT_TRUE(says(message({x}, {{"type", "f16"}, {"rounding", stochastic}}), "takes the step"));
   EXPECT_TRUE(says(message({x, x}, {{"type", "f16"}, {"rounding", stochastic}}), "it must be u32[]"));
   EXPECT_TRUE(says(message({x, step}, {{"type", "i32"}, {"rounding", stochastic}}), "only f16 and bf16"));

@@ -227,12 +227,12 @@ TEST(HostPlan, RefusesActivationsInBf16WhereThereIsNoForm) {
     return test::error_of<UsageError>(
         [&] { plan_host_product(*pack(random_matrix(64, 64, block_size), type), problem, host); });
   };
-  const std::string forward = "no sparse forward product has activations of bf16 here: use f32";
+  const std::string forward = "no sparse forward product has activations of bf16 on this host: use f32";
   EXPECT_EQ(error(8, Type::bf16, ProductKind::forward), forward);
   EXPECT_EQ(error(1, Type::bf16, ProductKind::forward), forward);
   EXPECT_EQ(error(16, Type::f32, ProductKind::forward), forward);
   EXPECT_EQ(error(16, Type::bf16, ProductKind::sddmm),
-            "no sparse SDDMM product has activations of bf16 here: use f32");
+            "no sparse SDDMM product has activations of bf16 on this host: use f32");
   host.figures.bf16_flops_per_cycle = 0;
   EXPECT_EQ(error(16, Type::bf16, ProductKind::forward), forward);
 }

@@ -737,7 +737,7 @@ def test_numpy_is_enough():
         (lambda g: tg.mean(g.find("x"), (0, -2)), ValueError, "name one twice"),
         (lambda g: tg.permute(g.find("x"), (0, 0)), ValueError, "each of the 2 dimensions of .* once"),
         (lambda g: tg.concatenate([], 0), ValueError, "no values"),
-        (lambda g: tg.split(g.find("x"), [2, 3], 1), ValueError, r"parts of \[2, 3\] elements of dimension 1"),
+        (lambda g: tg.split(g.find("x"), [2, 3], 1), ValueError, r"parts of \[2, 3\] elements do not add up"),
         (lambda g: g.training_step("hinge"), ValueError, "unknown loss 'hinge'"),
         (lambda g: g.training_step(mlp().outputs["logits"]), ValueError, "another graph"),
         (lambda g: g.training_step(optimizer="lion"), ValueError, "unknown optimizer 'lion'"),

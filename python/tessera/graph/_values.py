@@ -532,7 +532,7 @@ def split(x: Value, sizes: Sequence[int], dim: int) -> list[Value]:
     ends = np.cumsum(sizes).tolist()
     parts = [slice(x, dim, end - size, end) for end, size in zip(ends, sizes, strict=True)]
     if not parts or ends[-1] != x.shape[dim]:
-        raise ValueError(f"split: parts of {[*sizes]} elements of dimension {dim} of {x.shape}")
+        raise ValueError(f"split: parts of {[*sizes]} elements do not add up to dimension {dim} of {x.shape}")
     return parts
 
 

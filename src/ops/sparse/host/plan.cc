@@ -81,14 +81,15 @@ HostPlan plan_panels(const HostDenseProblem& problem, const Machine& machine, co
 
 void check_kind(ProductKind product) {
   if (product > ProductKind::sddmm)
-    throw UsageError(fmt::format("product kind {} is unknown: use forward, input_gradient or sddmm",
+    throw UsageError(fmt::format("unknown product kind {} (choose from forward, input_gradient, sddmm)",
                                  static_cast<int>(product)));
 }
 
 void check_epilogue(const ProductProblem& problem) {
   if (problem.activation > Activation::relu6)
-    throw UsageError(fmt::format("activation {} is unknown: use one of tessera/types.h",
-                                 static_cast<int>(problem.activation)));
+    throw UsageError(
+        fmt::format("unknown activation {} (choose from none, relu, gelu, gelu_tanh, silu, relu6)",
+                    static_cast<int>(problem.activation)));
   if (problem.product == ProductKind::sddmm && (problem.bias || problem.activation != Activation::none))
     throw UsageError("an SDDMM takes neither a bias nor an activation");
 }
@@ -129,7 +130,7 @@ HostPlan plan_host_product(const PackedWeight& weight, const ProductProblem& ask
   if (asked.activations != Type::f32 &&
       (asked.activations != Type::bf16 || asked.product != ProductKind::forward ||
        !takes_bf16(weight, layouts, machine)))
-    throw UsageError(fmt::format("no sparse {} product has activations of {} here: use f32",
+    throw UsageError(fmt::format("no sparse {} product has activations of {} on this host: use f32",
                                  name_of(asked.product), name_of(asked.activations)));
   if (const auto* panels = std::get_if<sparse::PackedPanels>(&weight.form))
     return plan_panels(dense_problem(*panels, asked, layouts), machine, force, layouts);
