@@ -26,7 +26,7 @@ TEST(SnnNetworks, TrainOnAHost) {
   EXPECT_GT(result.value("fired"), 0.02);
   EXPECT_GE(result.value("listed"), result.value("fired"));
   EXPECT_LE(result.value("listed"), 0.25);
-  EXPECT_EQ(name_of(what), "2 layers, 112 neurons, room 25 %, T = 12, batch 4, Adam");
+  EXPECT_EQ(name_of(what), "2 layers, 112 neurons, capacity 25 %, T = 12, batch 4, Adam");
 }
 
 TEST(SnnDense, AddsTheProductsOfAllLayers) {

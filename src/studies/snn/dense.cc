@@ -79,7 +79,7 @@ std::vector<Figure> dense_figures(const Study& study) {
             "The dense products of backpropagation through time, planned for the machine in FP32, take "
             "{}; its neurons' updates are not counted. Speed-up: of the whole step with lists.",
             dense ? fmt::format("{:.3g} ms", 1e3 * *dense) : "an unknown time"),
-        {"room", "fired", "listed", "ms per batch", "speed-up"}};
+        {"capacity", "fired", "listed", "ms per batch", "speed-up"}};
     for (const double room : kRooms) {
       const Result* result = part.find(kDenseName, snn::name_of(network(room)));
       if (result == nullptr || !result->fits) continue;
@@ -104,8 +104,8 @@ std::vector<Comparison> dense_comparisons(const Study& study) {
     const auto sparse = part.value(kDenseName, snn::name_of(network(0.05)), "seconds");
     const auto published = study.published.number("gains.csv", "usual sparsity", "least");
     if (!published) continue;
-    all.push_back({fmt::format("speed-up over dense products at room for 5 %, {}", part.machine.name), "",
-                   *published, dense && sparse ? std::optional(*dense / *sparse) : std::nullopt});
+    all.push_back({fmt::format("speed-up over dense products at a capacity of 5 %, {}", part.machine.name),
+                   "", *published, dense && sparse ? std::optional(*dense / *sparse) : std::nullopt});
     all.back().remark = "published: one IPU against an A100, not against dense products on the same machine";
   }
   return all;

@@ -163,7 +163,7 @@ uint64_t neurons_of(const NetworkCase& what) {
 
 std::string name_of(const NetworkCase& what) {
   std::string name =
-      fmt::format("{} layers, {} neurons, room {:.3g} %, T = {}, batch {}, {}", what.hidden.size(),
+      fmt::format("{} layers, {} neurons, capacity {:.3g} %, T = {}, batch {}, {}", what.hidden.size(),
                   neurons_of(what), 100 * what.room, what.steps, what.batch, what.adam ? "Adam" : "SGD");
   if (what.neurons_per_tile > 0) name += fmt::format(", {} neurons per tile", what.neurons_per_tile);
   if (what.chips > 1) name += fmt::format(", {} chips", what.chips);

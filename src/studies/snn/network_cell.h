@@ -35,7 +35,7 @@ uint32_t list_room(uint32_t neurons, double fraction);
 /// Number of neurons of all hidden layers.
 uint64_t neurons_of(const NetworkCase& what);
 
-/// "3 layers, 2942 neurons, room 5 %, T = 10, batch 48, SGD".
+/// "3 layers, 2942 neurons, capacity 5 %, T = 10, batch 48, SGD".
 std::string name_of(const NetworkCase& what);
 
 /// A training step: enters "seconds", "samples_per_second", "fired" and "listed" (fractions of the hidden

@@ -32,7 +32,7 @@ std::vector<TrainingCase> overflow_cases() {
   for (const double threshold : {kAll, 0.5, 0.9})
     for (const uint32_t most : {0U, 64U, 32U, 16U, 8U})
       cases.push_back(
-          {.name = fmt::format("ϑ_grad {}, room {}", threshold, most == 0 ? kHiddenNeurons : most),
+          {.name = fmt::format("ϑ_grad {}, capacity {}", threshold, most == 0 ? kHiddenNeurons : most),
            .gradient_threshold = threshold,
            .most_listed = most});
   return cases;
@@ -71,7 +71,7 @@ struct Question {
 
 constexpr Question kOverflow{
     "overflow", "Lists that are too short",
-    "ϑ_grad: potentials above it pass a gradient; room: entries of the list of a "
+    "ϑ_grad: potentials above it pass a gradient; capacity: entries of the list of a "
     "layer of 128, in the last epochs. Dropped: of the neurons that had to be listed, at random.",
     overflow_cases};
 constexpr Question kSurrogates{"surrogates", "Surrogate gradients", "All with the same slope.",

@@ -98,11 +98,11 @@ std::string percent(std::optional<double> fraction) {
 }
 
 Figure throughput_figure_of(const ThroughputSweep& sweep, const Part& part) {
-  Figure figure{fmt::format("{}, on {}", sweep.title, part.machine.name),
-                "Room: neurons for which lists have room. Fired and listed: neurons per step. Balance: what "
-                "tiles compute "
-                "in the mean, of what the slowest does. -: does not fit.",
-                {sweep.quantity, "room", "fired", "listed", "ms per batch", "samples per second"}};
+  Figure figure{
+      fmt::format("{}, on {}", sweep.title, part.machine.name),
+      "Capacity: neurons for which lists have memory. Fired and listed: neurons per step. Balance: the "
+      "mean compute time of a tile, divided by the time of the slowest. -: does not fit.",
+      {sweep.quantity, "capacity", "fired", "listed", "ms per batch", "samples per second"}};
   if (!part.is_host())
     figure.head.insert(figure.head.end(), {"compute", "exchange", "sync", "balance", "fullest tile, KiB"});
   for (const double room : sweep.rooms)
@@ -155,7 +155,7 @@ report::Html throughput_charts(const Study& study) {
     chart.x = logarithmic(sweep.quantity, sweep.growth);
     chart.y = {.label = "samples per second", .growth = report::Growth::log10};
     for (const double room : sweep.rooms) {
-      Pair pair(fmt::format("{}, room {}", part.machine.name, percent(room)), colour++);
+      Pair pair(fmt::format("{}, capacity {}", part.machine.name, percent(room)), colour++);
       for (const auto& [x, what] : sweep.points)
         if (const auto rate = part.value(sweep.section, name_of(with_room(what, room)), "samples_per_second"))
           pair.add(x, rate, std::nullopt, fmt::format("{} {}", x, sweep.quantity));
