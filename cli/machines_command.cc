@@ -161,8 +161,10 @@ Command add_machines_command(CLI::App& app) {
   show_command.add_option("machine", *name, "host, the name of a modelled machine, or a .toml file")
       ->required();
   add_common_options(show_command, *options);
+  show_command.footer("\nExamples:\n  tessera machines show bow\n  tessera machines show host --json");
   CLI::App& measure_command = *command.add_subcommand("measure", "Measure the host, and cache the figures");
   add_common_options(measure_command, *options);
+  measure_command.footer("\nExample:\n  tessera machines measure --threads 8");
   command.require_subcommand(0, 1);
   command.footer("\nExamples:\n  tessera machines\n  tessera machines show bow\n  tessera machines measure");
   return [options, name, &show_command, &measure_command] {

@@ -9,7 +9,7 @@ import tessera
 
 weight = tessera.generate(1024, 1024, density=1 / 16, block_size=16, seed=1)
 
-# %% Planned, compiled and accounted for on one Bow and on two; nothing is multiplied yet.
+# %% Planned, compiled, and its cycles and bytes counted on one Bow and on two; nothing is multiplied yet.
 for tiles in (1472, 2944):
     bow = tessera.Machine("bow", tiles=tiles)
     for mode in ("dense", "static", "dynamic"):

@@ -4,7 +4,7 @@
 //
 //   example_two_layers [--machine host|bow|…] [--steps 100]
 //
-// Losses are compared with those of a float64 reference. It uses the library's own headers.
+// Losses are compared with the losses of a float64 reference. It uses the library's own headers.
 #include <fmt/format.h>
 
 #include <algorithm>

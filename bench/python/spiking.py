@@ -5,8 +5,8 @@
 
 bench_spiking draws inputs and weights, so that every hidden layer fires as often as planned, and writes them to files; all
 others read them and have to find as many spikes. A case is 0: 700-256-20, 1: 700-1024-1024-20, 2: 700-200r-20, 3: as 0, with 32
-samples. Tessera and "torch.compile" pass gradients only where a potential is above ϑ_grad, so those of libraries differ; those of
-Norse too because they pass through the reset, and because its SuperSpike does not read alpha.
+samples. Tessera and "torch.compile" pass gradients only where a potential is above ϑ_grad, so the libraries' gradients differ, and
+Norse's too because they pass through the reset, and because its SuperSpike does not read alpha.
 Contestants take turns, Tessera in a process of its own; the least time of each counts. "torch.compile" is
 written by hand: dense products over all steps, the steps of a layer in functions that torch.compile fuses, and a backward pass that
 only keeps potentials. "snn sparse" and "snn dense" are tessera.snn.Network with its backends, lists of inputs made beforehand.

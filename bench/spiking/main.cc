@@ -6,7 +6,7 @@
 // what they should find, to files of a folder.
 //
 // Times are medians, and the least of all calls. "in use" is the memory of events and candidates that the
-// gradients read, "reserved" that of their lists with room for the fullest step; "dense" is what dense
+// gradients read, "reserved" the memory of their lists with room for the fullest step; "dense" is what dense
 // backpropagation through time keeps. The second table has times over activity, as a fixed part (the update
 // of neurons) and one in proportion to activity, by least squares.
 #include <fmt/format.h>

@@ -3,7 +3,7 @@
 //   bench_spiking_tiles [MACHINE [THREADS]]
 //
 // Weights are scaled so that 2.5 % of each hidden layer fire, and ϑ_grad is such that about 4 % are listed.
-// The step runs, so that costs are those of the spikes that fire; "estimate" is the dry run's, which knows
+// The step runs, so that costs are for the spikes that fire; "estimate" is the dry run's cost, which knows
 // the inputs' lists alone and expects the others to be as full as that. Forward pass, gradients and updates
 // by SGD.
 #include <fmt/format.h>

@@ -54,7 +54,7 @@ constexpr double kSddmmRateOfElements = 0.6;
 constexpr double kTripleOverDense = 11;
 constexpr double kTripleOverDenseAim = 13;
 
-/// Dynamic weights at d = 1/16: the rate ÷ that of static ones, and a new pattern ÷ one product.
+/// Dynamic weights at d = 1/16: the rate ÷ the rate of static weights, and a new pattern ÷ one product.
 constexpr double kDynamicRate = 0.9;
 constexpr double kDynamicRateOfElements = 0.8;
 constexpr double kNewPattern = 0.1;

@@ -121,7 +121,7 @@ class Bench {
   }
 
  private:
-  /// `operations` are those of a feature in each factor or halving.
+  /// `operations` counts the operations of a feature in each factor or halving.
   void compete_with_dense(const Structure& structure, uint32_t n, uint32_t batch, bool with_gradients,
                           double operations) {
     std::vector<Contestant> contestants;

@@ -137,7 +137,7 @@ struct RunCost {
   std::string overflow;  ///< what does not fit, and what to change; empty: everything fits
   /// Bytes of each tile by purpose; "other" is code, vertex state, stacks and padding. A host has one tile.
   std::vector<std::map<std::string, uint64_t>> tiles;
-  // For machines of several chips; bytes and tiles are those of the first replica.
+  // For machines of several chips; bytes and tiles are the first replica's.
   std::vector<ChipCost> chips;
   std::vector<LinkCost> links;
   /// The first replica's lanes, if micro-batches go through stages on several chips.

@@ -32,7 +32,7 @@ enum class LayerKind : uint8_t {
 enum class Recipe : uint8_t {
   /// As published (Thomas et al. 2018, Dao et al. 2019): hidden layers with the initial values of each
   /// structure, an output layer uniform up to ±1/√inputs, one learning rate; features are standardised by the
-  /// statistics of all training images, including those for validation.
+  /// statistics of all training images, including the images for validation.
   paper,
   /// Initial values and learning rates for each factor, for Adam.
   best,

@@ -248,7 +248,7 @@ class _Compiler:
         return imported.graph
 
     def _difference(self, now: Interface, sizes: dict[str, int]) -> str:
-        """The circumstances in which results differ from those of the example, and what to do."""
+        """The circumstances in which results differ from the example's, and what to do."""
         assert self.interface is not None
         if now.structure == self.interface.structure and now.dtypes != self.interface.dtypes:
             types = [", ".join(dict.fromkeys(each.dtypes)) for each in (now, self.interface)]

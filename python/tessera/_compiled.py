@@ -168,7 +168,7 @@ class Interface:
 
     def _checked(self, leaves: list[tuple[str, Any]]) -> list[Any]:
         arrays: list[Any] = []
-        found = dict(leaves)  # those of a dict may come in any order
+        found = dict(leaves)  # the leaves of a dict may come in any order
         for expected in self.arguments:
             if expected.input is None:
                 value = found.pop(expected.path, None)

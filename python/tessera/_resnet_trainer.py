@@ -59,7 +59,7 @@ class ResnetTrainer(Trainer):
       of blocks are kept for backward passes; if it is a number of bytes or "fit", of as few blocks as fit these bytes
       of each tile (of a host in all), or the machine. `shard` and `offload` are as for `Graph.training_step`.
     - Training takes `epochs` epochs, by default 30, or `steps` steps, and validates after each epoch and after the last
-      step; then the parameters become those of the epoch with the best accuracy.
+      step; then the parameters of the epoch with the best accuracy are restored.
     - The learning rate rises to `lr` in the first `warmup` steps. Then it falls as `lr_schedule` says: to `lr_end`
       times `lr` at the last step, polynomially with the exponent `lr_power`; or, as "step", by the factor `lr_decay`
       after each of the fractions `lr_decay_at` of all steps.

@@ -99,7 +99,7 @@ def test_empty_tables():
     ("table", "arguments", "error", "message"),
     [
         ({"a": [[1]], "b": [1]}, (4,), TypeError, "column 'b' is int64"),
-        ({"a": [[1]], "b": [[1, 2]]}, (4,), ValueError, "rows of column 'b' are not as long as those of 'a'"),
+        ({"a": [[1]], "b": [[1, 2]]}, (4,), ValueError, "rows of column 'b' differ in length from rows of 'a'"),
         ({"a": [[1], None]}, (4,), ValueError, "without a list"),
         ({}, (4,), ValueError, "no columns"),
         ({"a": [[1]]}, (0,), ValueError, "seq_length is 0"),

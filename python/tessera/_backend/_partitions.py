@@ -57,7 +57,7 @@ def _stages(nodes: list[Node], taken: set[Node]) -> list[Stage]:
     """Put each node in the first stage in which its inputs are available."""
     number: dict[Node, int] = {}
     stages = [Stage([], [])]
-    last = floor = 0  # of operators that draw random numbers; of those that write
+    last = floor = 0  # stages of the last operator that draws random numbers, and of the last that writes
     for node in nodes:
         if node.op == "output":
             continue
@@ -66,7 +66,7 @@ def _stages(nodes: list[Node], taken: set[Node]) -> list[Stage]:
         before = [number[each] + (is_taken and each not in taken) for each in inputs]
         stage = max([floor + is_taken, *before])
         if not is_pure(node):
-            # In their order, and those that write after all before them.
+            # In their order; operators that write come after all before them.
             writes = not hasattr(node.target, "_schema") or node.target._schema.is_mutable
             last = stage = max(stage, len(stages) - 1 if writes else last)
             floor = stage if writes else floor

@@ -20,8 +20,8 @@ from tessera.graph._values import INTEGERS, Truth, Value
 #: The types of tensors that sessions take and give here.
 TYPES = (torch.float32, torch.float16, torch.bfloat16, torch.bool, torch.int64)
 
-#: What takes integers and gives the same as PyTorch: whose results are those integers, or none. Sums and products stay
-#: with PyTorch, as integers of sessions have 32 bits.
+#: Operators on integers that give the same as PyTorch: their results are some of those integers, or no integers. Sums
+#: and products stay with PyTorch, as integers of sessions have 32 bits.
 _MOVES = frozenset(
     f"aten.{name}"
     for name in (
@@ -47,7 +47,7 @@ _WEIGHTS = {
     "aten.baddbmm.default": (2, 1),
     **dict.fromkeys(_CONVOLUTIONS, (1,)),
 }
-#: The same of those that gain nothing by a weight that is prepared, unless it is sparse.
+#: The same for operators that gain nothing by a weight that is prepared, unless it is sparse.
 _UNPREPARED = {
     "aten.mm.default": (0,),
     "aten.addmm.default": (1,),

@@ -23,7 +23,7 @@ PATIENCE = 8
 #: Addresses and versions of tensors, and the fingerprint of their contents.
 State: TypeAlias = tuple[list[tuple[int, int]], int]
 
-#: That of no tensors.
+#: The state of no tensors.
 _OTHER: State = ([], 0)
 
 

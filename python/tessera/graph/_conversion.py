@@ -59,7 +59,7 @@ def decompositions() -> dict[Any, Callable[..., Any]]:
 
 
 def _lstm(x: Tensor, states: Sequence[Tensor], *others: Any) -> tuple[Tensor, ...]:
-    """PyTorch's, with last states of the shape of the first ones: those of PyTorch 2.6 have a further dimension."""
+    """PyTorch's LSTM, with last states of the shape of the first ones: PyTorch 2.6 adds a dimension to them."""
     y, *last = decomposition_table[torch.ops.aten.lstm.input](x, states, *others)
     return y, *(own.reshape(first.shape) for own, first in zip(last, states, strict=True))
 

@@ -38,7 +38,7 @@ def _peel(matrix: Tensor) -> list[Tensor]:
     rest, factors = matrix.unsqueeze(1), []
     while rest.shape[-1] > 1:
         places, columns = rest.shape[1], rest.shape[-1]
-        # Rows of a rest are the higher bits of the outputs; the lowest of them is that of this stride.
+        # Rows of a rest are the higher bits of the outputs; the lowest of these bits belongs to this stride.
         blocks = rest.reshape(stacks, places, columns // 2, 2, columns // 2, 2).permute(0, 1, 3, 4, 2, 5)
         u, s, vh = torch.linalg.svd(blocks, full_matrices=False)
         row, column = vh[..., 0, :], u[..., 0] * s[..., :1]

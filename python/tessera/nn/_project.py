@@ -88,7 +88,7 @@ def _butterfly(matrix: Tensor, inputs: int, outputs: int, options: dict[str, Any
         matrix = matrix.to(torch.complex128)
     padded = torch.zeros(layer.stacks * layer.size, layer.size, dtype=matrix.dtype)
     padded[:outputs, :inputs] = matrix
-    if layer.permutation is not None:  # W = B · P: columns of B are those of W in the order of the inputs
+    if layer.permutation is not None:  # W = B · P: B has W's columns in the order of the inputs
         padded[:, : layer.permutation.numel()] = padded[:, layer.permutation]
     padded = padded.reshape(layer.stacks, layer.size, layer.size)
     if layer.increasing_stride:

@@ -451,7 +451,7 @@ def load_optimizer_state(
 @contextmanager
 def made_on_cpu(layer: nn.Module, device: Any) -> Iterator[None]:
     """Makes a layer where its indices have values, and moves it to its device: `meta`, or the CPU."""
-    # Not torch.get_default_device(): that of PyTorch 2.6 does not see `with torch.device(…)`.
+    # Not torch.get_default_device(), which in PyTorch 2.6 does not see `with torch.device(…)`.
     chosen = torch.empty(0).device if device is None else torch.device(device)
     if chosen.type not in ("cpu", "meta"):
         raise RuntimeError(f"the kernels of Tessera run on the CPU, not on {chosen}: make the layer there")

@@ -47,7 +47,7 @@ def pack_table(table: pa.Table | pa.RecordBatch, seq_length: int, strategy: Stra
     lengths = _lengths_of(columns[0])
     for name, column in zip(table.column_names[1:], columns[1:], strict=True):
         if not np.array_equal(_lengths_of(column), lengths):
-            raise ValueError(f"rows of column {name!r} are not as long as those of {table.column_names[0]!r}")
+            raise ValueError(f"rows of column {name!r} differ in length from rows of {table.column_names[0]!r}")
     if strategy == "wrapped":
         total = int(lengths.sum())
         ends = np.append(np.arange(0, total, seq_length), total)

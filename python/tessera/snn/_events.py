@@ -16,7 +16,7 @@ _MOST_FEATURES = 1 << 16
 class SpikeEvents:
     """The neurons, of `features`, that fire in each step of each sample: the input of a `Network`.
 
-    `ids` (int16, whose bits are those of an unsigned number) is [T, batch, capacity], sorted; entries beyond the end of
+    `ids` (int16, whose bits stand for an unsigned number) is [T, batch, capacity], sorted; entries beyond the end of
     a list are unspecified. `num` (int32) is [T, batch, 2], with the length of the list twice. `events[:, samples]`
     selects samples, so that a whole data set may be converted once.
     """

@@ -37,7 +37,8 @@ const Paper& paper() {
       .name = "mlperf",
       .title = "SW/HW co-optimization on the IPU: an MLPerf case study",
       .about =
-          "Every number, table and figure of the MLPerf case study on IPUs, with ours or why there is none",
+          "Every number, table and figure of the MLPerf case study on IPUs, with the tool's number beside "
+          "it, or why it has none",
       .source =
           "M. M. Krell, SW/HW co-optimization on the IPU: an MLPerf case study; Graphcore's submissions to "
           "MLPerf Training v1.0 to v2.0 (configurations and logs).",

@@ -23,7 +23,7 @@ constexpr float kGradientThreshold = 0.9F;
 // Standard deviation of the sum of as many weights as lists have room for: with it about that many neurons
 // are listed from layer to layer.
 constexpr double kCurrent = 1;
-// A chip's tiles without that of the readout.
+// A chip's tiles without the readout's tile.
 constexpr uint32_t kHiddenTiles = 1471;
 
 std::vector<SpikingLayer> network_cell_layers_of(const NetworkCase& what) {
