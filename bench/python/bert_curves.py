@@ -4,8 +4,9 @@
 
 Trains with the validation file, holds a part of the test file out, and evaluates every 18 steps; each paragraph is a
 document. A batch of padded sequences has as many sequences as one of packs has on average. Packs depend on the seed;
-batches and the number of steps, an epoch's with the first seed, do not. Prints a table of the held-out loss, the mean
-of the seeds and the range, and writes OUT.json with all evaluations and OUT.svg.
+batches and the number of steps, an epoch's with the first seed, do not. Prints a table of the held-out loss, with mean,
+range and the largest difference from packed training with the same seed, and a table of the packs. Writes OUT.json with all
+evaluations and OUT.svg.
 """
 
 from __future__ import annotations
@@ -64,16 +65,31 @@ def tokenised(options: argparse.Namespace, folder: Path) -> None:
         text.save(str(folder / f"{name}.safetensors"))
 
 
+def held_out_losses(runs: list[dict[str, Any]]) -> list[float]:
+    return [run["evaluations"][-1]["held_out_loss"] for run in runs]
+
+
 def table(results: dict[str, list[dict[str, Any]]]) -> str:
-    lines = ["| | held-out loss | its range | packs of a step | padding |", "| --- | --- | --- | --- | --- |"]
+    lines = ["| | held-out loss | its range | from packed | packs of a step | padding |", "| --- " * 6 + "|"]
+    packed = held_out_losses(results["packed"])
     for variant, runs in results.items():
-        losses = [run["evaluations"][-1]["held_out_loss"] for run in runs]
+        losses = held_out_losses(runs)
+        farthest = max(abs(loss / other - 1) for loss, other in zip(losses, packed, strict=True))
         packs = runs[0]["settings"]["phases"][0]["batch"]
         padding = 100 * sum(1 - run["phases"][0]["efficiency"] for run in runs) / len(runs)
         lines.append(
             f"| {variant} | {sum(losses) / len(losses):.4f} | {min(losses):.4f} to {max(losses):.4f} "
-            f"| {packs} | {padding:.0f} % |"
+            f"| {100 * farthest:.2f} % | {packs} | {padding:.0f} % |"
         )
+    return "\n".join(lines)
+
+
+def packs_table(results: dict[str, list[dict[str, Any]]]) -> str:
+    lines = ["| seed | sequences | packs | padding without packing |", "| --- " * 4 + "|"]
+    for seed, runs in enumerate(zip(results["packed"], results["padded"], strict=True)):
+        packed, padded = (run["phases"][0] for run in runs)
+        padding = 100 * (1 - padded["efficiency"])
+        lines.append(f"| {seed} | {packed['sequences']:,} | {packed['packs']:,} | {padding:.0f} % |")
     return "\n".join(lines)
 
 
@@ -142,7 +158,7 @@ def main() -> None:
                 duration = ["--steps", str(runs[0]["steps"])] if runs else ["--epochs", str(options.epochs)]
                 runs.append(trained(options, Path(name), variant, seed, round(options.batch * factor), duration))
             write(options, results)
-    print(table(results))
+    print(table(results), packs_table(results), sep="\n\n")
 
 
 def write(options: argparse.Namespace, results: dict[str, list[dict[str, Any]]]) -> None:
