@@ -1,5 +1,5 @@
 // Sequence packing: planning, lengths to index arrays, streams. One thread.
-//   bench_pack MAX_LENGTH [HISTOGRAM]     such as 512 wikipedia-512.csv; without a histogram, 16
+//   bench_packing MAX_LENGTH [HISTOGRAM]     such as 512 wikipedia-512.csv; without a histogram, 16
 //                                         million log-normal lengths, a third of the maximum in the
 //                                         median
 #include <fmt/format.h>
@@ -120,7 +120,7 @@ void measure_stream(const std::vector<uint32_t>& values, uint32_t max_length, ui
 }  // namespace
 
 int main(int argc, char** argv) try {
-  if (argc < 2) throw UsageError("usage: bench_pack MAX_LENGTH [HISTOGRAM]");
+  if (argc < 2) throw UsageError("usage: bench_packing MAX_LENGTH [HISTOGRAM]");
   const auto max_length = static_cast<uint32_t>(std::stoul(argv[1]));
   const pack::Histogram histogram =
       argc > 2 ? pack::read_histogram(argv[2], max_length).histogram : synthetic(max_length, 16'000'000);
