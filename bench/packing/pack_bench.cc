@@ -1,7 +1,6 @@
 // Sequence packing: planning, lengths to index arrays, streams. One thread.
-//   bench_packing MAX_LENGTH [HISTOGRAM]     such as 512 wikipedia-512.csv; without a histogram, 16
-//                                         million log-normal lengths, a third of the maximum in the
-//                                         median
+//   bench_packing MAX_LENGTH [HISTOGRAM]     such as 512 wikipedia-512.csv; without a histogram, 16 million
+//                                            log-normal lengths, a third of the maximum in the median
 #include <fmt/format.h>
 #include <tessera/error.h>
 #include <tessera/packing.h>

@@ -5,8 +5,8 @@
 Trains with the validation file, holds a part of the test file out, and evaluates every 18 steps; each paragraph is a
 document. A batch of padded sequences has as many sequences as one of packs has on average. Packs depend on the seed;
 batches and the number of steps, an epoch's with the first seed, do not. Prints a table of the held-out loss, with mean,
-range and the largest difference from packed training with the same seed, and a table of the packs. Writes OUT.json with all
-evaluations and OUT.svg.
+range and the largest difference from packed training with the same seed, and a table of the packs. Writes OUT.json
+with all evaluations and OUT.svg.
 """
 
 from __future__ import annotations

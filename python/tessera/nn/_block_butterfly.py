@@ -28,7 +28,7 @@ class BlockButterflyLinear(StructuredLinear):
     Each number of a butterfly's factors becomes a block of b × b, with the `block_size` b (4, 8, 16 or 32): there are
     log₂(n / b) factors with 2 n b parameters each, where n is `in_features` rounded up to a power of two times b. For
     more than n outputs, several butterflies of the same input are stacked. `factors` are sparse layers in order of
-    application, by increasing stride; their products are computed as in `SparseLinear`, without a permutation between them.
+    application, by increasing stride, and compute as `SparseLinear` does, without a permutation between them.
     """
 
     factors: nn.ModuleList
