@@ -586,7 +586,7 @@ TEST(Convolution, RefusesWhatDoesNotMatch) {
     attributes["groups"] = int64_t{2};
     g.apply("convolution", {x, whole}, attributes);
   });
-  refuses("patches: 2 groups", [&] { patches(x, {.kernel = {3, 3}, .groups = 2}); });
+  refuses("patches: the window has 2 groups", [&] { patches(x, {.kernel = {3, 3}, .groups = 2}); });
   refuses("a window over f32[2, 9, 9, 1] has other positions", [&] { fold(x, {.kernel = {2, 2}}, {9, 9}); });
   refuses("is not the positions and taps", [&] { fold(x, three, {9, 9}); });
   refuses("would be -", [&] {

@@ -452,7 +452,7 @@ TEST_F(BertTrainerTest, EachPhaseHasItsCosts) {
 TEST_F(BertTrainerTest, AllPhasesHaveToFitBeforeTheFirstBegins) {
   PretrainingSettings settings = two_phases();
   settings.config.num_hidden_layers = 2;
-  settings.phases[1].packs = 60;
+  settings.phases[1].packs = 100;
   settings.phases[1].steps = 1;
   const Machine machine = Machine::find("gc200").with("tiles", 32);
   BertTrainer trainer(settings, text(), machine);
