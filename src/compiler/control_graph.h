@@ -17,6 +17,9 @@ class ControlGraph {
   explicit ControlGraph(const program::Program& program);
 
   uint32_t positions() const { return static_cast<uint32_t>(next_.size()); }
+  const Touchers& touchers() const { return touchers_; }
+  /// Positions of a toucher, ascending.
+  const std::vector<uint32_t>& positions_of(ToucherId toucher) const { return positions_of_[toucher]; }
   /// The positions at which storage with this chain of touches is touched, or on some path holds a value that
   /// was written before and is read later.
   Lifetime lifetime_of(const TouchChains& chains, TouchChain chain);

@@ -9,8 +9,8 @@
 namespace tessera::compiler {
 
 /// The steps of a function, and the bounds between them at which its calls touch their operands. What a
-/// function reads is alive until its last step that touches the argument; what it writes is alive from the
-/// first of these steps on, and until the function ends.
+/// function reads is alive from its begin until its last step that touches the argument; what it writes is
+/// alive from the first of these steps on. What it only writes is alive until it ends.
 struct FunctionSteps {
   struct Use {
     uint32_t argument = 0;

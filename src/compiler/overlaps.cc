@@ -1,8 +1,12 @@
 #include "compiler/overlaps.h"
 
 #include <algorithm>
+#include <iterator>
+#include <map>
 #include <set>
 #include <tuple>
+#include <utility>
+#include <variant>
 
 #include "compiler/soundness.h"
 
@@ -53,7 +57,50 @@ const Lifetime& Overlaps::lifetime_of(const Storage& storage) {
   return it->second;
 }
 
+std::map<VariableId, Lifetime> Overlaps::kept_by_calls() const {
+  std::map<VariableId, Lifetime> kept;
+  const Touchers& touchers = graph_.touchers();
+  for (program::StepId id = 0; id < program_.steps().size(); ++id) {
+    const auto* call = std::get_if<program::Call>(&program_.steps()[id]);
+    if (call == nullptr || call->operands.empty()) continue;
+    std::map<uint32_t, std::pair<uint32_t, uint32_t>> bounds;  // by argument: the first and the last
+    const std::vector<FunctionSteps::Bound>& all = touchers.function(call->function).bounds;
+    for (uint32_t bound = 0; bound < all.size(); ++bound)
+      for (const FunctionSteps::Use& use : all[bound].uses)
+        bounds.try_emplace(use.argument, bound, bound).first->second.second = bound;
+    for (const auto& [argument, between] : bounds) {
+      const std::vector<uint32_t>& first = graph_.positions_of(touchers.of_bound(id, between.first));
+      const std::vector<uint32_t>& last = graph_.positions_of(touchers.of_bound(id, between.second));
+      const VariableId v = program_.functions()[call->function].arguments[argument].variable;
+      for (size_t i = 0; i < first.size(); ++i) kept[v].push_back({first[i], last[i]});
+    }
+  }
+  for (auto& [v, intervals] : kept) intervals = joined(std::move(intervals));
+  return kept;
+}
+
+/// Calls say between which steps their functions touch arguments, from which the lifetimes follow of what
+/// they pass. The touches of arguments are known by themselves.
+void Overlaps::check_arguments() const {
+  for (const auto& [v, during] : kept_by_calls()) {
+    const auto is_kept = [&kept = during](uint32_t position) {
+      const auto after = std::ranges::upper_bound(kept, position, {}, &Interval::first);
+      return after != kept.begin() && position <= std::prev(after)->last;
+    };
+    std::set<TouchChain> known;
+    for (uint32_t box = 0; box < program_.variable(v).mapping.size(); ++box) {
+      TouchChain chain = storage_[mapped(v, box)].touches;
+      if (!known.insert(chain).second) continue;
+      for (; chain != kUntouched; chain = chains_[chain].before)
+        if (!std::ranges::all_of(graph_.positions_of(chains_[chain].toucher), is_kept))
+          fail(fmt::format("'{}' is touched while what calls pass for it may not be alive",
+                           program_.variable(v).name));
+    }
+  }
+}
+
 void Overlaps::check() {
+  check_arguments();
   std::vector<StorageId> used;
   for (StorageId id = 0; id < storage_.size(); ++id)
     if (storage_[id].begin < storage_[id].end && !lifetime_of(storage_[id]).empty()) used.push_back(id);

@@ -1,6 +1,7 @@
 // Whether storage alive at the same time shares bytes, derived from an executable and its program alone.
 #pragma once
 
+#include <map>
 #include <span>
 #include <unordered_map>
 #include <vector>
@@ -26,7 +27,8 @@ class Overlaps {
   /// Ends the touches of `toucher`.
   void close(ToucherId toucher);
 
-  /// Throws Error naming two pieces of storage that overlap while both are alive.
+  /// Throws Error naming two pieces of storage that overlap while both are alive, or an argument that is
+  /// touched while what calls pass for it may not be alive.
   void check();
 
  private:
@@ -58,6 +60,9 @@ class Overlaps {
 
   void add(program::VariableId v, const program::Box& box, const BoxAddress& place, bool is_staging);
   const Lifetime& lifetime_of(const Storage& storage);
+  void check_arguments() const;
+  /// From the first to the last position at which calls touch what they pass for each argument.
+  std::map<program::VariableId, Lifetime> kept_by_calls() const;
   void check_arena(std::span<StorageId> ids);
   void check_alive(std::span<const StorageId> ids);
   [[noreturn]] void fail_overlap(StorageId a, StorageId b) const;

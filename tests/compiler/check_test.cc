@@ -6,6 +6,7 @@
 #include <functional>
 
 #include "base/random.h"
+#include "compiler/overlaps.h"
 #include "compiler/passes.h"
 #include "support/error_of.h"
 #include "support/number_of.h"
@@ -150,6 +151,42 @@ TEST(Check, FollowsEverySchedule) {
   EXPECT_NO_THROW(check(longest.c));
   EXPECT_EQ(test::error_of([&] { Compiled{of_steps(kMost + 1)}; }),
             "the program's schedule, its calls expanded, has more than 1048576 steps");
+}
+
+/// Each sequence has the one before twice.
+TEST(Check, RefusesAFunctionOfTooManySteps) {
+  Program p;
+  const auto a = p.add(variable("a", Type::f32, 1, 1, Role::argument, 0));
+  auto body = testing::execute(p, testing::scale_codelet, {a}, {int64_t{2}});
+  for (int i = 0; i < 40; ++i) body = p.sequence({body, body});
+  p.add(program::Function{"f", body, {{a, program::Access::inout}}});
+  p.set_main(p.sequence({}));
+  EXPECT_EQ(test::error_of([&] { Compiled{p}; }),
+            "the program's schedule, its calls expanded, has more than 1048576 steps");
+}
+
+/// Calls keep what they pass until the last step that touches it, which is not the last one here.
+TEST(Check, FindsAnArgumentThatIsTouchedBeyondTheStepsThatKeepIt) {
+  Program p;
+  const auto a = p.add(variable("a", Type::f32, 2, 4, Role::argument, 0));
+  const auto x = p.add(variable("x", Type::f32, 2, 4, Role::temporary, 0));
+  const auto y = p.add(variable("y", Type::f32, 2, 4, Role::output, 0));
+  const auto first = testing::execute(p, testing::add_codelet, {a, a, y});
+  const auto last = testing::execute(p, testing::scale_codelet, {y}, {int64_t{2}});
+  const auto f = p.add(program::Function{"f", p.sequence({first, last}), {{a, program::Access::in}}});
+  p.set_main(p.sequence({testing::execute(p, testing::fill_codelet, {x}, {int64_t{1}}),
+                         p.add(program::Step{program::Call{f, {{x, {0, 2, 0, 4}}}}})}));
+  Compiled sound(std::move(p));
+  EXPECT_NO_THROW(check(sound.c));
+  const Touchers touchers(*sound.program);
+  for (const program::ComputeSetId set : {0U, 1U}) {
+    Overlaps overlaps(*sound.executable);
+    overlaps.log().read(overlaps.mapped(a, 0));
+    overlaps.close(touchers.of_set(set));
+    const std::string beyond =
+        "unsound executable: 'a' is touched while what calls pass for it may not be alive";
+    EXPECT_EQ(test::error_of([&] { overlaps.check(); }), set == 0 ? "(no error)" : beyond);
+  }
 }
 
 TEST(Check, FindsAMissingExchange) {
