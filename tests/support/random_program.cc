@@ -302,18 +302,21 @@ class Generator {
   }
 
   void add_variables(uint32_t count) {
-    for (uint32_t i = 0; i < count; ++i) {
-      Variable v;
-      v.name = fmt::format("v{}", i);
-      v.type = dice_.chance(50) ? Type::f32 : Type::u32;
-      v.rows = dice_.between(1, 9);
-      v.cols = dice_.between(1, 9);
-      v.role = i == 0 ? Role::inout : random_role();
-      v.mapping = random_mapping(v.rows, v.cols);
-      if (v.role == Role::constant || (v.role == Role::state && dice_.chance(50)))
-        v.contents = random_contents(v);
-      numeric_.push_back(program_.add(std::move(v)));
-    }
+    add_variable("v0", Role::inout);
+    for (uint32_t i = 1; i < count; ++i) add_variable(fmt::format("v{}", i));
+  }
+
+  void add_variable(std::string name, std::optional<Role> role = {}) {
+    Variable v;
+    v.name = std::move(name);
+    v.type = dice_.chance(50) ? Type::f32 : Type::u32;
+    v.rows = dice_.between(1, 9);
+    v.cols = dice_.between(1, 9);
+    v.role = role ? *role : random_role();
+    v.mapping = random_mapping(v.rows, v.cols);
+    if (v.role == Role::constant || (v.role == Role::state && dice_.chance(50)))
+      v.contents = random_contents(v);
+    numeric_.push_back(program_.add(std::move(v)));
   }
 
   std::shared_ptr<const std::byte> random_contents(const Variable& v) {
@@ -613,47 +616,57 @@ class Generator {
     const uint32_t x = dice_.below(100);
     if (x < 45 || (depth == 0 && x < 70)) return add_execute(steps);
     if (x < 70 || depth == 0) return add_copy(steps);
-    if (x < 80) return add_repeat(depth, steps);
-    if (x < 87) return add_while(depth, steps);
-    if (x < 94) return add_if(depth, steps);
+    if (x < 78) return add_repeat(depth, steps);
+    if (x < 84) return add_while(depth, steps);
+    if (x < 89) return add_if(depth, steps);
     if (functions_ != 0) add_call(dice_.below(functions_), steps);
   }
 
-  /// Unless there is nothing that could be passed.
+  /// Unless there is nothing that could be passed. What a call overwrites as a whole has no contents before.
   void add_call(program::FunctionId id, std::vector<StepId>& steps) {
     program::Call call{id, {}};
-    for (const program::Argument& argument : program_.functions()[id].arguments) {
-      const auto operand = random_operand(argument, call);
+    const std::vector<program::Argument>& arguments = program_.functions()[id].arguments;
+    while (call.operands.size() < arguments.size()) {
+      const auto operand = random_operand(arguments, call.operands);
       if (!operand) return;
       call.operands.push_back(*operand);
     }
-    for (const program::CallOperand& operand : call.operands) make_ready(operand.variable, steps);
+    for (size_t i = 0; i < arguments.size(); ++i) {
+      const auto& [v, box] = call.operands[i];
+      const bool is_overwritten = arguments[i].access == Access::out && box == program_.variable(v).whole();
+      if (!is_overwritten) make_ready(v, steps);
+      ready_[v] = true;
+    }
     steps.push_back(program_.add(program::Step{std::move(call)}));
   }
 
-  /// A box of a variable that functions do not touch themselves and that the call does not pass already.
-  std::optional<program::CallOperand> random_operand(const program::Argument& argument,
-                                                     const program::Call& call) {
+  /// A box of a variable that functions do not touch themselves. What a call writes it passes once.
+  std::optional<program::CallOperand> random_operand(const std::vector<program::Argument>& arguments,
+                                                     const std::vector<program::CallOperand>& before) {
+    const program::Argument& argument = arguments[before.size()];
     const Variable& wanted = program_.variable(argument.variable);
-    std::vector<VariableId> fitting;
+    const auto is_free = [&](const program::CallOperand& operand) {
+      for (size_t i = 0; i < before.size(); ++i)
+        if (before[i].variable == operand.variable && overlap(before[i].box, operand.box) &&
+            (arguments[i].access != Access::in || argument.access != Access::in))
+          return false;
+      return true;
+    };
+    std::vector<program::CallOperand> fitting;
     for (VariableId v : passed_) {
       const Variable& has = program_.variable(v);
-      const bool is_passed = std::any_of(call.operands.begin(), call.operands.end(),
-                                         [&](const auto& operand) { return operand.variable == v; });
       const bool lies_right = wanted.is_shared()
                                   ? has.is_shared() && has.rows >= wanted.rows && has.cols >= wanted.cols
                                   : has.mapping == wanted.mapping;
-      if (has.type == wanted.type && lies_right && !is_passed &&
-          (argument.access == Access::in || is_writable(v)))
-        fitting.push_back(v);
+      if (has.type != wanted.type || !lies_right || (argument.access != Access::in && !is_writable(v)))
+        continue;
+      const uint32_t row = dice_.below(has.rows - wanted.rows + 1),
+                     col = dice_.below(has.cols - wanted.cols + 1);
+      const program::CallOperand operand{v, {row, wanted.rows, col, wanted.cols}};
+      if (is_free(operand)) fitting.push_back(operand);
     }
     if (fitting.empty()) return std::nullopt;
-    const VariableId v = dice_.pick(fitting);
-    const Variable& has = program_.variable(v);
-    if (!wanted.is_shared()) return program::CallOperand{v, has.whole()};
-    return program::CallOperand{v,
-                                {dice_.below(has.rows - wanted.rows + 1), wanted.rows,
-                                 dice_.below(has.cols - wanted.cols + 1), wanted.cols}};
+    return dice_.pick(fitting);
   }
 
   void add_repeat(uint32_t depth, std::vector<StepId>& steps) {
@@ -694,18 +707,23 @@ class Generator {
     steps.push_back(program_.add(program::Step{program::If{flag, then, otherwise}}));
   }
 
-  /// A function touches its arguments and every other variable; a call passes the rest, or arguments.
+  /// A function touches its arguments, temporaries of its own and every other variable; a call passes the
+  /// rest, or arguments. It may write what it gives at its begin, at its end or in between.
   void add_function() {
     const std::vector<VariableId> all = numeric_;
     std::erase_if(numeric_, [](VariableId v) { return v % 2 == 1; });
     passed_.clear();
     program::Function function{fmt::format("f{}", functions_), program::kNoStep, {}};
-    for (uint32_t i = dice_.below(3); i > 0; --i)
+    for (uint32_t i = dice_.below(4); i > 0; --i)
       if (const auto argument = random_argument(all)) function.arguments.push_back(*argument);
+    for (uint32_t i = dice_.below(3); i > 0; --i)
+      add_variable(fmt::format("t{}", program_.variables().size()), Role::temporary);
     ready_ = ready_at_start();
     std::vector<StepId> steps;
+    for (VariableId v : passed_)
+      if (dice_.chance(30)) make_ready(v, steps);
+    for (uint32_t blocks = dice_.between(1, 3); blocks > 0; --blocks) steps.push_back(block(1));
     for (VariableId v : passed_) make_ready(v, steps);
-    steps.push_back(block(2));
     function.body = program_.sequence(std::move(steps));
     program_.add(std::move(function));
     ++functions_;
