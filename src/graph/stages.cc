@@ -108,16 +108,56 @@ class StageSearch {
     return first;
   }
 
-  /// Operations run beside their first parameter, so those that no operation before this one takes are in its
-  /// layer, or if it is new, begin one.
-  void place_parameters(const OpenedNode& node, WholeLayers& layers) {
-    std::optional<uint32_t> layer;
+  /// The parameters from which alone a value is computed, such as the one that is cast.
+  std::vector<size_t> parameters_of(size_t value) const {
+    if (is_parameter(value)) return {value};
+    const auto found = computed_from_.find(value);
+    return found == computed_from_.end() ? std::vector<size_t>() : found->second;
+  }
+
+  /// The parameters that decide on the layer of an operation, or whose layer it decides. A number computed
+  /// from parameters, such as a penalty, may be taken anywhere.
+  std::vector<size_t> parameters_taken(const OpenedNode& node) const {
+    std::vector<size_t> taken;
+    std::set<size_t> seen;
     for (const size_t input : node.inputs) {
-      if (!is_parameter(input)) continue;
-      if (!layer && !of_value_[input]) layers.bytes.emplace_back();
-      if (!layer) layer = of_value_[input].value_or(static_cast<uint32_t>(layers.count()) - 1);
-      if (!of_value_[input]) of_value_[input] = layer;
+      const bool decides = is_parameter(input) || graph_.values[input].info().type.elements() > 1;
+      for (const size_t parameter : parameters_of(input))
+        if ((decides || !of_value_[parameter]) && seen.insert(parameter).second) taken.push_back(parameter);
     }
+    return taken;
+  }
+
+  bool takes_parameters_alone(const OpenedNode& node) const {
+    return std::ranges::all_of(node.inputs, [&](size_t input) {
+      const OpenedValue& value = graph_.values[input];
+      const bool is_constant = value.info().kind == Kind::constant && value.graph == node.graph;
+      return is_constant || !parameters_of(input).empty();
+    });
+  }
+
+  /// An operation is in the layer of the first parameter that it takes, itself or computed from parameters
+  /// alone, and so are those that no operation before takes. If the first is one of these, it begins a layer.
+  void place_parameters(OpenedNode& node, WholeLayers& layers) {
+    if (is_loop(*node.node)) {
+      for (size_t i = 0; i < node.outputs.size(); ++i)
+        computed_from_[node.outputs[i]] = parameters_of(node.inputs[i]);
+      return;
+    }
+    const std::vector<size_t> taken = parameters_taken(node);
+    if (taken.empty()) return;
+    if (takes_parameters_alone(node)) {
+      for (const size_t output : node.outputs) computed_from_[output] = taken;
+      return;
+    }
+    std::optional<uint32_t>& layer = of_value_[taken[0]];
+    if (!layer) {
+      layer = static_cast<uint32_t>(layers.count());
+      layers.bytes.emplace_back();
+    }
+    node.stage = layer;
+    for (const size_t parameter : taken)
+      if (!of_value_[parameter]) of_value_[parameter] = layer;
   }
 
   void count_bytes(WholeLayers& layers) const {
@@ -135,10 +175,10 @@ class StageSearch {
       if (!value.node) continue;
       const Node& by = *graph_.nodes[*value.node].node;
       LayerBytes& bytes = layers.bytes[of_value_[v].value_or(of_nodes_[*value.node])];
-      if (is_loop(by))
-        bytes.kept += bytes_on_tiles(value);
-      else if (!by.backward)
+      if (!by.backward)
         bytes.stash += bytes_on_tiles(value);
+      else if (is_loop(by) && value.graph == &whole_)
+        bytes.kept += bytes_on_tiles(value);
     }
   }
 
@@ -167,8 +207,9 @@ class StageSearch {
   OpenedGraph graph_;
   std::vector<std::optional<uint32_t>> of_value_;
   std::vector<uint32_t> of_nodes_ = {};
-  std::set<size_t> free_;  ///< positions of free operations
-  uint32_t named_ = 0;     ///< the last one that is named: gradients begin where the loss is
+  std::map<size_t, std::vector<size_t>> computed_from_;  ///< by value: parameters, if from these alone
+  std::set<size_t> free_;                                ///< positions of free operations
+  uint32_t named_ = 0;  ///< the last one that is named: gradients begin where the loss is
 };
 
 /// Where operations run depends on the order of stages alone, so stages of single layers tell those of

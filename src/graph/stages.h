@@ -31,12 +31,13 @@ Stages stages_of(const Graph& graph);
 
 /// Bytes of a layer, without values in streaming memory.
 struct LayerBytes {
-  uint64_t kept = 0;   ///< of parameters, their state, and sums over micro-batches
+  uint64_t kept = 0;   ///< of parameters, their state, and sums of gradients
   uint64_t stash = 0;  ///< of results that its backward operations take, for one micro-batch
 };
 
 /// The layers of a graph, in their order. A layer has the parameters that a forward operation is the first to
-/// take, and all operations that run beside them: forward, gradients and updates.
+/// take, itself or computed from parameters alone, such as casts; and all operations that run beside them:
+/// forward, gradients and updates.
 struct WholeLayers {
   Stages stages = {};  ///< with a stage for each layer, regardless of those that calls and loops name
   std::vector<LayerBytes> bytes = {};

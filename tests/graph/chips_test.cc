@@ -393,6 +393,61 @@ TEST(Placement, OfWholeLayersDividesBytes) {
   EXPECT_EQ(stages_of_layers(layers, cut).nodes, (std::vector<uint32_t>{0, 0, 0, 1}));
 }
 
+/// Parameters that are cast, all before the first product; the last product takes the first weight again.
+TEST(Placement, OfWholeLayersHasCastsWithWhatTakesThem) {
+  Graph g;
+  std::vector<Value> weights, results;
+  for (const std::string name : {"first", "second", "third"})
+    weights.push_back(cast(g.parameter(name, {32, 32}), Type::bf16));
+  weights.push_back(cast(g.find("first"), Type::bf16));
+  Value h = g.input("x", {4, 32}, Type::bf16);
+  for (const Value& weight : weights) {
+    const Value bias = g.parameter("bias" + std::to_string(results.size()), {32});
+    h = linear(h, weight, cast(bias, Type::bf16));
+    results.push_back(h);
+  }
+  g.output("y", h);
+  const WholeLayers layers = whole_layers_of(g);
+  ASSERT_EQ(layers.count(), 3U);
+  EXPECT_EQ(layers.bytes[0].kept, 4U * (32 * 32 + 2 * 32));
+  EXPECT_EQ(layers.bytes[1].kept, 4U * (32 * 32 + 32));
+  const Stages stages = stages_of_layers(layers, {0, 1, 2});
+  std::vector<uint32_t> found;
+  for (const Value& result : results) found.push_back(stage_of(g, stages, result.id));
+  EXPECT_EQ(found, (std::vector<uint32_t>{0, 1, 2, 0}));
+  EXPECT_EQ(stages_of_weight("first", g, stages), std::set{0U});
+  EXPECT_EQ(stages_of_weight("third", g, stages), std::set{2U});
+}
+
+TEST(Placement, OfWholeLayersHasPenaltiesOfWeightsBesideTheLoss) {
+  Graph g = layers_of(3, 32);
+  const Value first = g.find("w0"), total = sum(g.value(g.outputs().at("y"))) + sum(first * first);
+  g.output("total", total);
+  const WholeLayers layers = whole_layers_of(g);
+  ASSERT_EQ(layers.count(), 3U);
+  EXPECT_EQ(stage_of(g, stages_of_layers(layers, {0, 1, 2}), total.id), 2U);
+}
+
+/// What the passes of a loop give is kept for each micro-batch; sums of gradients are kept once.
+TEST(Placement, OfWholeLayersCountsWhatLoopsGive) {
+  for (const uint32_t micro_batches : {1U, 2U}) {
+    SCOPED_TRACE(micro_batches);
+    auto body = std::make_shared<Graph>();
+    const Value row = body->input("x", {4, 32});
+    body->output("y", relu(linear(row, body->input("w", {32, 32}))));
+    Graph g;
+    const Value x = g.input("x", {12, 32}), w = g.parameter("w", {32, 32}, Initial::normal(0.1));
+    const Value y = g.loop(body, {x, w}, {.count = 3, .indexed = {"x"}, .stacked = {"y"}})[0];
+    const Value loss = mean_squared_error(y, g.input("target", {12, 32}));
+    g.output("loss", loss);
+    add_training(loss, {.micro_batches = micro_batches});
+    const WholeLayers layers = whole_layers_of(g);
+    ASSERT_EQ(layers.count(), 1U);
+    EXPECT_EQ(layers.bytes[0].kept, 4U * 2 * 32 * 32);
+    EXPECT_GE(layers.bytes[0].stash, 4U * 12 * 32);
+  }
+}
+
 /// All cuts of layers into stages, by the first layer of each.
 std::vector<std::vector<uint32_t>> cuts_of(uint32_t layers, uint32_t stages) {
   std::vector<std::vector<uint32_t>> cuts = {{0}};
