@@ -95,7 +95,7 @@ struct HostIoCost {
 
 /// A way to place a network on a machine of several chips.
 struct PlacementCost {
-  std::string placement;  ///< "1 of 4 chips", "2 stages on 2 chips", "4 chips as one"
+  std::string placement;  ///< "1 of 4 chips", "2 stages of whole layers on as many chips", "4 chips as one"
   double seconds = 0;
   std::string overflow;  ///< empty: it fits
   bool chosen = false;

@@ -86,8 +86,8 @@ std::optional<Graph> pipelined(const Graph& graph) {
   return copy;
 }
 
-/// The most micro-batches that are in flight in a pipeline.
-uint32_t passes_of_pipelines(const Graph& graph) {
+/// The most micro-batches that a pipeline can have in flight.
+uint32_t most_in_flight(const Graph& graph) {
   uint32_t most = 1;
   for (const Node& node : graph.nodes()) {
     if (!is_loop(node)) continue;
@@ -153,18 +153,16 @@ class PlacementSearch {
   /// Considers stages that take about equal time, and if they do not fit, those with the fewest bytes.
   /// Returns whether they fit.
   bool consider_cuts(const Graph& graph, Placement placement) {
-    const uint32_t in_flight = passes_of_pipelines(graph);
+    const uint32_t in_flight = most_in_flight(graph);
     const uint64_t chip_bytes = machine_.chip_tiles * machine_.tile_bytes;
     for (const uint64_t bytes : {chip_bytes, uint64_t{0}}) {
       std::vector<uint32_t> first = balanced_stages(costs_, placement.chips, bytes, in_flight);
       if (first == placement.first_layers) return false;
       placement.first_layers = std::move(first);
-      Stages stages = stages_of_layers(layers_, placement.first_layers);
-      if (stages.count() < placement.chips) return false;  // the last layers have no operations
       consider(fmt::format("{} stages of whole layers on as many chips{}{}", placement.chips,
                            placement.pipeline ? ", as a pipeline" : "",
                            bytes == 0 ? ", with the fewest bytes" : ""),
-               graph, std::move(stages), placement);
+               graph, stages_of_layers(layers_, placement.first_layers), placement);
       if (considered_.back().overflow.empty()) return true;
     }
     return false;

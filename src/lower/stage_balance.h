@@ -24,9 +24,9 @@ std::vector<LayerCost> costs_of_layers(const Graph& graph, const WholeLayers& la
                                        const engine::Profile& profile);
 
 /// The first layers of stages, of which there are at most as many as layers. Of the cuts whose stages have no
-/// more than `chip_bytes` each, or if there is none, of those whose fullest stage has fewest bytes: one whose
-/// slowest stage takes the fewest cycles, and among these, whose fullest stage has fewest bytes. Stage s of S
-/// holds a stash for S − s micro-batches, but no more than `in_flight`.
+/// more than `chip_bytes` each, or if there is none, of those whose fullest stage has the fewest bytes: one
+/// whose slowest stage takes the fewest cycles, and among these, whose fullest stage has the fewest bytes.
+/// Stage s of S holds a stash for S − s micro-batches, but no more than `in_flight`.
 std::vector<uint32_t> balanced_stages(std::span<const LayerCost> layers, uint32_t stages, uint64_t chip_bytes,
                                       uint32_t in_flight);
 
