@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numbers
 from collections.abc import Iterable
 
 from tessera import _tessera
@@ -15,6 +16,13 @@ def checked_threads(threads: int) -> int:
 def checked_seed(seed: int, name: str = "seed") -> int:
     """A seed, of 64 bits."""
     return _tessera.whole_number(name, seed, 0, 2**64 - 1)
+
+
+def checked_number(name: str, value: float) -> float:
+    """A number, whole or not. Raises TypeError for anything else."""
+    if isinstance(value, bool) or not isinstance(value, numbers.Real):
+        raise TypeError(f"{name} is {value!r}; it must be a number")
+    return float(value)
 
 
 def chosen(kind: str, value: str, known: Iterable[str]) -> str:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tessera import _tessera
-from tessera._arguments import checked_seed, checked_threads
+from tessera._arguments import checked_number, checked_seed, checked_threads
 from tessera._bert_trainer import BertTrainer, phases_of, require_vocabulary, settings_of, split_text
 from tessera._tessera import BertConfig, Machine, TokenText
 from tessera.graph._bert import bert_config
@@ -127,12 +127,13 @@ def plan_pretraining(
     with what it has found. Ctrl-C ends it with KeyboardInterrupt after the estimate under way. `threads` is the number
     of threads of the host; with more than one, two networks are estimated side by side.
 
-        plan = tessera.text.plan_pretraining("large", "tokens.safetensors", "pod16", length=384, packs=65)
+        plan = tessera.text.plan_pretraining("large", "tokens.safetensors", "pod16", length=384, packs=768)
         for division in plan.frontier:
             print(division.extrapolated.seconds, division.extrapolated.fullest_tile_bytes, division.options)
 
     Raises ValueError for the host, for several lengths, and for options that `BertTrainer` refuses on any machine;
-    TypeError for options that it does not have, and RuntimeError if there is no way to divide a step at all.
+    TypeError for options that it does not have or that are of a wrong type, and RuntimeError if there is no way to
+    divide a step at all.
     """
     if unused := [name for name in _OF_TRAINING if name in options]:
         raise TypeError(f"a plan only estimates, in one process: leave out {', '.join(unused)}")
@@ -153,8 +154,8 @@ def plan_pretraining(
             machine_for(machine, threads),
             _tessera.whole_number("estimates", estimates),
             any(name in options for name in (*_CHOSEN, *_CHOSEN_PLACES)),
-            margin,
-            0.0 if time_limit is None else time_limit,
+            checked_number("margin", margin),
+            0.0 if time_limit is None else checked_number("time_limit", time_limit),
             threads,
             progress,
         )

@@ -19,12 +19,12 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.distributed import ProcessGroup
 
 from tessera import _blocks, _distributed
+from tessera._arguments import checked_number
 from tessera._tessera import whole_number
 from tessera.nn import SparseLinear
 
@@ -162,8 +162,7 @@ class _DropGrow(_Schedule):
         process_group: ProcessGroup | None = None,
     ) -> None:
         super().__init__(model, optimizer, every=every, until=until, process_group=process_group)
-        if not isinstance(fraction, (int, float, np.floating)):
-            raise TypeError(f"fraction is {fraction!r}; it must be a number")
+        fraction = checked_number("fraction", fraction)
         if not 0 < fraction <= 1:
             raise ValueError(f"fraction is {fraction}; it must be above 0 and at most 1")
         self.fraction = fraction

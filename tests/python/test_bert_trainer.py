@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from itertools import pairwise
@@ -376,6 +377,20 @@ def test_a_plan_estimates_the_division_of_its_options() -> None:
     assert beyond is not None and not beyond.fits and beyond.seconds is None and "4 replicas" in beyond.overflow
 
 
+def test_a_signal_ends_a_plan() -> None:
+    def interrupt(number: int, frame: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.02)
+        with pytest.raises(KeyboardInterrupt):
+            plan_of()
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
 def test_a_plan_ends_early_and_says_what_it_cannot_do() -> None:
     plan = plan_of(progress=lambda done, most, name: False)
     assert plan.stopped and plan.frontier == [] and plan.chosen is None
@@ -387,8 +402,19 @@ def test_a_plan_ends_early_and_says_what_it_cannot_do() -> None:
         plan_of(progress=fail)
     with pytest.raises(ValueError, match="a plan is for a modelled machine"):
         plan_pretraining(TWO_LAYERS, text(), "host", **PLANNED)
+    with pytest.raises(ValueError, match="unknown machine 'pod17'"):
+        plan_pretraining(TWO_LAYERS, text(), "pod17", **PLANNED)
     with pytest.raises(ValueError, match="a time limit is 0"):
         plan_of(time_limit=-1)
+    for margin in (-0.1, float("nan")):
+        with pytest.raises(ValueError, match="a margin is a fraction of 0 or more"):
+            plan_of(margin=margin)
+    with pytest.raises(TypeError, match="time_limit is '1 h'; it must be a number"):
+        plan_of(time_limit="1 h")
+    with pytest.raises(TypeError, match="estimates must be a whole number"):
+        plan_of(estimates=1.5)
+    with pytest.raises(TypeError, match="not callable"):
+        plan_of(progress=True)
     with pytest.raises(ValueError, match="unknown pack 'all'"):
         plan_of(pack="all")
     with pytest.raises(TypeError, match="unexpected keyword argument 'colour'"):
