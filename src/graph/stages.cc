@@ -17,13 +17,17 @@ namespace {
 class StageSearch {
  public:
   explicit StageSearch(const Graph& graph)
-      : whole_(graph), graph_(opened(graph)), of_value_(graph_.values.size()) {}
+      : whole_(graph),
+        graph_(opened(graph)),
+        of_value_(graph_.values.size()),
+        follows_(graph_.values.size()) {}
 
   WholeLayers find_layers() {
     WholeLayers layers;
     for (OpenedNode& node : graph_.nodes) {
       node.stage.reset();
-      if (!node.node->backward) place_parameters(node, layers);
+      if (node.node->backward) continue;
+      is_loop(*node.node) ? pass_through(node) : place_parameters(node, layers);
     }
     layers.stages = find();
     count_bytes(layers);
@@ -115,17 +119,14 @@ class StageSearch {
     return found == computed_from_.end() ? std::vector<size_t>() : found->second;
   }
 
-  /// The parameters that decide on the layer of an operation, or whose layer it decides. A number computed
-  /// from parameters, such as a penalty, may be taken anywhere.
-  std::vector<size_t> parameters_taken(const OpenedNode& node) const {
-    std::vector<size_t> taken;
+  /// The parameters of all inputs, the first one first.
+  std::vector<size_t> parameters_of(const OpenedNode& node) const {
+    std::vector<size_t> all;
     std::set<size_t> seen;
-    for (const size_t input : node.inputs) {
-      const bool decides = is_parameter(input) || graph_.values[input].info().type.elements() > 1;
+    for (const size_t input : node.inputs)
       for (const size_t parameter : parameters_of(input))
-        if ((decides || !of_value_[parameter]) && seen.insert(parameter).second) taken.push_back(parameter);
-    }
-    return taken;
+        if (seen.insert(parameter).second) all.push_back(parameter);
+    return all;
   }
 
   bool takes_parameters_alone(const OpenedNode& node) const {
@@ -136,28 +137,39 @@ class StageSearch {
     });
   }
 
-  /// An operation is in the layer of the first parameter that it takes, itself or computed from parameters
-  /// alone, and so are those that no operation before takes. If the first is one of these, it begins a layer.
-  void place_parameters(OpenedNode& node, WholeLayers& layers) {
-    if (is_loop(*node.node)) {
-      for (size_t i = 0; i < node.outputs.size(); ++i)
-        computed_from_[node.outputs[i]] = parameters_of(node.inputs[i]);
-      return;
+  /// A loop gives what its body does.
+  void pass_through(const OpenedNode& loop) {
+    for (size_t i = 0; i < loop.outputs.size(); ++i) {
+      computed_from_[loop.outputs[i]] = parameters_of(loop.inputs[i]);
+      follows_[loop.outputs[i]] = follows_[loop.inputs[i]];
     }
-    const std::vector<size_t> taken = parameters_taken(node);
-    if (taken.empty()) return;
-    if (takes_parameters_alone(node)) {
+  }
+
+  /// An operation that takes parameters, themselves or what is computed from them alone, is in the layer of
+  /// the first, which it begins if no operation before takes that parameter; the others that are new are in
+  /// it too.
+  void place_parameters(OpenedNode& node, WholeLayers& layers) {
+    const std::vector<size_t> taken = parameters_of(node);
+    if (!taken.empty() && takes_parameters_alone(node)) {
       for (const size_t output : node.outputs) computed_from_[output] = taken;
       return;
     }
-    std::optional<uint32_t>& layer = of_value_[taken[0]];
-    if (!layer) {
-      layer = static_cast<uint32_t>(layers.count());
-      layers.bytes.emplace_back();
-    }
-    node.stage = layer;
+    uint32_t layer = 0;
+    for (const size_t input : node.inputs) layer = std::max(layer, follows_[input]);
+    if (!taken.empty()) node.stage = layer = layer_of(taken[0], layer, layers);
     for (const size_t parameter : taken)
       if (!of_value_[parameter]) of_value_[parameter] = layer;
+    for (const size_t output : node.outputs) follows_[output] = layer;
+  }
+
+  /// The layer of an operation whose first parameter this is, and which follows others. A parameter of an
+  /// earlier layer is sent to where it is taken again, as micro-batches cannot pass back through stages; one
+  /// with a pattern stays where it is.
+  uint32_t layer_of(size_t parameter, uint32_t follows, WholeLayers& layers) const {
+    if (const std::optional<uint32_t>& known = of_value_[parameter])
+      return graph_.values[parameter].info().type.pattern ? *known : std::max(*known, follows);
+    layers.bytes.emplace_back();
+    return static_cast<uint32_t>(layers.count()) - 1;
   }
 
   void count_bytes(WholeLayers& layers) const {
@@ -208,6 +220,7 @@ class StageSearch {
   std::vector<std::optional<uint32_t>> of_value_;
   std::vector<uint32_t> of_nodes_ = {};
   std::map<size_t, std::vector<size_t>> computed_from_;  ///< by value: parameters, if from these alone
+  std::vector<uint32_t> follows_;                        ///< by value: the last layer on which it depends
   std::set<size_t> free_;                                ///< positions of free operations
   uint32_t named_ = 0;  ///< the last one that is named: gradients begin where the loss is
 };

@@ -36,8 +36,9 @@ struct LayerBytes {
 };
 
 /// The layers of a graph, in their order. A layer has the parameters that a forward operation is the first to
-/// take, itself or computed from parameters alone, such as casts; and all operations that run beside them:
-/// forward, gradients and updates.
+/// take, as they are or computed from parameters alone, such as casts; and all operations that run beside
+/// them: forward, gradients and updates. An operation that takes them again after a later layer is in that
+/// one, unless they have a pattern.
 struct WholeLayers {
   Stages stages = {};  ///< with a stage for each layer, regardless of those that calls and loops name
   std::vector<LayerBytes> bytes = {};

@@ -398,25 +398,62 @@ TEST(Placement, OfWholeLayersHasCastsWithWhatTakesThem) {
   Graph g;
   std::vector<Value> weights, results;
   for (const std::string name : {"first", "second", "third"})
-    weights.push_back(cast(g.parameter(name, {32, 32}), Type::bf16));
-  weights.push_back(cast(g.find("first"), Type::bf16));
-  Value h = g.input("x", {4, 32}, Type::bf16);
+    weights.push_back(cast(g.parameter(name, {32, 32}), Type::f16));
+  weights.push_back(cast(g.find("first"), Type::f16));
+  Value h = g.input("x", {4, 32}, Type::f16);
   for (const Value& weight : weights) {
     const Value bias = g.parameter("bias" + std::to_string(results.size()), {32});
-    h = linear(h, weight, cast(bias, Type::bf16));
+    h = linear(h, weight, cast(bias, Type::f16));
     results.push_back(h);
   }
   g.output("y", h);
   const WholeLayers layers = whole_layers_of(g);
   ASSERT_EQ(layers.count(), 3U);
-  EXPECT_EQ(layers.bytes[0].kept, 4U * (32 * 32 + 2 * 32));
-  EXPECT_EQ(layers.bytes[1].kept, 4U * (32 * 32 + 32));
+  EXPECT_EQ(layers.bytes[0].kept, 4U * (32 * 32 + 32));
+  EXPECT_EQ(layers.bytes[2].kept, 4U * (32 * 32 + 2 * 32));
   const Stages stages = stages_of_layers(layers, {0, 1, 2});
   std::vector<uint32_t> found;
   for (const Value& result : results) found.push_back(stage_of(g, stages, result.id));
-  EXPECT_EQ(found, (std::vector<uint32_t>{0, 1, 2, 0}));
+  EXPECT_EQ(found, (std::vector<uint32_t>{0, 1, 2, 2}));
   EXPECT_EQ(stages_of_weight("first", g, stages), std::set{0U});
   EXPECT_EQ(stages_of_weight("third", g, stages), std::set{2U});
+}
+
+/// The last product takes the first layer's table again, which is sent there: no micro-batch passes back.
+TEST(Placement, OfWholeLayersHasPipelinesWithTiedTables) {
+  constexpr uint32_t kRows = 128, kWidth = 64;
+  Graph g;
+  const Value table = g.parameter("table", {kWidth, kWidth}, Initial::normal(0.2));
+  Value h = embedding(g.input("ids", {kRows}, Type::u32), table);
+  for (uint32_t i = 0; i < 4; ++i)
+    h = relu(linear(h, g.parameter("w" + std::to_string(i), {kWidth, kWidth}, Initial::normal(0.2))));
+  const Value loss = mean_squared_error(linear(h, table), g.input("target", {kRows, kWidth}));
+  g.output("loss", loss);
+  add_training(loss, {.optimizer = Sgd{.momentum = 0.9}, .micro_batches = 8});
+  Session session(g, chips(2).with("chip_sync_cycles", 3000));
+  const std::vector<PlacementCost> placements = session.cost().placements;
+  const auto chosen = std::ranges::find(placements, true, &PlacementCost::chosen);
+  ASSERT_NE(chosen, placements.end());
+  EXPECT_EQ(chosen->placement, "2 stages of whole layers on as many chips, as a pipeline");
+  graph::expect_steps_like_float64(g, session, 2, [&](uint32_t step) {
+    WideArrays inputs = {{"lr", {0.0625}}};
+    for (const ValueId id : g.inputs())
+      if (const std::string& name = g.info(id).name; name != "lr")
+        inputs[name] = random_values(g.bound_type(id), -1, 1, kWidth, step, id);
+    return inputs;
+  });
+}
+
+TEST(Placement, OfWholeLayersHasSharedPatternsWhereTheyAreTakenFirst) {
+  Graph g;
+  const Pattern pattern = sparse::generate_pattern({PatternKind::random, 32, 32, 0.5, 8, 3});
+  const Value shared = g.sparse_parameter("shared", pattern, Initial::normal(0.2));
+  const Value first = linear(g.input("x", {4, 32}), shared);
+  const Value y = linear(linear(first, g.parameter("dense", {32, 32})), shared);
+  g.output("y", y);
+  const WholeLayers layers = whole_layers_of(g);
+  ASSERT_EQ(layers.count(), 2U);
+  EXPECT_EQ(stage_of(g, stages_of_layers(layers, {0, 1}), y.id), 0U);
 }
 
 TEST(Placement, OfWholeLayersHasPenaltiesOfWeightsBesideTheLoss) {
