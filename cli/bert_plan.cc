@@ -72,7 +72,7 @@ std::string division_options(const PretrainingSettings& s) {
   if (s.head_slices > 1) text += fmt::format(" --head-slices {}", s.head_slices);
   if (s.recompute) text += " --recompute";
   if (const auto bytes = s.memory_budget)
-    text += *bytes == 0 ? " --recompute=fit" : fmt::format(" --recompute={}", *bytes);
+    text += *bytes == graph::kMachineMemory ? " --recompute=fit" : fmt::format(" --recompute={}", *bytes);
   for (const auto& [flag, from] : kPlaces)
     if (s.*from) text += fmt::format(" {}", flag);
   return text;

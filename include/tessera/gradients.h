@@ -40,7 +40,7 @@ struct TrainingOptions {
   /// How micro-batches pass through the graph's stages.
   Pipeline pipeline = {};
   /// Lets as few calls and stages compute their forward passes again as fit this number of bytes of each
-  /// tile's memory, or of a host's memory in all; 0: what the machine has (Graph::set_memory_budget).
+  /// tile's memory, or of a host's memory in all, or kMachineMemory (Graph::set_memory_budget).
   std::optional<uint64_t> memory_budget = {};
   /// Parameters that keep their values.
   std::vector<Value> frozen = {};

@@ -94,7 +94,9 @@ struct Call {
   /// including gradients and updates, run where their weights and inputs are; within a loop with a stage, all
   /// operations without another stage run on the loop's chips.
   std::optional<uint32_t> stage = {};
-  /// Whether only the call's inputs are kept for the gradient, which computes the other values again.
+  /// Whether only the call's inputs are kept for the gradient, which computes the other values again, with
+  /// the same random numbers. What runs twice may lie otherwise on tiles, which can change the last bits of
+  /// results.
   bool recompute = false;
 };
 
@@ -121,6 +123,9 @@ struct Loop {
   /// Summed outputs whose sums are FP32, whatever the outputs' types are.
   std::set<std::string> summed_in_f32 = {};
 };
+
+/// The memory budget of a graph that stands for what the machine has (Graph::set_memory_budget).
+inline constexpr uint64_t kMachineMemory = 0;
 
 /// A network: operations in the order in which they run, on values of fixed shapes. Copies of a graph have
 /// the same ids.
@@ -151,12 +156,13 @@ class Graph {
   /// for its inputs.
   void set_prefetch(bool prefetch) { prefetch_ = prefetch; }
   bool prefetch() const { return prefetch_; }
-  /// Limits the memory of the programs of a graph with gradients to a number of bytes of each tile, or of a
-  /// host in all; 0: to what the machine has. Sessions and estimates then compute as few calls and stages
-  /// again in the backward pass as fit: first calls, those that take the least predicted time for each byte
-  /// that they save, then stages of pipelines that have several micro-batches in flight. Call::recompute and
-  /// Pipeline::recomputed count as well. Results are the same, bit for bit. Sessions and estimates throw
-  /// UsageError if a number of bytes does not suffice; what a machine lacks is in RunCost::overflow.
+  /// Limits the memory that the program of a graph with gradients, of one replica, takes to a number of bytes
+  /// of each tile, or of a host in all, or to kMachineMemory. Sessions and estimates then compute as few
+  /// calls and stages again in the backward pass as fit: first calls, those that take the least predicted
+  /// time for each byte that they save, then stages of pipelines that have several micro-batches in flight.
+  /// Call::recompute and Pipeline::recomputed count as well. As with Call::recompute, values may lie
+  /// otherwise on tiles, which can change the last bits of results. Sessions and estimates throw UsageError
+  /// if a number of bytes does not suffice; what a machine lacks is in RunCost::overflow.
   void set_memory_budget(std::optional<uint64_t> bytes) { memory_budget_ = bytes; }
   std::optional<uint64_t> memory_budget() const { return memory_budget_; }
   /// Lets each replica keep an equal part of a parameter; the replicas gather the parts before each operation

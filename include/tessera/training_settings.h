@@ -81,8 +81,8 @@ struct PlacementSettings {
   uint32_t micro_batches = 1;  ///< into which a batch is divided
   /// Whether only the inputs of layers, or of blocks of layers, are kept for the backward pass.
   bool recompute = false;
-  /// Instead: lets as few of them as fit a number of bytes of each tile, or of a host in all, compute these
-  /// values again; 0: as fit what the machine has. See graph::TrainingOptions::memory_budget.
+  /// Instead: lets as few of them as fit a number of bytes of each tile, or of a host in all, or
+  /// graph::kMachineMemory, compute these values again. See graph::TrainingOptions::memory_budget.
   std::optional<uint64_t> memory_budget = {};
   /// Number of replicas, on equal parts of a machine's chips, among which a batch is divided.
   uint32_t replicas = 1;

@@ -59,7 +59,9 @@ std::string to_string(const Graph& graph) {
     text += fmt::format("{} <- {}\n", named(assignment.state), named(assignment.value));
   for (const auto& [name, id] : graph.outputs()) text += fmt::format("output {}: {}\n", name, named(id));
   if (graph.prefetch()) text += "prefetched from streaming memory\n";
-  if (const auto bytes = graph.memory_budget()) text += fmt::format("memory budget: {} bytes\n", *bytes);
+  if (const auto bytes = graph.memory_budget())
+    text += *bytes == kMachineMemory ? "memory budget: what the machine has\n"
+                                     : fmt::format("memory budget: {} bytes\n", *bytes);
   const PartialSums& sums = graph.partial_sums();
   if (sums.type) text += fmt::format("partial sums: {}\n", tessera::name_of(*sums.type));
   if (sums.rounding == Rounding::stochastic)

@@ -46,7 +46,7 @@ class RecomputationSearch {
  public:
   RecomputationSearch(const Graph& graph, const machine::Machine& machine, const SessionOptions& options,
                       const Graph* owner)
-      : budget_(graph.memory_budget().value_or(0)),
+      : budget_(graph.memory_budget().value_or(kMachineMemory)),
         plain_(graph),
         machine_(machine),
         options_(options),
@@ -60,8 +60,8 @@ class RecomputationSearch {
     size_t count = 0;
     base::record_pass(passes, "recompute", [&] {
       count = fewest_that_fit();
-      return fmt::format("{} of {} calls and stages, {} programs compiled", count, ranked_.size(),
-                         estimates_);
+      return fmt::format("{} of {} calls and stages, {} programs compiled", count,
+                         recomputation_candidates(plain_).size(), estimates_);
     });
     Fitted fitted{.graph = with(count),
                   .recomputation = {budget_, first(count)},
@@ -89,7 +89,7 @@ class RecomputationSearch {
       }
       too_few = count;
     }
-    if (budget_ > 0) refuse(closest);
+    if (budget_ != kMachineMemory) refuse(closest);
     return closest;
   }
 
@@ -150,7 +150,8 @@ class RecomputationSearch {
 
   compiler::MemoryReport report() const {
     const compiler::MemoryReport& memory = last_->program().memory();
-    return budget_ == 0 ? memory : with_capacity(memory, std::min(budget_, memory.tile_capacity_bytes));
+    return budget_ == kMachineMemory ? memory
+                                     : with_capacity(memory, std::min(budget_, memory.tile_capacity_bytes));
   }
 
   [[noreturn]] void refuse(size_t closest) {

@@ -241,7 +241,7 @@ void add_optimizer(nlohmann::ordered_json& json, const LearningSettings& s) {
 
 nlohmann::ordered_json recomputation_json(const PlacementSettings& s) {
   if (!s.memory_budget) return s.recompute;
-  if (*s.memory_budget == 0) return "fit";
+  if (*s.memory_budget == graph::kMachineMemory) return "fit";
   return *s.memory_budget;
 }
 

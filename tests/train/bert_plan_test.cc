@@ -321,7 +321,7 @@ TEST(BertPlan, SaysWhatStreamingMemoryLacks) {
 TEST(BertPlan, EstimatesAGivenMemoryBudget) {
   PretrainingSettings settings = tiny(2);
   settings.replicas = 2;
-  settings.memory_budget = 0;
+  settings.memory_budget = graph::kMachineMemory;
   const PretrainingPlan plan = plan_pretraining(settings, text_to_plan(), two_chips(),
                                                 {.estimates = 0, .compare = true, .time_limit = 1e-9});
   EXPECT_TRUE(plan.estimated[0].estimated->fits);

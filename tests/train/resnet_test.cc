@@ -153,7 +153,7 @@ TEST(ResnetTrainer, CountsWhatIsLearned) {
 TEST(ResnetTrainer, TrainsWithinAMemoryBudget) {
   ResnetTrainingSettings s = small_settings();
   s.steps = 2;
-  s.memory_budget = 0;
+  s.memory_budget = graph::kMachineMemory;
   const graph::RunCost cost = Trainer::for_estimates(s, small_images(), Machine::host(1)).step_cost();
   EXPECT_EQ(cost.overflow, "");
   s.memory_budget = cost.total_bytes;
@@ -527,13 +527,13 @@ TEST(ResnetTrainer, RefusesSettingsOutOfRange) {
                    }),
                    "blocks whose patterns change cannot be computed again"));
   EXPECT_TRUE(says(error([](auto& s) {
-                     s.memory_budget = 0;
+                     s.memory_budget = graph::kMachineMemory;
                      s.density = 0.5;
                    }),
                    "blocks whose patterns change cannot be computed again"));
   EXPECT_TRUE(says(error([](auto& s) {
                      s.recompute = true;
-                     s.memory_budget = 0;
+                     s.memory_budget = graph::kMachineMemory;
                    }),
                    "leave out one of them"));
   EXPECT_TRUE(says(error([](auto& s) { s.batch = 145; }), "a batch of 145 is larger than the 144 images"));

@@ -495,7 +495,7 @@ class Graph:
         ValueError if a number of bytes does not suffice (docs/chips.md). All pipelines but "sequential" have several
         micro-batches in flight; with `offload_activations`, values that stages keep of these, of at least 8,192
         elements, or of at least `offload_activations` elements, lie in the streaming memory of the chips. Results are
-        the same, bit for bit.
+        the same, bit for bit, except that calls which run twice may lie otherwise on tiles, which can change last bits.
 
         Gradients are summed over micro-batches, replicas and the passes of loops in `sum_dtype`: 16-bit gradients in
         "f32", the default, or in their own type, which loses gradients that are small beside the sum. Gradients of FP32

@@ -505,11 +505,11 @@ class PretrainingPlanner {
 
   /// Where all layers are computed again, fewer may suffice.
   void recompute_less() {
-    if (!plan_.chosen || plan_.stopped || !has_time(1)) return;
+    if (!plan_.chosen || plan_.stopped) return;
     PretrainingSettings s = plan_.estimated[*plan_.chosen].settings;
-    if (!s.recompute) return;
+    if (!s.recompute || !has_time(1)) return;
     s.recompute = false;
-    s.memory_budget = 0;
+    s.memory_budget = graph::kMachineMemory;
     std::optional<PretrainingCost> cost = estimate(s);
     if (!cost) return;
     plan_.estimated.push_back({std::move(s), {}, std::move(cost)});
