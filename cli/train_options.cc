@@ -73,10 +73,11 @@ void set_recomputation(PlacementSettings& s, const std::string& text) {
   s.recompute = text == "true";
   s.memory_budget.reset();
   if (text == "true" || text == "false") return;
-  const auto bytes = text == "fit" ? std::optional<uint64_t>(0) : parse_number<uint64_t>(text);
-  if (!bytes || (*bytes == 0 && text != "fit"))
-    throw invalid_value("--recompute", text, "expected fit, or a number of bytes");
-  s.memory_budget = bytes;
+  s.memory_budget = graph::kMachineMemory;
+  if (text == "fit") return;
+  s.memory_budget = parse_number<uint64_t>(text);
+  if (s.memory_budget.value_or(0) == 0)
+    throw invalid_value("--recompute", text, "expected true, false, fit, or a number of bytes above 0");
 }
 
 }  // namespace

@@ -325,9 +325,9 @@ TEST_F(TrainBertCliTest, RecomputesAsMuchAsAMemoryBudgetNeeds) {
                 "recompute"),
             0U);
   expect_refused(run(estimate + " --recompute=1000"), "more than its memory budget of 1000 bytes");
-  for (const char* wrong : {"fits", "0", "-1", "1.5"})
+  for (const char* wrong : {"fits", "0", "-1", "1.5", "1e9", "99999999999999999999"})
     expect_refused(run(fmt::format("{} --recompute={}", estimate, wrong)),
-                   "expected fit, or a number of bytes");
+                   "expected true, false, fit, or a number of bytes above 0");
 }
 
 /// A plan names the command with which a step takes the time that it says.
