@@ -181,7 +181,7 @@ def set_recomputation(settings: _Settings, recompute: bool | int | Literal["fit"
     budget = memory_budget(recompute)
     if budget is not None:
         settings.memory_budget = budget
-    elif isinstance(recompute, str):
-        raise ValueError(f'recompute must be True, False, a number of bytes or "fit", not {recompute!r}')
-    else:
+    elif isinstance(recompute, (bool, np.bool_)):
         settings.recompute = bool(recompute)
+    else:
+        raise TypeError(f'recompute must be True, False, a number of bytes or "fit", not {recompute!r}')

@@ -60,8 +60,12 @@ def test_a_memory_budget_says_which_blocks_are_computed_again() -> None:
     assert np.isfinite(trainer_of(recompute="fit").train(1)).all()
     with pytest.raises(ValueError, match="bytes more than its memory budget of 1000 bytes"):
         trainer_of(recompute=1000)
-    with pytest.raises(ValueError, match='recompute must be True, False, a number of bytes or "fit", not'):
-        trainer_of(recompute="some")
+    for wrong in ("some", 4e8, None):
+        with pytest.raises(TypeError, match='recompute must be True, False, a number of bytes or "fit", not'):
+            trainer_of(recompute=wrong)
+    for wrong in (0, -1, 2**64):
+        with pytest.raises(ValueError, match=f"recompute is {wrong}; it must be from 1 to"):
+            trainer_of(recompute=wrong)
 
 
 @pytest.mark.parametrize("options", [{"lr_schedule": "step", "lr_decay_at": [0.5]}, SPARSE])
