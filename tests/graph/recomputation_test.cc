@@ -9,13 +9,16 @@
 #include <tessera/gradients.h>
 
 #include <cstdint>
+#include <memory>
 #include <set>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "graph/loop.h"
 #include "graph/transforms/recompute.h"
 #include "networks.h"
+#include "random_graph.h"
 #include "support/error_of.h"
 
 namespace tessera::graph {
@@ -99,10 +102,58 @@ TEST(MemoryBudget, TakesAsFewCallsAsFitInFewEstimates) {
   }
 }
 
+std::vector<Recomputable> all_of(const std::vector<RecomputationCandidate>& candidates) {
+  std::vector<Recomputable> all;
+  for (const RecomputationCandidate& candidate : candidates) all.push_back(candidate.what);
+  return all;
+}
+
+/// Chooses for a budget between the most and the least that a graph needs, if recomputation saves anything.
+/// Returns whether it does.
+bool keeps_budget(const Graph& graph, const std::vector<Recomputable>& all, const Machine& machine) {
+  Graph least = graph;
+  recompute(least, all);
+  uint64_t most_bytes = 0, least_bytes = 0;
+  try {
+    most_bytes = estimate(graph, machine).fullest_tile_bytes;
+    least_bytes = estimate(least, machine).fullest_tile_bytes;
+  } catch (const Error&) {
+    return false;  // the machine has no such operation, or too little memory for it
+  }
+  if (most_bytes < least_bytes + 16) return false;
+  const uint64_t budget = (most_bytes + least_bytes) / 2;
+  Graph limited = graph;
+  limited.set_memory_budget(budget);
+  const Fitted fitted = fit_to_memory(limited, machine.model(), {}, nullptr);
+  EXPECT_LE(estimate(fitted.graph, machine).fullest_tile_bytes, budget);
+  const std::span<const Recomputable> chosen = fitted.recomputation.chosen;
+  EXPECT_FALSE(chosen.empty());
+  if (chosen.empty()) return true;
+  Graph fewer = graph;
+  recompute(fewer, chosen.first(chosen.size() - 1));
+  EXPECT_GT(estimate(fewer, machine).fullest_tile_bytes, budget);
+  return true;
+}
+
+TEST(MemoryBudget, IsKeptByRandomGraphs) {
+  uint32_t kept = 0;
+  for (uint64_t seed = 0; seed < 600; ++seed) {
+    SCOPED_TRACE(fmt::format("seed {}", seed));
+    Built built;
+    build(random_recipe(seed, {.operations = 3 + static_cast<uint32_t>(seed % 6), .most_replicas = 2}),
+          built);
+    const std::vector<Recomputable> all = all_of(recomputation_candidates(built.graph));
+    if (all.size() < 2) continue;
+    for (const Machine& machine : {Machine::host(1), chips(2)})
+      kept += keeps_budget(built.graph, all, machine) ? 1 : 0;
+  }
+  EXPECT_GT(kept, 0U);
+}
+
 TEST(MemoryBudget, NeedNotBeUsed) {
   TrainingOptions options = options_of(1);
   const Graph plain = called_layers(options);
-  for (const uint64_t bytes : {uint64_t{0}, uint64_t{1} << 40}) {
+  for (const uint64_t bytes : {kMachineMemory, uint64_t{1} << 40}) {
     options.memory_budget = bytes;
     const Fitted fitted = fit_to_memory(called_layers(options), chips(1).model(), {}, nullptr);
     EXPECT_EQ(fitted.estimates, 1U);
@@ -117,7 +168,7 @@ TEST(MemoryBudget, MayBeWhatTheMachineHas) {
     const Machine small = chips(stages).with("tile_bytes", 100'000);
     const Machine machine = small.with("tile_bytes", static_cast<double>(middle_of(options, stages, small)));
     EXPECT_NE(estimate(called_layers(options, stages), machine).overflow, "");
-    options.memory_budget = 0;
+    options.memory_budget = kMachineMemory;
     const Graph limited = called_layers(options, stages);
     EXPECT_EQ(estimate(limited, machine).overflow, "");
     EXPECT_TRUE(Session(limited, machine).fits());
@@ -159,13 +210,12 @@ TEST(Recomputation, OfCallsIsThatOfTheirOption) {
     SCOPED_TRACE(micro_batches);
     const TrainingOptions options{.optimizer = Sgd{}, .micro_batches = micro_batches};
     Graph g = called_layers(options);
-    std::vector<Recomputable> all;
-    for (const RecomputationCandidate& candidate : recomputation_candidates(g)) {
-      EXPECT_TRUE(candidate.what.call);
-      EXPECT_EQ(candidate.what.loop.has_value(), micro_batches > 1);
-      all.push_back(candidate.what);
-    }
+    const std::vector<Recomputable> all = all_of(recomputation_candidates(g));
     EXPECT_EQ(all.size(), kCalledLayers);
+    for (const Recomputable& each : all) {
+      EXPECT_TRUE(each.call);
+      EXPECT_EQ(each.loop.has_value(), micro_batches > 1);
+    }
     recompute(g, all);
     EXPECT_TRUE(recomputation_candidates(g).empty());
     for (const Machine& machine : {Machine::host(2), chips(1)}) {
@@ -175,6 +225,47 @@ TEST(Recomputation, OfCallsIsThatOfTheirOption) {
       EXPECT_EQ(cost.bytes, expected.bytes);
     }
   }
+}
+
+/// A call of which the gradient keeps a few numbers, and a second one would keep a matrix.
+TEST(Recomputation, IsForWhatSavesMemory) {
+  for (const bool is_kept : {false, true}) {
+    SCOPED_TRACE(is_kept);
+    auto function = std::make_shared<Graph>();
+    function->output("y", exp(tanh(sum(function->input("x", {32, 8}), {0}))));
+    Graph g;
+    const Value x = g.parameter("w", {32, 8}) * 2;
+    Value loss = sum(g.call(function, {x})[0]);
+    if (is_kept) loss = loss + sum(square(x));
+    g.output("loss", loss);
+    add_training(loss);
+    EXPECT_EQ(recomputation_candidates(g).size(), is_kept ? 1U : 0U);
+  }
+}
+
+/// A result is also an output of the graph; and a call is not computed a third time.
+TEST(Recomputation, OfACallWhoseResultIsTakenElsewhereIsOneCall) {
+  auto function = std::make_shared<Graph>();
+  const Value in = function->input("x", {8, 8}), weight = function->input("w", {8, 8});
+  function->output("y", tanh(linear(gelu(linear(in, weight)), weight)));
+  Graph g;
+  const Value w = g.parameter("w", {8, 8}, Initial::normal(0.5));
+  const Value y = g.call(function, {g.input("x", {8, 8}), w})[0];
+  g.output("y", y);
+  g.output("dw", *gradients(mean(square(y)), {w})[0]);
+  Graph again = g;
+  const std::vector<Recomputable> all = all_of(recomputation_candidates(again));
+  ASSERT_EQ(all.size(), 1U);
+  recompute(again, all);
+  verify(again);
+  EXPECT_EQ(again.nodes().size(), g.nodes().size() + 1);
+  EXPECT_TRUE(recomputation_candidates(again).empty());
+  recompute(again, all);
+  EXPECT_EQ(again.nodes().size(), g.nodes().size() + 1);
+  expect_like_float64(again);
+  WideArrays state = {{"w", random_values(w.type(), -1, 1, 5, 9, 0)}}, same = state;
+  const WideArrays inputs = random_inputs(g);
+  EXPECT_EQ(evaluate(again, inputs, state), evaluate(g, inputs, same));
 }
 
 /// The first stage of two keeps values of two micro-batches.

@@ -32,18 +32,13 @@ bool is_gradient_of(const Node& node, const std::vector<ValueId>& results) {
   return node.backward && node.gradient_of && std::ranges::find(results, *node.gradient_of) != results.end();
 }
 
-/// Bytes of the results of a call that its gradient alone takes.
-uint64_t bytes_for_gradient(const Graph& graph, const Node& call, const std::vector<uint32_t>& taken) {
-  std::map<ValueId, uint32_t> by_gradient;
+/// Whether the backward pass takes each value.
+std::vector<bool> taken_backward(const Graph& graph) {
+  std::vector<bool> taken(graph.values().size());
   for (const Node& node : graph.nodes())
-    if (is_gradient_of(node, call.outputs))
-      for (const ValueId input : node.inputs) ++by_gradient[input];
-  uint64_t bytes = 0;
-  for (const ValueId output : call.outputs) {
-    const auto found = by_gradient.find(output);
-    if (found != by_gradient.end() && found->second == taken[output]) bytes += graph.type(output).bytes();
-  }
-  return bytes;
+    if (node.backward)
+      for (const ValueId input : node.inputs) taken[input] = true;
+  return taken;
 }
 
 /// The candidates in a graph, or in the body of a loop of it.
@@ -51,25 +46,24 @@ class CandidateSearch {
  public:
   CandidateSearch(const Graph& graph, std::optional<uint32_t> loop,
                   std::vector<RecomputationCandidate>& found)
-      : graph_(graph), loop_(loop), found_(found) {}
+      : graph_(graph),
+        loop_(loop),
+        found_(found),
+        times_taken_(times_taken(graph)),
+        is_kept_(taken_backward(graph)) {}
 
   /// `in_flight` has the micro-batches for which each stage keeps values; `stages` the stage of each node.
   void add_calls(const std::vector<uint32_t>& stages, const std::vector<uint32_t>& in_flight) {
-    const std::vector<uint32_t> taken = times_taken(graph_);
     for (uint32_t n = 0; n < graph_.nodes().size(); ++n) {
       const Node& node = graph_.nodes()[n];
       if (!node.body || is_loop(node) || node.backward) continue;
-      const uint64_t bytes = bytes_for_gradient(graph_, node, taken) * in_flight[stages[n]];
+      const uint64_t bytes = bytes_saved(node) * in_flight[stages[n]];
       if (bytes > 0) found_.push_back({{.loop = loop_, .call = node.outputs[0]}, bytes, {n}});
     }
   }
 
   /// Stages that keep one micro-batch would have all of its values at once again.
   void add_stages(const std::vector<uint32_t>& stages, const std::vector<uint32_t>& in_flight) {
-    std::vector<bool> is_kept_for_backward(graph_.values().size());
-    for (const Node& node : graph_.nodes())
-      if (node.backward)
-        for (const ValueId input : node.inputs) is_kept_for_backward[input] = true;
     for (uint32_t stage = 0; stage < in_flight.size(); ++stage) {
       if (in_flight[stage] < 2) continue;
       RecomputationCandidate candidate{.what = {.loop = loop_, .stage = stage}};
@@ -78,7 +72,7 @@ class CandidateSearch {
         if (node.backward || stages[n] != stage) continue;
         candidate.nodes.push_back(n);
         for (const ValueId output : node.outputs)
-          if (is_kept_for_backward[output]) candidate.bytes += graph_.type(output).bytes();
+          if (is_kept_[output]) candidate.bytes += graph_.type(output).bytes();
       }
       candidate.bytes *= in_flight[stage];
       if (candidate.bytes > 0) found_.push_back(std::move(candidate));
@@ -86,9 +80,29 @@ class CandidateSearch {
   }
 
  private:
+  /// Bytes of the results of a call that its gradient alone takes, less those of inputs that would be kept
+  /// for the second call only.
+  uint64_t bytes_saved(const Node& call) const {
+    std::map<ValueId, uint32_t> by_gradient;
+    for (const Node& node : graph_.nodes())
+      if (is_gradient_of(node, call.outputs))
+        for (const ValueId input : node.inputs) ++by_gradient[input];
+    uint64_t saved = 0, kept = 0;
+    for (const ValueId output : call.outputs) {
+      const auto found = by_gradient.find(output);
+      if (found != by_gradient.end() && found->second == times_taken_[output])
+        saved += graph_.type(output).bytes();
+    }
+    for (const ValueId input : std::set<ValueId>(call.inputs.begin(), call.inputs.end()))
+      if (graph_.info(input).node && !is_kept_[input]) kept += graph_.type(input).bytes();
+    return saved - std::min(saved, kept);
+  }
+
   const Graph& graph_;
   const std::optional<uint32_t> loop_;
   std::vector<RecomputationCandidate>& found_;
+  const std::vector<uint32_t> times_taken_;  ///< by value
+  const std::vector<bool> is_kept_;          ///< by value: whether the backward pass takes it
 };
 
 /// The micro-batches of which each stage keeps all that the backward pass takes.
@@ -104,14 +118,20 @@ std::vector<uint32_t> kept_in_flight(const LoopForm& form, uint32_t stages) {
 /// Calls a function again before its gradient, which then takes the results of that.
 void call_again(Graph& graph, ValueId first_result) {
   const Node call = graph.nodes()[graph.info(first_result).node.value()];
-  const auto is_gradient = [&](const Node& node) { return is_gradient_of(node, call.outputs); };
-  const auto gradient = std::ranges::find_if(graph.nodes(), is_gradient) - graph.nodes().begin();
+  const auto is_result = [&](ValueId id) {
+    return std::ranges::find(call.outputs, id) != call.outputs.end();
+  };
+  const auto takes_results = [&](const Node& node) {
+    return is_gradient_of(node, call.outputs) && std::ranges::any_of(node.inputs, is_result);
+  };
+  const auto gradient = std::ranges::find_if(graph.nodes(), takes_results) - graph.nodes().begin();
+  if (gradient == std::ssize(graph.nodes())) return;  // it takes others already
   std::vector<Value> inputs, again;
   for (const ValueId input : call.inputs) inputs.push_back(graph.value(input));
   graph.insert_before(static_cast<uint32_t>(gradient), [&] { again = graph.apply(call, inputs); });
   std::vector<Node> nodes = graph.nodes();
   for (Node& node : nodes) {
-    if (!is_gradient(node)) continue;
+    if (!takes_results(node)) continue;
     for (ValueId& input : node.inputs)
       if (const auto kept = std::ranges::find(call.outputs, input); kept != call.outputs.end())
         input = again[static_cast<size_t>(kept - call.outputs.begin())].id;

@@ -28,16 +28,17 @@ struct Recomputation {
 
 struct RecomputationCandidate {
   Recomputable what = {};
-  uint64_t bytes = 0;                ///< kept for the backward pass alone, of all micro-batches in flight
+  uint64_t bytes = 0;                ///< that this saves in all micro-batches in flight
   std::vector<uint32_t> nodes = {};  ///< operations of the graph or body that would be computed again
 };
 
-/// The calls in a graph and in its loops that keep results for their gradients alone, and the stages of
-/// pipelines that keep values of several micro-batches in flight.
+/// The calls in a graph and in its loops that keep results for their gradients alone, if these are larger
+/// than what a second call would keep, and the stages of pipelines that keep values of several micro-batches
+/// in flight.
 std::vector<RecomputationCandidate> recomputation_candidates(const Graph& graph);
 
 /// Computes some of the candidates again: a call before its gradient, as with Call::recompute, and a stage as
-/// Pipeline::recomputed does.
+/// Pipeline::recomputed does. A call that nothing keeps results for stays as it is.
 void recompute(Graph& graph, std::span<const Recomputable> chosen);
 
 }  // namespace tessera::graph
