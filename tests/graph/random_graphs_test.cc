@@ -13,6 +13,7 @@
 #include "base/integer_types.h"
 #include "base/isa.h"
 #include "graph/initial.h"
+#include "graph/transforms/recompute.h"
 #include "networks.h"
 #include "random_graph.h"
 #include "support/number_of.h"
@@ -36,21 +37,31 @@ struct Setting {
   bool is_shared = false;             ///< outputs are those of a session that shares the parameters
   bool has_shared_gradients = false;  ///< and if the graph is trained, also gradients
   bool changes_patterns = false;
+  bool recomputes = false;  ///< the backward pass computes some calls and stages again
 
   bool is_host() const { return machine == "host"; }
 };
 
 std::string to_string(const Setting& s) {
-  return fmt::format("seed {}: {} of {} tiles or threads and {} chips, {}, {} steps{}{}{}{}", s.seed,
+  return fmt::format("seed {}: {} of {} tiles or threads and {} chips, {}, {} steps{}{}{}{}{}", s.seed,
                      s.machine, s.tiles, s.chips, name_of(s.isa), s.steps, s.reloads ? ", reloaded" : "",
                      s.is_shared ? ", shared" : "", s.has_shared_gradients ? " with gradients" : "",
-                     s.changes_patterns ? ", with other patterns" : "");
+                     s.changes_patterns ? ", with other patterns" : "", s.recomputes ? ", recomputed" : "");
 }
 
 Machine machine_of(const Setting& s) {
   if (s.is_host()) return Machine::host(s.tiles);
   const Machine machine = Machine::find(s.chips > 1 ? "m2000" : "bow").with("tiles", s.tiles);
   return s.chips > 1 ? machine.with("chips", s.chips) : machine;
+}
+
+/// Most of the calls and stages that can be computed again are.
+void recompute_some(Graph& graph, uint64_t seed) {
+  Random random(seed);
+  std::vector<Recomputable> chosen;
+  for (const RecomputationCandidate& candidate : recomputation_candidates(graph))
+    if (random.below(4) != 0) chosen.push_back(candidate.what);
+  recompute(graph, chosen);
 }
 
 /// Blocks in other places, as many as the capacity allows.
@@ -258,7 +269,9 @@ class Trial {
     try {
       expect(comparison, disturbances);
       if (!comparison.is_moderate()) return Result::immoderate;
-      Session session(before_.graph, machine_of(setting_));
+      trained_ = before_.graph;
+      if (setting_.recomputes) recompute_some(trained_, setting_.seed);
+      Session session(trained_, machine_of(setting_));
       if (!session.fits()) return Result::refused;
       what_ = compare(comparison, session);
     } catch (const UsageError& error) {
@@ -351,7 +364,7 @@ class Trial {
     if (!setting_.reloads) return;
     const std::string path = ::testing::TempDir() + fmt::format("/graph{}.safetensors", setting_.seed);
     session.save(path);
-    session = Session(before_.graph, machine_of(setting_), {.seed = 7});
+    session = Session(trained_, machine_of(setting_), {.seed = 7});
     session.load(path);
     std::filesystem::remove(path);
   }
@@ -361,6 +374,7 @@ class Trial {
   Recipe evaluation_;
   Patterns patterns_;
   Built before_, after_, evaluation_before_, evaluation_after_;
+  Graph trained_;  ///< that of the session
   std::string what_;
 };
 
@@ -399,6 +413,7 @@ void shrink(Recipe& recipe, Setting& setting) {
   try_setting([](Setting& s) { s.has_shared_gradients = false; });
   try_setting([](Setting& s) { s.is_shared = false; });
   try_setting([](Setting& s) { s.changes_patterns = false; });
+  try_setting([](Setting& s) { s.recomputes = false; });
   try_setting([](Setting& s) { s.tiles = 1; });
   for (bool shrinks = true; shrinks;) {
     shrinks = false;
@@ -437,6 +452,7 @@ Setting random_setting(uint64_t seed) {
   s.changes_patterns = random.coin();
   s.is_shared = random.below(3) == 0;
   s.has_shared_gradients = s.is_shared && random.coin();
+  s.recomputes = random.coin();
   return s;
 }
 

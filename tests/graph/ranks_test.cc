@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <tessera/communicator.h>
 #include <tessera/error.h>
+#include <tessera/estimate.h>
 #include <tessera/gradients.h>
 #include <tessera/pipeline.h>
 
@@ -128,6 +129,18 @@ TEST(RanksOfSessions, TrainAsOneProcess) {
     Classifier network(layers, true);
     add_training(network.loss, {.optimizer = Sgd{.momentum = 0.9}, .replicas = 4});
     for (const Machine& machine : {chips(4), Machine::host(2)}) expect_same_bits(network.graph, machine);
+  }
+}
+
+/// Each rank chooses for itself what it computes again.
+TEST(RanksOfSessions, FitAMemoryBudgetAsOneProcess) {
+  for (const Machine& machine : {chips(2), Machine::host(2)}) {
+    TrainingOptions options{.micro_batches = 2, .replicas = 2};
+    const uint64_t most = estimate(called_layers(options), machine).fullest_tile_bytes,
+                   least = estimate(called_layers(options, 1, true), machine).fullest_tile_bytes;
+    ASSERT_LT(least, most);
+    options.memory_budget = (most + least) / 2;
+    expect_same_bits(called_layers(options), machine);
   }
 }
 

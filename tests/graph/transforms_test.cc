@@ -11,6 +11,7 @@
 #include <cmath>
 
 #include "graph/initial.h"
+#include "graph/transforms/recompute.h"
 #include "networks.h"
 #include "random_graph.h"
 #include "random_values.h"
@@ -77,6 +78,33 @@ TEST(Transforms, LeaveWhatRandomGraphsCompute) {
     }
   }
   for (const Transform& each : session_transforms()) EXPECT_GT(changed[each.name], 0U) << each.name;
+}
+
+/// Half of the calls and stages that can be computed again, of graphs with and without replicas and stages.
+TEST(Recomputation, LeavesWhatRandomGraphsCompute) {
+  uint32_t calls = 0, calls_in_loops = 0, stages = 0;
+  for (uint64_t seed = 0; seed < 3000; ++seed) {
+    SCOPED_TRACE(fmt::format("seed {}", seed));
+    const Recipe recipe =
+        random_recipe(seed, {.operations = 2 + static_cast<uint32_t>(seed % 7), .most_replicas = 2});
+    Built built;
+    build(recipe, built);
+    test::Random random(seed);
+    std::vector<Recomputable> chosen;
+    for (const RecomputationCandidate& candidate : recomputation_candidates(built.graph))
+      if (random.coin()) chosen.push_back(candidate.what);
+    if (chosen.empty()) continue;
+    for (const Recomputable& each : chosen) ++(!each.call ? stages : each.loop ? calls_in_loops : calls);
+    Graph graph = built.graph;
+    recompute(graph, chosen);
+    ASSERT_NO_THROW(verify(graph));
+    const Contents contents = contents_for(recipe, built.graph, seed);
+    WideArrays state = contents.state, expected_state = contents.state;
+    expect_same(evaluate(graph, contents.inputs, state),
+                evaluate(built.graph, contents.inputs, expected_state));
+    expect_same(state, expected_state);
+  }
+  for (const uint32_t count : {calls, calls_in_loops, stages}) EXPECT_GT(count, 0U);
 }
 
 std::vector<std::string_view> operations_of(const Graph& graph) {
