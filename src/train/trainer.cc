@@ -20,6 +20,7 @@
 #include "graph/transforms/transforms.h"
 #include "io/json_text.h"
 #include "lower/recomputation.h"
+#include "lower/session_impl.h"
 #include "ranks/agreement.h"
 #include "sparse/pattern.h"
 #include "train/settings.h"
@@ -35,17 +36,21 @@ std::pair<graph::RunCost, graph::RunCost> estimate_both(
     graph::Graph& training, const graph::Graph& evaluation, const Machine& machine, uint32_t threads,
     bool host_io, std::span<const graph::Tensor> of_training, std::span<const graph::Tensor> of_evaluation) {
   std::vector<PassRecord> passes;
+  std::shared_ptr<const graph::Session::Impl> estimated;
   if (training.memory_budget()) {
-    graph::Fitted fitted = graph::fit_to_memory(training, machine.model(), {}, nullptr);
+    graph::Fitted fitted = graph::fit_to_memory(training, machine.model(), {.host_io = host_io}, nullptr);
     training = std::move(fitted.graph);
     passes.push_back(std::move(fitted.pass));
+    estimated = std::move(fitted.estimated);
   }
   const bool alone = (threads == 0 ? default_threads() : threads) == 1;
   auto evaluated = std::async(alone ? std::launch::deferred : std::launch::async, [&] {
     return graph::estimate(evaluation, machine,
                            {.inputs = of_evaluation, .owner = &training, .host_io = host_io});
   });
-  graph::RunCost step = graph::estimate(training, machine, {.inputs = of_training, .host_io = host_io});
+  graph::RunCost step = estimated
+                            ? estimated->cost(of_training)
+                            : graph::estimate(training, machine, {.inputs = of_training, .host_io = host_io});
   step.passes.insert(step.passes.begin(), passes.begin(), passes.end());
   return {std::move(step), evaluated.get()};
 }
