@@ -162,8 +162,13 @@ class RecomputationSearch {
             ? "and has no calls or stages that could be computed again: make its layers calls of functions"
             : fmt::format("if {} of its {} calls and stages are computed again, which comes closest", closest,
                           ranked_.size());
-    throw UsageError(fmt::format("the step needs {} bytes more than its memory budget of {} bytes, {}; {}",
-                                 lacking.overflow_bytes, budget_, tried, last_->overflow_of(lacking)));
+    const std::string limit =
+        lacking.tile_capacity_bytes == budget_
+            ? fmt::format("its memory budget of {} bytes", budget_)
+            : fmt::format("the {} bytes that the machine has, and its memory budget is {} bytes",
+                          lacking.tile_capacity_bytes, budget_);
+    throw UsageError(fmt::format("the step needs {} bytes more than {}, {}; {}", lacking.overflow_bytes,
+                                 limit, tried, last_->overflow_of(lacking)));
   }
 
   const uint64_t budget_;

@@ -196,6 +196,10 @@ TEST(MemoryBudget, SaysWhatLacksAndWhatHelps) {
   EXPECT_THAT(on_chips, HasSubstr("which replicas can divide (shard)"));
   EXPECT_THAT(on_chips, Not(HasSubstr("(recompute)")));
   EXPECT_THAT(message(limited, Machine::host(2)), HasSubstr("main memory needs "));
+  options.memory_budget = 1'000'000;
+  EXPECT_THAT(
+      message(called_layers(options, 2), chips(2).with("tile_bytes", 20'000)),
+      HasSubstr("more than the 20000 bytes that the machine has, and its memory budget is 1000000 bytes"));
 
   Graph g;
   const Value loss = mean(square(linear(g.input("x", {8, 8}), g.parameter("w", {8, 8}))));
