@@ -215,7 +215,7 @@ struct AttentionInSteps {
 };
 
 AttentionInSteps in_steps(Call& call, Value q, Value k, Value v, const Attention& of) {
-  const Shape s = q.shape();
+  const Shape& s = q.shape();
   if (s[1] % of.kv_heads != 0) refuse("{} heads cannot share {} of keys and values", s[1], of.kv_heads);
   // Queries of all heads that share keys are rows of one product.
   const uint32_t rows = s[1] / of.kv_heads * s[2], keys = k.shape()[2];

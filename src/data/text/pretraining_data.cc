@@ -16,7 +16,6 @@
 namespace tessera {
 namespace {
 
-using train::Prediction;
 using train::SentencePair;
 
 constexpr uint32_t kEpochStream = 0x74657803;

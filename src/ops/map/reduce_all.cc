@@ -11,7 +11,6 @@
 namespace tessera::ops {
 namespace {
 
-using kernels::Reduction;
 using program::Box;
 using program::BoxSeries;
 using program::MappedBox;
