@@ -140,7 +140,7 @@ TEST(MemoryBudget, IsKeptByRandomGraphs) {
   for (uint64_t seed = 0; seed < 600; ++seed) {
     SCOPED_TRACE(fmt::format("seed {}", seed));
     Built built;
-    build(random_recipe(seed, {.operations = 3 + static_cast<uint32_t>(seed % 6), .most_replicas = 2}),
+    build(random_recipe(seed, {.operations = 6 + static_cast<uint32_t>(seed % 20), .most_replicas = 2}),
           built);
     const std::vector<Recomputable> all = all_of(recomputation_candidates(built.graph));
     if (all.size() < 2) continue;
