@@ -172,11 +172,13 @@ def estimate_of_equal_stages(kind, width):
 
 def test_stages_keep_what_their_schedule_has_in_flight():
     stashes = {kind: estimate_of_equal_stages(kind, 48).bytes["stash"] for kind in KINDS}
-    # Of each micro-batch a stage keeps three values, and of some another one on its way to the next stage.
+    # Of each micro-batch a stage keeps three values, and of some another one on its way to the next stage. With one
+    # micro-batch at a time, values of different stages share memory.
     of_value = 4 * 128 * 48
     for kind, stash in stashes.items():
         in_flight = sum(tg.pipeline_schedule(kind, 4, 32).analyse().in_flight)
-        assert 3 * in_flight * of_value <= stash <= 4 * in_flight * of_value, kind
+        least = 1 if kind == "sequential" else 3
+        assert least * in_flight * of_value <= stash <= 4 * in_flight * of_value, kind
     assert stashes["sequential"] < stashes["interleaved"] < stashes["grouped"]
 
 
