@@ -72,6 +72,7 @@ class BlockSddmm {
                  {o_.x.col_stride != 1, o_.dy.col_stride != 1, static_cast<bool>(o_.seen)}),
         next_(reinterpret_cast<uint32_t*>(o_.scratch + scratch_.next)),
         used_(reinterpret_cast<uint8_t*>(o_.scratch + scratch_.used)),
+        block_cols_((w_.cols + w_.block_size - 1) / w_.block_size),
         strip_rows_(sddmm_strip_rows(w_.block_size, std::min(scratch_.width, o_.n))),
         fetch_(std::max(1U, Tile::kCols * Tile::kRows / strip_rows_)),
         tile_(tile_fetching<false>(fetch_)),
@@ -95,8 +96,7 @@ class BlockSddmm {
   bool copies_x() const { return o_.seen || o_.x.col_stride != 1; }
 
   void find_used() {
-    const uint32_t cols = (w_.cols + w_.block_size - 1) / w_.block_size;
-    std::fill(used_, used_ + cols, uint8_t{0});
+    std::fill(used_, used_ + block_cols_, uint8_t{0});
     const uint32_t end = w_.row_begin[slice_.block_row_end];
     for (uint32_t i = w_.row_begin[slice_.block_row_begin]; i < end; ++i) used_[column(i)] = 1;
   }
@@ -135,10 +135,9 @@ class BlockSddmm {
     const uint32_t first = slice_.block_row_begin, end = slice_.block_row_end;
     std::copy(w_.row_begin + first, w_.row_begin + end, next_);
     y_ = y_panel(first * b, std::min(end * b, w_.rows), col, cols);
-    const uint32_t block_cols = (w_.cols + b - 1) / b;
     const uint32_t step = std::max(slice_.schedule.group_rows / b, 1U);
-    for (uint32_t c = 0; c < block_cols; c += step) {
-      x_ = x_panel(c, std::min(c + step, block_cols), col, cols);
+    for (uint32_t c = 0; c < block_cols_; c += step) {
+      x_ = x_panel(c, std::min(c + step, block_cols_), col, cols);
       schedule_ = DotSplit::of(x_.data, cols);
       const PartSplit rows(first, end, b);
       program::share_work(o_.helpers, rows.parts(), nullptr, [&](uint32_t i, std::byte*) {
@@ -248,6 +247,7 @@ class BlockSddmm {
   const BlockSddmmScratch scratch_;
   uint32_t* next_;
   uint8_t* used_;
+  const uint32_t block_cols_;
   const uint32_t strip_rows_;  // rows of a block's strip, whose rows of dY stay in the L1 cache
   const uint32_t fetch_;       // rows of X that a micro-tile prefetches
   const TileFunction tile_;
