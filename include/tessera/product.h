@@ -23,8 +23,7 @@ struct ProductOptions {
   /// Maximum number of blocks of a weight whose pattern may change; none: fixed.
   std::optional<uint64_t> capacity = {};
   bool dense = false;                   ///< plan for a full pattern, whatever the weight's pattern is
-  bool vendor_planner = false;          ///< on a tiled machine, plan by the published rules of the vendor's
-                                        ///< libraries
+  Planner planner = Planner::best;      ///< on a tiled machine
   Layout x_layout = Layout::row_major;  ///< on a host, layout of the arrays passed to run()
   Layout y_layout = Layout::row_major;
   Activation activation = Activation::none;   ///< applied to Y or dX, after the bias

@@ -67,6 +67,10 @@ enum class Layout : uint8_t {
 /// X and dX are k × n, Y and dY m × n.
 enum class ProductKind : uint8_t { forward, input_gradient, sddmm };
 
+/// How products are planned on modelled machines: by Tessera's own search, or by the published rules of the
+/// vendor's libraries.
+enum class Planner : uint8_t { best, vendor };
+
 /// The function applied to each element of a product while the element is still in registers.
 enum class Activation : uint8_t {
   none,

@@ -15,7 +15,7 @@ ops::ProductProblem problem_of(const Pattern& pattern, uint32_t n, const Machine
                                const ProductOptions& options) {
   ops::ProductProblem problem{.n = n, .type = options.type};
   problem.partials = options.partials.value_or(machine.is_host() ? Type::f32 : options.type);
-  problem.planner = options.vendor_planner ? ops::Planner::vendor : ops::Planner::best;
+  problem.planner = options.planner;
   problem.dense = options.dense;
   problem.product = options.kind;
   sparse::validate_sizes(pattern.rows, pattern.cols, pattern.block_size);

@@ -14,8 +14,7 @@ std::string_view name_of(ProductKind kind);
 
 namespace ops {
 
-/// The planner: Tessera's own search, or the published rules of the vendor's libraries.
-enum class Planner : uint8_t { best, vendor };
+using tessera::Planner;
 
 /// Number types of a product on tiles: of its operands, and of partial sums sent between tiles.
 struct TiledNumbers {

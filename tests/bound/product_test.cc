@@ -99,6 +99,8 @@ TEST(PublicProduct, EstimatesWhatTheModelTakes) {
   const Machine bow = Machine::find("bow");
   Product product(weight_of(8), kColumns, bow);
   ASSERT_TRUE(product.fits());
+  EXPECT_LE(product.predicted_seconds(),
+            Product(weight_of(8), kColumns, bow, {.planner = Planner::vendor}).predicted_seconds());
   const ProductProfile estimate = product.estimate();
   std::vector<float> x(size_t{kCols} * kColumns), y(size_t{kRows} * kColumns);
   const ProductProfile run = product.run(rows_of(x), rows_of(y));
