@@ -3,11 +3,14 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <utility>
+#include <optional>
+#include <ranges>
+#include <tuple>
 #include <vector>
 
 #include "ops/run_on_tiles.h"
 #include "ops/sparse/static/grouped_sums.h"
+#include "ops/sparse/static/vendor_layout.h"
 #include "ops/sparse/static/vendor_partition.h"
 #include "support/toy_machine.h"
 
@@ -22,8 +25,9 @@ ForcedKnobs knobs_of(const TileProductPlan& plan) {
             {"m_slices", dense->m_slices},
             {"n_slices", dense->n_slices}};
   const auto& partition = std::get<StaticPartition>(plan.partition);
-  return {
-      {"col_parts", partition.col_parts}, {"bands", partition.bands}, {"band_tiles", partition.band_tiles}};
+  ForcedKnobs knobs = {{"col_parts", partition.col_parts}, {"bands", partition.bands}};
+  if (!partition.is_vendors()) knobs["band_tiles"] = partition.band_tiles;
+  return knobs;
 }
 
 TEST(PlannerLimits, APlanMayFillATileToTheLastByte) {
@@ -89,19 +93,18 @@ TEST(PlannerLimits, VendorDensePlansKeepTemporariesToSixTenths) {
   EXPECT_LE(bytes_with(63'999, Planner::best), 63'999);
 }
 
-/// For one tile: X's and W's parts and the partial sums, with one extra block row, as blocks may begin in the
-/// middle of one.
+/// For one tile: X, W and the partial sums.
 TEST(PlannerLimits, VendorStaticPlansKeepTemporariesToSixTenths) {
   const Pattern pattern = random_matrix(64, 64, 4, 1.0).pattern;
-  const double bytes = 4.0 * (64 * 16 + 256 * 16 + 17 * 4 * 16);
+  const double bytes = 4.0 * (64 * 16 + 256 * 16 + 64 * 16);
   machine::Machine m = testing::toy_machine(1);
-  const auto plans = [&](uint64_t tile_bytes) {
+  const auto has_plan = [&](uint64_t tile_bytes) {
     m.tile_bytes = tile_bytes;
-    return static_partitions({pattern, 16, {}}, Planner::vendor, m, {1, 1, 1}).size();
+    return vendor_partition({pattern, 16, {}}, m).has_value();
   };
   const auto edge = static_cast<uint64_t>(bytes / 0.6);
-  EXPECT_EQ(plans(edge + 1), 1U);
-  EXPECT_EQ(plans(edge - 1), 0U);
+  EXPECT_TRUE(has_plan(edge + 1));
+  EXPECT_FALSE(has_plan(edge - 1));
 }
 
 // Of full matrices on 64 tiles of a Bow: what PopLibs' estimate, computed by hand with its formulas, is least
@@ -111,16 +114,72 @@ TEST(PlannerLimits, VendorStaticPlansAreThoseOfPopLibsEstimate) {
   bow.tiles = 64;
   const auto choice = [&](uint32_t size, uint32_t block_size, uint32_t n, Type type) {
     const Pattern pattern = random_matrix(size, size, block_size, 1.0).pattern;
-    std::optional<StaticPartition> found = vendor_partition({pattern, n, {type, type}}, bow);
-    EXPECT_TRUE(found && found->grouped_sums);
+    const std::optional<StaticPartition> found = vendor_partition({pattern, n, {type, type}}, bow);
     EXPECT_EQ(found->col_grain, type == Type::f16 ? 4U : 2U);
-    return StaticPartition{found->col_parts, found->bands, found->band_tiles};
+    return std::tuple(found->col_parts, found->bands, found->shared_tiles);
   };
-  EXPECT_EQ(choice(256, 16, 64, Type::f16), (StaticPartition{2, 4, 8}));
-  EXPECT_EQ(choice(256, 4, 64, Type::f16), (StaticPartition{1, 4, 16}));
-  EXPECT_EQ(choice(64, 1, 16, Type::f16), (StaticPartition{2, 5, 6}));
-  EXPECT_EQ(choice(256, 8, 96, Type::f32), (StaticPartition{1, 4, 16}));
-  EXPECT_EQ(choice(256, 1, 32, Type::f32), (StaticPartition{1, 4, 16}));
+  EXPECT_EQ(choice(256, 16, 64, Type::f16), std::tuple(2U, 4U, 32U));
+  EXPECT_EQ(choice(256, 4, 64, Type::f16), std::tuple(1U, 4U, 64U));
+  EXPECT_EQ(choice(64, 1, 16, Type::f16), std::tuple(2U, 5U, 32U));
+  EXPECT_EQ(choice(256, 8, 96, Type::f32), std::tuple(1U, 4U, 64U));
+  EXPECT_EQ(choice(256, 1, 32, Type::f32), std::tuple(1U, 4U, 64U));
+}
+
+TEST(PlannerLimits, VendorStaticPlansTakeForcedNumbersOfParts) {
+  machine::Machine bow = machine::find("bow");
+  bow.tiles = 64;
+  const ProductProblem problem{.n = 64, .type = Type::f16, .partials = Type::f16, .planner = Planner::vendor};
+  const TileProductPlan plan = plan_tile_product(random_matrix(256, 256, 4, 0.5).pattern, problem, bow,
+                                                 {{"col_parts", 4}, {"bands", 3}});
+  const auto& partition = std::get<StaticPartition>(plan.partition);
+  EXPECT_EQ(std::tuple(partition.col_parts, partition.bands, partition.shared_tiles),
+            std::tuple(4U, 3U, 16U));
+  EXPECT_EQ(plan.candidates.size(), 1U);
+  EXPECT_TRUE(plan.chosen.rejected.empty());
+}
+
+// Three bands of 100, 100 and 40 blocks: 24 · 100 / 240 = 10 tiles of 10 blocks each, and the last one the
+// rest. Bands that need fewer tiles than their share, in pairs, leave them to the last one.
+TEST(PlannerLimits, VendorBandsShareTilesByTheirBlocks) {
+  using Tiles = std::vector<uint32_t>;
+  EXPECT_EQ(vendor_band_tiles({100, 100, 40}, 24), (Tiles{10, 10, 4}));
+  EXPECT_EQ(vendor_band_tiles({9, 9}, 16), (Tiles{6, 10}));
+  EXPECT_EQ(vendor_band_tiles({5}, 1), Tiles{1});
+  EXPECT_EQ(vendor_band_tiles({1, 1, 1}, 4), Tiles{});
+}
+
+// The column with less than a tenth of the mean follows the others.
+TEST(PlannerLimits, VendorBandsTakeColumnsWithFewBlocksLast) {
+  const VendorColumnOrder order({0, 20, 20, 20, 20, 1});
+  EXPECT_EQ(order.kept(), 4U);
+  EXPECT_EQ(order.band_of_columns(2), (std::vector<uint32_t>{1, 0, 0, 0, 1, 1}));
+  const VendorBands bands = order.split(2);
+  EXPECT_EQ(bands.blocks, (std::vector<uint64_t>{60, 21}));
+  EXPECT_EQ(bands.cols, (std::vector<uint32_t>{3, 3}));
+  EXPECT_EQ(bands.widest, 3U);
+}
+
+/// Each part is a range of columns of block rows, and within a grain of the others.
+TEST(PlannerLimits, VendorMatricesLieInEqualPartsBlockRowByBlockRow) {
+  for (const auto& [rows, cols, block_size] :
+       {std::tuple{64U, 24U, 4U}, {61U, 9U, 16U}, {200U, 4U, 1U}, {32U, 1000U, 8U}}) {
+    SCOPED_TRACE(fmt::format("{} × {}, b = {}", rows, cols, block_size));
+    const uint32_t grain = block_size == 1 ? 4 : 16;
+    const std::vector<program::MappedBox> mapping = map_by_blocks(rows, cols, block_size, grain, 24);
+    std::vector<uint64_t> columns(24);
+    uint64_t next = 0;
+    for (const auto& [box, tile] : mapping) {
+      EXPECT_EQ(box.row, next / cols * block_size);
+      EXPECT_EQ(box.col, next % cols);
+      const uint64_t here = uint64_t{(box.rows + block_size - 1) / block_size} * box.cols;
+      columns[tile] += here;
+      next += here;
+    }
+    EXPECT_EQ(next, uint64_t{(rows + block_size - 1) / block_size} * cols);
+    const auto [least, most] =
+        std::ranges::minmax(columns | std::views::filter([](uint64_t n) { return n > 0; }));
+    EXPECT_LE(most - least, 2 * std::max(1U, grain / block_size));
+  }
 }
 
 // 512 × 512 non-zeros: 131,072 for each of two tiles, five sixths of which are before the last worker's.
@@ -159,9 +218,37 @@ TEST(PlannerLimits, VendorSumsAreRight) {
       const ForcedKnobs force = dense ? ForcedKnobs{{"m_parts", 2}, {"k_parts", 32}} : ForcedKnobs{};
       const TileProductPlan plan = plan_tile_product(matrix.pattern, problem, bow, force);
       EXPECT_TRUE(dense ? std::get<DensePartition>(plan.partition).staged_sums
-                        : std::get<StaticPartition>(plan.partition).grouped_sums);
+                        : std::get<StaticPartition>(plan.partition).is_vendors());
       EXPECT_TRUE(run(matrix, problem, bow, force).verified);
     }
+}
+
+TEST(PlannerLimits, VendorStaticProductsAreRight) {
+  machine::Machine m = testing::toy_machine(24);
+  m.workers_per_tile = 6;
+  for (uint32_t block_size : {1U, 4U, 16U})
+    for (ProductKind product : {ProductKind::forward, ProductKind::input_gradient, ProductKind::sddmm}) {
+      SCOPED_TRACE(fmt::format("b = {}, {}", block_size, name_of(product)));
+      const SparseMatrix matrix = random_matrix(61, 45, block_size, 0.4);
+      const ProductProblem problem{.n = 9, .planner = Planner::vendor, .product = product};
+      const TileProductPlan plan = plan_tile_product(matrix.pattern, problem, m);
+      EXPECT_TRUE(std::get<StaticPartition>(plan.partition).is_vendors());
+      EXPECT_TRUE(run(matrix, problem, m).verified);
+    }
+}
+
+/// The free planner also compares the forward product's partition, whether it is the vendor's or not.
+TEST(PlannerLimits, SddmmMayKeepTheForwardPartition) {
+  const machine::Machine m = testing::toy_machine(24);
+  const Pattern pattern = random_matrix(64, 48, 4).pattern;
+  for (Planner planner : {Planner::best, Planner::vendor}) {
+    ProductProblem problem{.n = 12, .planner = planner};
+    const TileProductPlan forward = plan_tile_product(pattern, problem, m);
+    problem.product = ProductKind::sddmm;
+    problem.planner = Planner::best;
+    const TileProductPlan gradient = plan_tile_product(pattern, problem, m, {}, &forward);
+    EXPECT_EQ(gradient.candidates.front().partition, forward.chosen.partition);
+  }
 }
 
 /// Every element of the sums is one worker's, and those that stay are where the result lies.
@@ -169,12 +256,17 @@ TEST(PlannerLimits, VendorStaticSumsCoverTheResult) {
   machine::Machine m = testing::toy_machine(24);
   m.workers_per_tile = 6;
   bool any_moved = false, any_kept = false;
-  for (const auto& [rows, cols] : {std::pair{60U, 4U}, {60U, 512U}, {10U, 96U}, {24U, 1U}}) {
-    const std::vector<program::MappedBox> result = program::map_linearly(rows, cols, m.tiles);
+  for (const auto& [rows, cols, block_size] :
+       {std::tuple{60U, 4U, 1U}, {60U, 512U, 1U}, {10U, 96U, 1U}, {24U, 1U, 1U}, {61U, 40U, 4U}}) {
+    const std::vector<program::MappedBox> result = block_size == 1
+                                                       ? program::map_linearly(rows, cols, m.tiles)
+                                                       : map_by_blocks(rows, cols, block_size, 16, m.tiles);
     std::vector<uint32_t> partials;
-    for (uint32_t row = 0; row < rows; ++row)
-      partials.push_back(row % 20 == 4 ? 4 : row % 10 < 2 ? row % 10 : row % 7 == 6 ? 6 : 5);
-    const GroupedSums sums = group_sums(partials, cols, result, {Type::f16, Type::f16}, m);
+    for (uint32_t row = 0; row < rows; ++row) {
+      const uint32_t i = row / block_size;
+      partials.push_back(i % 20 == 4 ? 4 : i % 10 < 2 ? i % 10 : i % 7 == 6 ? 6 : 5);
+    }
+    const GroupedSums sums = group_sums({partials, block_size, cols}, result, {Type::f16, Type::f16}, m);
     (sums.moved ? any_moved : any_kept) = true;
     std::vector<uint32_t> positions = sums.position;
     std::ranges::sort(positions);
@@ -200,11 +292,30 @@ TEST(PlannerLimits, VendorStaticSumsTakeNoMoreWorkersThanATileHas) {
   machine::Machine m = testing::toy_machine(1);
   const auto pieces = [&](uint32_t workers) {
     m.workers_per_tile = workers;
-    return group_sums({2, 3, 4, 5}, 64, program::map_linearly(4, 64, 1), {Type::f16, Type::f16}, m)
+    const std::vector<uint32_t> partials = {2, 3, 4, 5};
+    return group_sums({partials, 1, 64}, program::map_linearly(4, 64, 1), {Type::f16, Type::f16}, m)
         .pieces.size();
   };
   EXPECT_EQ(pieces(1), 4U);
   EXPECT_EQ(pieces(3), 8U);
+}
+
+// 16 rows of 20 columns on a tile, with two numbers of partial sums: three workers for each, of 7, 7 and 6
+// columns.
+TEST(PlannerLimits, VendorStaticSumsAreDividedByElements) {
+  machine::Machine m = testing::toy_machine(2);
+  m.workers_per_tile = 6;
+  std::vector<uint32_t> partials(16, 2);
+  partials.resize(32, 3);
+  const std::vector<program::MappedBox> result = map_by_blocks(32, 20, 16, 16, 2);
+  const GroupedSums sums = group_sums({partials, 16, 20}, result, {Type::f16, Type::f16}, m);
+  EXPECT_FALSE(sums.moved);
+  ASSERT_EQ(sums.pieces.size(), 6U);
+  for (const program::MappedBox& piece : sums.pieces) {
+    EXPECT_EQ(piece.box.rows, 16U);
+    EXPECT_GE(piece.box.cols, 6U);
+    EXPECT_LE(piece.box.cols, 7U);
+  }
 }
 
 /// A dynamic plan's are a fifth of the memory.

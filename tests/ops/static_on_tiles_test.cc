@@ -193,6 +193,21 @@ TEST(TiledSpmm, WholeBandsHaveAllTheirRows) {
       EXPECT_EQ(parts.x_rows[i], parts.x_rows[i - 1] + 1);
 }
 
+TEST(TiledSpmm, DealsEveryBlockOutOnceInTheVendorsForm) {
+  for (uint32_t block_size : {1U, 4U}) {
+    const Pattern pattern = random_matrix(61, 45, block_size).pattern;
+    const StaticPartition partition{.col_parts = 1, .bands = 3, .band_tiles = 0, .shared_tiles = 14};
+    const StaticParts parts = deal_out(pattern, partition);
+    std::vector<uint64_t> order = parts.order;
+    std::sort(order.begin(), order.end());
+    for (uint64_t i = 0; i < order.size(); ++i) EXPECT_EQ(order[i], i);
+    ASSERT_EQ(parts.block_begin.size(), partition.parts() + 1);
+    EXPECT_EQ(parts.block_begin.back(), pattern.blocks());
+    for (uint32_t part = 1; part < 4; ++part)  // of the first band
+      EXPECT_EQ(parts.block_begin[part] - parts.block_begin[part - 1], parts.block_begin[1]);
+  }
+}
+
 TEST(TiledSpmm, DealsEveryBlockOutOnceAndInEqualCounts) {
   for (uint32_t block_size : {1U, 4U})
     for (const StaticPartition& partition :
@@ -246,6 +261,11 @@ TEST(TiledSpmm, RefusesWhatTilesLackAndUnknownKnobs) {
                          "is 9, more than the machine's 6 tiles"));
   EXPECT_TRUE(test::says(message({.n = 1, .dense = true}, {{"m_slices", 2}, {"n_slices", 2}}),
                          "only one of m and n"));
+  EXPECT_TRUE(test::says(message({.n = 1, .planner = Planner::vendor}, {{"band_tiles", 2}}),
+                         "band_tiles=2: the vendor's planner gives each band tiles by its blocks"));
+  EXPECT_TRUE(
+      test::says(message({.n = 1, .planner = Planner::vendor, .product = ProductKind::sddmm}, {{"bands", 2}}),
+                 "bands=2: the vendor's planner computes an SDDMM in the forward product's partition"));
 }
 
 /// Every pair of partitions: of the forward product, which determines the layout of W, and of the gradient.

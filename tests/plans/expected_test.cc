@@ -55,7 +55,7 @@ std::string static_lines(const machine::Machine& m) {
           const StaticProduct made(pattern, problem, m, {1, 4, 8});
           for (const StaticPartition& forced :
                {StaticPartition{1, 4, 16}, StaticPartition{1, 4, 8}, StaticPartition{3, 5, 7}})
-            lines += lines_of("static " + text(problem, block_size), made.partitions(Planner::best, forced));
+            lines += lines_of("static " + text(problem, block_size), made.found(forced));
         }
   }
   return lines;

@@ -46,6 +46,21 @@ void check_product(std::initializer_list<uint32_t> parts, std::string_view names
     throw UsageError(fmt::format("{} is {}, more than the machine's {} tiles", names, product, tiles));
 }
 
+/// The vendor's planner leaves the tiles of a band to its blocks, and dW to the forward product.
+void check_vendors(const ProductProblem& problem, const ForcedKnobs& force) {
+  if (problem.planner != Planner::vendor) return;
+  if (problem.product == ProductKind::sddmm && !force.empty())
+    throw UsageError(
+        fmt::format("{}={}: the vendor's planner computes an SDDMM in the forward product's partition; force "
+                    "no knobs, or plan freely",
+                    force.begin()->first, force.begin()->second));
+  if (const auto tiles = force.find("band_tiles"); tiles != force.end())
+    throw UsageError(fmt::format(
+        "band_tiles={}: the vendor's planner gives each band tiles by its blocks; force col_parts "
+        "and bands alone, or plan freely",
+        tiles->second));
+}
+
 }  // namespace
 
 StaticPartition forced_static(const ForcedKnobs& force, const Machine& m) {
@@ -96,12 +111,14 @@ void check_tile_product(const ProductProblem& problem, const Machine& machine, c
                                  problem.type == Type::f32 ? "f32" : "f16 or f32",
                                  name_of(problem.partials)));
   check_epilogue(problem);
-  if (problem.dense)
+  if (problem.dense) {
     (void)forced_dense(force, machine);
-  else if (problem.capacity)
+  } else if (problem.capacity) {
     (void)forced_dynamic(force, machine);
-  else
+  } else {
     (void)forced_static(force, machine);
+    check_vendors(problem, force);
+  }
 }
 
 }  // namespace tessera::ops

@@ -42,17 +42,18 @@ void check_tile_product(const ProductProblem& problem, const machine::Machine& m
 
 /// Plans a product. Compares candidates by expected cost, computes the exact cost of the most promising ones
 /// and chooses the fastest that fits in memory. If no candidate fits, the one that overflows least is chosen:
-/// not fitting is a valid result. Knobs: col_parts, bands, band_tiles (sparse); m_parts, k_parts, n_parts,
-/// m_slices, n_slices (dense).
+/// not fitting is a valid result. Knobs: col_parts, bands, band_tiles (sparse; not band_tiles with the
+/// vendor's planner, which has none for dW); m_parts, k_parts, n_parts, m_slices, n_slices (dense).
 ///
 /// The layout of each operand may be left to the plan, fixed, or chosen from several (`layouts`); if the
 /// product needs another order of elements than an operand has, the conversion is part of the cost.
 ///
 /// A gradient of a sparse product reads or writes the values of W in the forward product's layout: dX = Wᵀ·dY
 /// is the product with the transposed pattern, or in the forward product's partition reads each block as its
-/// transpose; dW = dY·Xᵀ is computed at the pattern's blocks. `forward` is the forward product's plan;
-/// without it, the forward product is planned too. A dense gradient uses the forward product's partition and
-/// layouts; without `forward` it is an ordinary dense product of other operands, in layouts of its own plan.
+/// transpose; dW = dY·Xᵀ is computed at the pattern's blocks, in the forward product's partition or another
+/// one. `forward` is the forward product's plan; without it, the forward product is planned too. A dense
+/// gradient uses the forward product's partition and layouts; without `forward` it is an ordinary dense
+/// product of other operands, in layouts of its own plan.
 ///
 /// For a dynamic W only the shape of the pattern counts. Costs of candidates are computed for a random
 /// pattern with the maximum number of blocks. Knobs: m_parts, k_parts, n_parts. Its gradients use the forward

@@ -158,45 +158,33 @@ struct Partitions {
   }
 };
 
-/// The vendor's planner takes its own choice alone; the free planner is never slower.
-void take_choice(const std::optional<StaticPartition>& choice, Planner planner,
-                 Partitions<StaticPartition>& partitions) {
-  if (planner == Planner::vendor) partitions.within_limits = choice.has_value();
-  if (!choice) return;
-  const Expected<StaticPartition> chosen{*choice, {}, 0};
-  if (planner == Planner::vendor) {
-    partitions.all.assign(1, chosen);
-    return;
-  }
-  partitions.all.insert(partitions.all.begin(), chosen);
-  ++partitions.recounted;
-}
-
 Planned plan_static(const Case& c, const StaticPartition& forced, const StaticPartition& forward) {
   const auto& [pattern, problem, m, fixed] = c;
   const StaticProduct product(pattern, problem, m, forward);
-  Partitions<StaticPartition> partitions(
-      problem.planner, pattern.blocks() > kLargeBlocks ? kRecountedLarge : kRecounted,
-      [&](Planner planner) { return product.partitions(planner, forced); });
-  const bool is_free = forced == StaticPartition{0, 0, 0};
-  if (is_free && problem.product == ProductKind::forward && problem.n > 0 && pattern.blocks() > 0)
-    take_choice(product.vendor_choice(), problem.planner, partitions);
-  if (problem.product == ProductKind::input_gradient && problem.planner == Planner::best && is_free) {
-    StaticPartition mirrored = forward;
-    mirrored.mirrored = true;
-    mirrored.grouped_sums = false;
-    partitions.all.insert(partitions.all.begin(), {mirrored, {}, 0});
-    ++partitions.recounted;
+  const bool is_empty = problem.n == 0 || pattern.blocks() == 0;
+  std::vector<Expected<StaticPartition>> partitions;
+  if (!is_empty)
+    for (const StaticPartition& given : product.given(problem.planner, forced))
+      partitions.push_back({given, {}, 0});
+  const bool is_vendors = problem.planner == Planner::vendor && !partitions.empty();
+  size_t recounted = partitions.size();
+  if (!is_vendors) {
+    recounted += pattern.blocks() > kLargeBlocks ? kRecountedLarge : kRecounted;
+    for (Expected<StaticPartition>& found : product.found(forced))
+      if (std::ranges::find(partitions, found.partition, &Expected<StaticPartition>::partition) ==
+          partitions.end())
+        partitions.push_back(std::move(found));
   }
-  if (partitions.all.empty())
+  if (partitions.empty())
     throw UsageError(fmt::format("no partition of a {} × {} matrix has these numbers of parts", pattern.rows,
                                  pattern.cols));
-  Planned planned = choose(c, partitions.all, partitions.recounted, [&](const StaticPartition& partition) {
+  Planned planned = choose(c, partitions, recounted, [&](const StaticPartition& partition) {
     const PartLayout parts = product.deal(partition);
     return count_closed(c, product.layouts(parts), product.builder_of(parts));
   });
   planned.plan.values_of = forward;
-  if (!partitions.within_limits) planned.plan.chosen.rejected = kNoVendorPlan;
+  if (problem.planner == Planner::vendor && !is_vendors && !is_empty)
+    planned.plan.chosen.rejected = kNoVendorPlan;
   return planned;
 }
 

@@ -1,5 +1,6 @@
 #include "ops/tiles/weight_kinds.h"
 
+#include "ops/sparse/static/vendor_layout.h"
 #include "ops/sparse/static/vendor_partition.h"
 
 namespace tessera::ops {
@@ -65,14 +66,24 @@ StaticProduct::StaticProduct(const Pattern& pattern, const ProductProblem& probl
   aliased_ = alias_values(values_, transposed_);
 }
 
-std::vector<Expected<StaticPartition>> StaticProduct::partitions(Planner planner,
-                                                                 const StaticPartition& forced) const {
-  return is_sddmm() ? sddmm_partitions(sddmm_shape(), planner, machine_, forced)
-                    : static_partitions(shape(), planner, machine_, forced);
+std::vector<StaticPartition> StaticProduct::given(Planner planner, const StaticPartition& forced) const {
+  const bool is_free = forced == StaticPartition{0, 0, 0};
+  if (planner == Planner::best && !is_free) return {};
+  std::vector<StaticPartition> all;
+  if (problem_.product == ProductKind::input_gradient && planner == Planner::best) {
+    all.push_back(values_.partition);
+    all.back().mirrored = true;
+  }
+  if (is_sddmm())
+    all.push_back(values_.partition);
+  else if (const auto vendors = vendor_partition(shape(), machine_, forced))
+    all.push_back(*vendors);
+  return all;
 }
 
-std::optional<StaticPartition> StaticProduct::vendor_choice() const {
-  return vendor_partition(shape(), machine_);
+std::vector<Expected<StaticPartition>> StaticProduct::found(const StaticPartition& forced) const {
+  return is_sddmm() ? sddmm_partitions(sddmm_shape(), machine_, forced)
+                    : static_partitions(shape(), machine_, forced);
 }
 
 PartLayout StaticProduct::deal(const StaticPartition& partition) const {
@@ -83,12 +94,16 @@ PartLayout StaticProduct::deal(const StaticPartition& partition) const {
 }
 
 ProductLayouts StaticProduct::layouts(const PartLayout& parts) const {
+  const StaticPartition& partition = parts.partition();
+  const uint32_t b = pattern_.block_size, grain = partition.col_grain * (b > 1 ? partition.col_grain : 1);
   const auto matrix = [&](uint32_t rows) {
-    return matrix_layout(rows, problem_.n, program::map_linearly(rows, problem_.n, machine_.tiles));
+    return matrix_layout(rows, problem_.n,
+                         partition.is_vendors() ? map_by_blocks(rows, problem_.n, b, grain, machine_.tiles)
+                                                : program::map_linearly(rows, problem_.n, machine_.tiles));
   };
   const bool own = problem_.product == ProductKind::forward;
-  OperandLayout values{static_cast<uint32_t>(pattern_.blocks()), pattern_.block_size * pattern_.block_size,
-                       own ? parts.value_mapping(pattern_.block_size, machine_.tiles) : values_.mapping};
+  OperandLayout values{static_cast<uint32_t>(pattern_.blocks()), b * b,
+                       own ? parts.value_mapping(b, machine_.tiles) : values_.mapping};
   values.blocks = own ? parts.parts().order : values_.order;
   return {std::move(values), matrix(pattern_.cols), matrix(pattern_.rows)};
 }

@@ -1,7 +1,6 @@
 // The views of products on tiles that the planner and builder of each kind of weight take.
 #pragma once
 
-#include <optional>
 #include <vector>
 
 #include "ops/sparse/static/static_layout.h"
@@ -47,9 +46,12 @@ class StaticProduct {
   StaticProduct(const Pattern& pattern, const ProductProblem& problem, const machine::Machine& machine,
                 const StaticPartition& forward);
 
-  std::vector<Expected<StaticPartition>> partitions(Planner planner, const StaticPartition& forced) const;
-  /// The one that the vendor's library takes: of forward products whose weight and n are not empty.
-  std::optional<StaticPartition> vendor_choice() const;
+  /// The partitions that a planner compares whatever it expects of them, for a weight and n that are not
+  /// empty: the vendor's of Y or dX, and for gradients of the free planner the forward product's. The
+  /// vendor's planner has no others; its dW takes the forward product's.
+  std::vector<StaticPartition> given(Planner planner, const StaticPartition& forced) const;
+  /// The partitions that the free planner finds.
+  std::vector<Expected<StaticPartition>> found(const StaticPartition& forced) const;
   /// Distributes the pattern over the parts of a partition.
   PartLayout deal(const StaticPartition& partition) const;
   ProductLayouts layouts(const PartLayout& parts) const;

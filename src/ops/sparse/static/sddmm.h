@@ -21,12 +21,12 @@ struct StaticSddmmShape {
   /// Whether the partition computes blocks where they are stored.
   bool stays(const StaticPartition& partition) const {
     return partition.col_parts == 1 && values.partition.col_parts == 1 &&
-           partition.bands == values.partition.bands && partition.band_tiles == values.partition.band_tiles;
+           partition.deals_as(values.partition);
   }
 };
 
 /// All candidate partitions, as in static_partitions().
-std::vector<Expected<StaticPartition>> sddmm_partitions(const StaticSddmmShape& shape, Planner planner,
+std::vector<Expected<StaticPartition>> sddmm_partitions(const StaticSddmmShape& shape,
                                                         const machine::Machine& machine,
                                                         const StaticPartition& forced);
 

@@ -34,10 +34,6 @@ class SddmmEstimate : public PartitionEstimate {
     return {partition_, cycles, bytes()};
   }
 
-  bool is_within_vendor_limits() const {
-    return keeps_vendor_limits(x_bytes() + row_bytes(size_) + sent_bytes());
-  }
-
  private:
   double dy_from_owner() const {
     return largest_fraction(parts_of_rows(), pattern_.rows, m_.tiles) * owned_cols(pattern_.rows) * size_;
@@ -87,10 +83,9 @@ class SddmmEstimate : public PartitionEstimate {
 
 }  // namespace
 
-std::vector<Expected<StaticPartition>> sddmm_partitions(const StaticSddmmShape& shape, Planner planner,
-                                                        const Machine& machine,
+std::vector<Expected<StaticPartition>> sddmm_partitions(const StaticSddmmShape& shape, const Machine& machine,
                                                         const StaticPartition& forced) {
-  return search_partitions<SddmmEstimate>(shape, planner, machine, forced);
+  return search_partitions<SddmmEstimate>(shape, machine, forced);
 }
 
 }  // namespace tessera::ops

@@ -22,17 +22,25 @@ namespace tessera::ops {
 /// (whole_bands, which PopSparse does not have): more bytes, at a better rate. It computes the rows of Y in
 /// which it has blocks, and sends these to the tiles that own Y, which add them. X and Y are distributed over
 /// all tiles.
+///
+/// In the vendor's form, the bands share the tiles of a part of X by their numbers of blocks, X and Y lie as
+/// in PopLibs (vendor_layout.h), and rows are added as there (grouped_sums.h), unless it is mirrored.
 struct StaticPartition {
   uint32_t col_parts = 1;
   uint32_t bands = 1;
   uint32_t band_tiles = 1;
   bool whole_bands = false;
   bool mirrored = false;
+  uint32_t shared_tiles = 0;  ///< in the vendor's form: tiles of each part of X; otherwise 0
   uint32_t col_grain = 1;     ///< parts of X have multiples of so many columns, except for the last one
-  bool grouped_sums = false;  ///< rows are added as PopLibs adds them (grouped_sums.h)
 
-  uint32_t parts() const { return bands * band_tiles; }
+  bool is_vendors() const { return shared_tiles > 0; }
+  uint32_t parts() const { return is_vendors() ? shared_tiles : bands * band_tiles; }
   uint32_t tiles() const { return col_parts * parts(); }
+  /// Whether it deals the blocks to the tiles of a part of X as another partition does.
+  bool deals_as(const StaticPartition& other) const {
+    return bands == other.bands && band_tiles == other.band_tiles && shared_tiles == other.shared_tiles;
+  }
   bool operator==(const StaticPartition&) const = default;
 };
 
@@ -97,9 +105,9 @@ struct StaticShape {
   uint32_t result_rows() const { return mirrored ? pattern.cols : pattern.rows; }
 };
 
-/// All candidate partitions, those expected to fit first, and among these the expected fastest first.
-/// Non-zero numbers of `forced` are fixed. The limits of the vendor's planner may leave no candidate.
-std::vector<Expected<StaticPartition>> static_partitions(const StaticShape& shape, Planner planner,
+/// All candidate partitions but for the vendor's, those expected to fit first, and among these the expected
+/// fastest first. Non-zero numbers of `forced` are fixed.
+std::vector<Expected<StaticPartition>> static_partitions(const StaticShape& shape,
                                                          const machine::Machine& machine,
                                                          const StaticPartition& forced);
 

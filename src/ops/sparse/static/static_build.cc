@@ -26,6 +26,7 @@ class StaticBuilder : PartBuilder {
                 const ProductOperands& operands)
       : PartBuilder(builder, shape.pattern, shape.numbers, parts, operands),
         shape_(shape),
+        grouped_sums_(partition_.is_vendors() && !shape.mirrored),
         in_begin_(shape.mirrored ? parts_.y_begin : parts_.x_begin),
         out_rows_(shape.mirrored ? parts_.x_rows : parts_.y_rows),
         out_begin_(shape.mirrored ? parts_.x_begin : parts_.y_begin) {}
@@ -113,14 +114,14 @@ class StaticBuilder : PartBuilder {
   /// Sums are added where the result lies, each row at its owners, or as PopLibs adds them.
   void choose_sums() {
     sums_ = result_;
-    if (!partition_.grouped_sums) {
+    if (!grouped_sums_) {
       sum_of_row_.resize(shape_.result_rows());
       std::iota(sum_of_row_.begin(), sum_of_row_.end(), 0U);
       return;
     }
     std::vector<uint32_t> partials(shape_.result_rows());
     for (uint32_t row : out_rows_) ++partials[row];
-    GroupedSums grouped = group_sums(partials, shape_.n, y_mapping_, numbers_, b_.machine());
+    GroupedSums grouped = group_sums({partials, block_size_, shape_.n}, y_mapping_, numbers_, b_.machine());
     y_mapping_ = std::move(grouped.pieces);
     sum_of_row_ = std::move(grouped.position);
     if (grouped.moved)
@@ -177,7 +178,7 @@ class StaticBuilder : PartBuilder {
   std::vector<size_t> owners_in_order() const {
     std::vector<size_t> order(y_mapping_.size());
     std::iota(order.begin(), order.end(), size_t{0});
-    if (!partition_.grouped_sums) return order;
+    if (!grouped_sums_) return order;
     std::map<program::TileId, uint32_t> seen;
     std::vector<uint32_t> turn;
     for (const MappedBox& owned : y_mapping_) turn.push_back(seen[owned.tile]++);
@@ -204,12 +205,12 @@ class StaticBuilder : PartBuilder {
                                      indices.contents, std::move(mapping));
     return {"reduce", Phase::reduce,
             groups_of_owners(
-                owners,
-                partition_.grouped_sums ? kernels::worker_reduce_rows_codelet : kernels::reduce_rows_codelet,
+                owners, grouped_sums_ ? kernels::worker_reduce_rows_codelet : kernels::reduce_rows_codelet,
                 {{received_, received}, {rows, list_boxes}, {sums_, boxes_of(owners)}}, {})};
   }
 
   const StaticShape& shape_;
+  const bool grouped_sums_;
   const std::vector<uint32_t>& in_begin_;  ///< of each part's rows of what is multiplied
   const std::vector<uint32_t>& out_rows_;  ///< rows of the result that the parts compute
   const std::vector<uint32_t>& out_begin_;

@@ -4,8 +4,6 @@
 #include <cmath>
 #include <numeric>
 
-#include "ops/tiles/vendor_limits.h"
-
 namespace tessera::ops {
 namespace {
 
@@ -89,15 +87,6 @@ PartitionEstimate::PartitionEstimate(const Pattern& pattern, uint32_t n, TiledNu
   const double in_row = bands.rows > 0 ? counts.blocks / partition.bands / bands.rows : 1;
   rows_ = std::min(blocks_, std::ceil((blocks_ - 1) / in_row) + 1);
   used_ = partition.whole_bands ? bands.cols : used_columns();
-}
-
-bool PartitionEstimate::keeps_vendor_limits(double bytes) const {
-  const double run = bands_.cols * b_ * cols_ * size_;
-  return partition_.col_parts <= kVendorMostColParts && partition_.bands <= kVendorMostBands &&
-         uint64_t{2} * partition_.col_parts * partition_.bands <= std::max(2U, m_.tiles) &&
-         run <= static_cast<double>(kVendorMostRun) * (b_ > 1 ? 8 * b_ : 1) &&
-         (b_ > 1 || blocks_ <= kVendorMostRun) &&
-         bytes <= kVendorMemoryFraction * static_cast<double>(m_.tile_bytes);
 }
 
 double PartitionEstimate::used_columns() const {

@@ -50,10 +50,6 @@ class PartitionEstimate {
   double all_value_bytes() const { return counts_.blocks * b_ * b_ * size_; }
   double row_bytes(double element) const { return rows_ * b_ * cols_ * element; }
 
-  /// Whether the numbers of parts, and a tile's amounts of X and of W, respect the limits of the vendor's
-  /// planner; `bytes` count towards the limited fraction of a tile's memory.
-  bool keeps_vendor_limits(double bytes) const;
-
   /// Block columns of a band that a tile uses.
   double used_columns() const;
   /// Number of columns, per row, of a matrix of n columns that a tile owns.
@@ -95,11 +91,9 @@ class PartitionEstimate {
 /// Numbers of parts to try: the forced number, or 1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, … up to `most`.
 std::vector<uint32_t> counts_or(uint32_t forced, uint32_t most);
 
-/// All candidate partitions of a product, by an Estimate that is a PartitionEstimate with all() and
-/// is_within_vendor_limits().
+/// All candidate partitions of a product, by an Estimate that is a PartitionEstimate with all().
 template <class Estimate, class Shape>
-std::vector<Expected<StaticPartition>> search_partitions(const Shape& shape, Planner planner,
-                                                         const machine::Machine& machine,
+std::vector<Expected<StaticPartition>> search_partitions(const Shape& shape, const machine::Machine& machine,
                                                          const StaticPartition& forced) {
   const Pattern& pattern = shape.pattern;
   const PatternCounts counts(pattern);
@@ -113,11 +107,9 @@ std::vector<Expected<StaticPartition>> search_partitions(const Shape& shape, Pla
       if (pattern.blocks() * cols > ~0U)
         continue;  // copies of W, or its partial gradients, exceed the limit of a variable
       const auto consider = [&](const StaticPartition& partition) {
-        const Estimate estimate(shape, counts, of, partition, machine);
-        if (planner == Planner::best || estimate.is_within_vendor_limits()) found.push_back(estimate.all());
+        found.push_back(Estimate(shape, counts, of, partition, machine).all());
       };
       consider({cols, bands, band_tiles});
-      if (planner == Planner::vendor) continue;
       // A broadcast reaches both tiles of a pair at once: no tile should be without a neighbour.
       const bool may_be_even = forced.band_tiles == 0 && band_tiles > 1;
       consider({cols, bands, may_be_even ? band_tiles & ~1U : band_tiles, true});

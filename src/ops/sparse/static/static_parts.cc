@@ -1,7 +1,9 @@
 #include <algorithm>
 #include <numeric>
 
+#include "base/ceil_divide.h"
 #include "ops/sparse/static/static_layout.h"
+#include "ops/sparse/static/vendor_layout.h"
 
 namespace tessera::ops {
 namespace {
@@ -20,12 +22,12 @@ class Dealer {
 
   StaticParts deal() {
     sort_by_band();
+    const std::vector<uint32_t> tiles = tiles_of_bands();
     uint32_t part = 0;
-    for (uint32_t band = 0; band < partition_.bands; ++band)
-      for (uint64_t tile = 0; tile < partition_.band_tiles; ++tile, ++part) {
-        const uint64_t count = band_begin_[band + 1] - band_begin_[band];
-        const uint64_t begin = band_begin_[band] + count * tile / partition_.band_tiles;
-        const uint64_t end = band_begin_[band] + count * (tile + 1) / partition_.band_tiles;
+    for (uint32_t band = 0; band < tiles.size(); ++band)
+      for (uint64_t tile = 0; tile < tiles[band]; ++tile, ++part) {
+        const uint64_t begin = first_block(band, tile, tiles[band]);
+        const uint64_t end = first_block(band, tile + 1, tiles[band]);
         begin_part();
         partition_.whole_bands ? take_columns(band) : find_columns(part, begin, end);
         add_blocks(begin, end);
@@ -35,12 +37,35 @@ class Dealer {
   }
 
  private:
-  /// Band by band, and row by row within each: a stable counting sort of the pattern's order.
-  void sort_by_band() {
+  std::vector<uint32_t> bands_of_columns() {
+    if (partition_.is_vendors())
+      return VendorColumnOrder(blocks_of_columns(p_)).band_of_columns(partition_.bands);
     first_ = split_bands(blocks_of_columns(p_), partition_.bands);
     std::vector<uint32_t> band_of(p_.block_cols());
     for (uint32_t band = 0; band < partition_.bands; ++band)
       std::fill(band_of.begin() + first_[band], band_of.begin() + first_[band + 1], band);
+    return band_of;
+  }
+
+  std::vector<uint32_t> tiles_of_bands() const {
+    if (!partition_.is_vendors()) return std::vector<uint32_t>(partition_.bands, partition_.band_tiles);
+    std::vector<uint64_t> blocks;
+    for (uint32_t band = 0; band < partition_.bands && band_begin_[band] < band_begin_.back(); ++band)
+      blocks.push_back(band_begin_[band + 1] - band_begin_[band]);
+    return vendor_band_tiles(blocks, partition_.shared_tiles);
+  }
+
+  /// PopLibs gives all tiles of a band equally many blocks, but for the last ones.
+  uint64_t first_block(uint32_t band, uint64_t tile, uint64_t tiles) const {
+    const uint64_t count = band_begin_[band + 1] - band_begin_[band];
+    const uint64_t before = partition_.is_vendors() ? std::min(count, tile * base::ceil_divide(count, tiles))
+                                                    : count * tile / tiles;
+    return band_begin_[band] + before;
+  }
+
+  /// Band by band, and row by row within each: a stable counting sort of the pattern's order.
+  void sort_by_band() {
+    const std::vector<uint32_t> band_of = bands_of_columns();
     band_begin_.assign(partition_.bands + 1, 0);
     for (uint32_t column : p_.col_indices) ++band_begin_[band_of[column] + 1];
     std::partial_sum(band_begin_.begin(), band_begin_.end(), band_begin_.begin());
@@ -108,7 +133,7 @@ class Dealer {
   const Pattern& p_;
   const StaticPartition& partition_;
   StaticParts out_;
-  std::vector<uint32_t> first_;  ///< block column of each band
+  std::vector<uint32_t> first_;  ///< block column of each band, unless in the vendor's form
   std::vector<uint64_t> band_begin_;
   std::vector<uint32_t> row_;   ///< block row of each block, in the order of the parts
   std::vector<uint32_t> seen_;  ///< by block column: the last part that uses it

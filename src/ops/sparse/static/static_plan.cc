@@ -35,10 +35,6 @@ class ProductEstimate : public PartitionEstimate {
     return {partition_, cycles, bytes()};
   }
 
-  bool is_within_vendor_limits() const {
-    return keeps_vendor_limits(x_bytes() + value_bytes() + row_bytes(partial_size_));
-  }
-
  private:
   void receive_values(program::TileTraffic& t) const {
     if (partition_.col_parts > 1)
@@ -96,15 +92,15 @@ class ProductEstimate : public PartitionEstimate {
 }  // namespace
 
 std::string to_string(const StaticPartition& partition) {
-  return fmt::format("col_parts={} bands={} band_tiles={}{}{}{}", partition.col_parts, partition.bands,
-                     partition.band_tiles, partition.whole_bands ? " whole_bands" : "",
-                     partition.mirrored ? " mirrored" : "", partition.grouped_sums ? " grouped_sums" : "");
+  const std::string tiles = partition.is_vendors() ? fmt::format("shared_tiles={}", partition.shared_tiles)
+                                                   : fmt::format("band_tiles={}", partition.band_tiles);
+  return fmt::format("col_parts={} bands={} {}{}{}", partition.col_parts, partition.bands, tiles,
+                     partition.whole_bands ? " whole_bands" : "", partition.mirrored ? " mirrored" : "");
 }
 
-std::vector<Expected<StaticPartition>> static_partitions(const StaticShape& shape, Planner planner,
-                                                         const Machine& machine,
+std::vector<Expected<StaticPartition>> static_partitions(const StaticShape& shape, const Machine& machine,
                                                          const StaticPartition& forced) {
-  return search_partitions<ProductEstimate>(shape, planner, machine, forced);
+  return search_partitions<ProductEstimate>(shape, machine, forced);
 }
 
 }  // namespace tessera::ops

@@ -5,12 +5,13 @@
 #include <compare>
 #include <cstddef>
 #include <cstdint>
-#include <numeric>
+#include <utility>
 #include <vector>
 
 #include "base/ceil_divide.h"
 #include "kernels/tile/tile_product/cost.h"
 #include "ops/sparse/static/static_estimate.h"
+#include "ops/sparse/static/vendor_layout.h"
 #include "ops/tiles/expected.h"
 #include "ops/tiles/vendor_limits.h"
 
@@ -21,18 +22,11 @@ using base::ceil_divide;
 using machine::Machine;
 
 /// A part of the columns of X, and the number of tiles that compute it.
-struct VendorColumns {
+struct VendorPart {
   uint32_t cols = 0;
   uint32_t tiles = 0;
 
-  auto operator<=>(const VendorColumns&) const = default;
-};
-
-/// Bands of block columns with nearly equal numbers of blocks.
-struct VendorBands {
-  std::vector<uint64_t> blocks;
-  std::vector<uint32_t> cols;
-  uint32_t widest = 0;  ///< block columns that have blocks
+  auto operator<=>(const VendorPart&) const = default;
 };
 
 struct VendorCost {
@@ -53,8 +47,9 @@ double vendor_likely_most(double probability, double elements) {
 
 class VendorSearch {
  public:
-  VendorSearch(const StaticShape& shape, const Machine& m)
+  VendorSearch(const StaticShape& shape, const Machine& m, const StaticPartition& forced)
       : m_(m),
+        forced_(forced),
         numbers_(shape.numbers),
         n_(shape.n),
         rows_(shape.pattern.rows),
@@ -62,90 +57,68 @@ class VendorSearch {
         size_(static_cast<double>(size_of(shape.numbers.operands))),
         partial_size_(static_cast<double>(size_of(shape.numbers.partials))),
         grain_(static_cast<uint32_t>(8 / size_of(shape.numbers.operands))),
-        pair_(m.tiles < 2 ? 1U : 2U) {
-    const PatternCounts counts(shape.pattern);
-    set_columns(counts);
-    set_rows(counts);
-    density_ = std::min(1.0, counts.blocks / (kept_rows_ * kept_cols_));
+        pair_(m.tiles < 2 ? 1U : 2U),
+        counts_(shape.pattern),
+        columns_(counts_.of_column) {
+    const double least = kVendorLeastShare * counts_.blocks / std::max(1.0, counts_.rows);
+    const auto kept =
+        std::ranges::count_if(counts_.of_some_rows, [&](uint32_t blocks) { return blocks > least; });
+    const double sampled = std::max(1.0, static_cast<double>(counts_.of_some_rows.size()));
+    kept_rows_ = std::max(1.0, std::ceil(counts_.rows * static_cast<double>(kept) / sampled));
+    density_ = std::min(1.0, counts_.blocks / (kept_rows_ * columns_.kept()));
   }
 
   std::optional<StaticPartition> best() const {
-    const uint32_t most_parts = std::min(kVendorMostColParts, grains());
-    const uint64_t k_grains = b_ == 1 ? kept_cols_ : ceil_divide(kept_cols_, grain_);
+    const uint64_t k_grains = b_ == 1 ? columns_.kept() : ceil_divide(columns_.kept(), grain_);
     const auto most_bands = static_cast<uint32_t>(std::min<uint64_t>(kVendorMostBands, k_grains));
-    std::vector<VendorBands> bands_of(most_bands + 1);
-    for (uint32_t bands = 1; bands <= most_bands; ++bands) bands_of[bands] = split(bands);
+    const auto [first_parts, last_parts] = range(forced_.col_parts, std::min(kVendorMostColParts, grains()));
+    const auto [first_bands, last_bands] = range(forced_.bands, most_bands);
+    std::vector<VendorBands> bands_of(last_bands + 1);
+    for (uint32_t bands = first_bands; bands <= last_bands; ++bands) bands_of[bands] = columns_.split(bands);
     std::optional<StaticPartition> best;
     double fastest = 0;
-    for (uint32_t parts = 1; parts <= most_parts; ++parts) {
-      const std::vector<VendorColumns> columns = parts_of_columns(parts);
+    for (uint32_t parts = first_parts; parts <= last_parts; ++parts) {
+      const std::vector<VendorPart> columns = parts_of_columns(parts);
       if (columns.back().tiles == 0) continue;
-      for (uint32_t bands = 1; bands <= most_bands && parts * bands <= m_.tiles / pair_; ++bands) {
+      for (uint32_t bands = first_bands; bands <= last_bands; ++bands) {
+        if (uint64_t{parts} * bands > m_.tiles / pair_) break;
         const std::optional<VendorCost> cost = cost_of(columns, bands_of[bands], parts > 1);
         if (!cost || cost->bytes > kVendorMemoryFraction * static_cast<double>(m_.tile_bytes)) continue;
         if (best && cost->cycles >= fastest) continue;
-        best = partition_of(columns, bands_of[bands]);
+        const auto count = static_cast<uint32_t>(columns.size());
+        const uint32_t tiles = m_.tiles / pair_ / count * pair_;
+        const std::vector<uint32_t> tiles_of = vendor_band_tiles(bands_of[bands].blocks, tiles);
+        if (tiles_of.empty()) continue;
+        best = StaticPartition{.col_parts = count,
+                               .bands = bands,
+                               .band_tiles = 0,
+                               .shared_tiles = has_long_lists(bands_of[bands], tiles_of) ? 0U : tiles,
+                               .col_grain = grain_};
         fastest = cost->cycles;
       }
     }
-    return best && best->band_tiles > 0 ? best : std::nullopt;
+    return best && best->is_vendors() ? best : std::nullopt;
   }
 
  private:
   uint32_t grains() const { return ceil_divide(n_, grain_); }
 
-  /// Those with few blocks follow the others.
-  void set_columns(const PatternCounts& counts) {
-    const double least =
-        kVendorLeastShare * counts.blocks / static_cast<double>(std::max<size_t>(1, counts.of_column.size()));
-    std::vector<uint32_t> of_column = counts.of_column;
-    const auto few = std::stable_partition(of_column.begin(), of_column.end(),
-                                           [&](uint32_t blocks) { return blocks > least; });
-    kept_cols_ = static_cast<uint32_t>(std::max<int64_t>(1, few - of_column.begin()));
-    blocks_before_ = {0};
-    used_before_ = {0};
-    for (uint32_t blocks : of_column) {
-      blocks_before_.push_back(blocks_before_.back() + blocks);
-      used_before_.push_back(used_before_.back() + (blocks > 0 ? 1U : 0U));
-    }
-  }
-
-  void set_rows(const PatternCounts& counts) {
-    const double least = kVendorLeastShare * counts.blocks / std::max(1.0, counts.rows);
-    const auto kept =
-        std::ranges::count_if(counts.of_some_rows, [&](uint32_t blocks) { return blocks > least; });
-    const double sampled = std::max(1.0, static_cast<double>(counts.of_some_rows.size()));
-    kept_rows_ = std::max(1.0, std::ceil(counts.rows * static_cast<double>(kept) / sampled));
-  }
-
-  VendorBands split(uint32_t bands) const {
-    VendorBands all;
-    const uint64_t each = ceil_divide(blocks_before_.back(), uint64_t{bands});
-    for (size_t begin = 0; all.blocks.size() < bands;) {
-      const auto found = std::lower_bound(blocks_before_.begin() + static_cast<int64_t>(begin),
-                                          blocks_before_.end(), blocks_before_[begin] + each);
-      const auto end =
-          std::min(static_cast<size_t>(found - blocks_before_.begin()), blocks_before_.size() - 1);
-      if (blocks_before_[end] == blocks_before_[begin]) break;
-      all.blocks.push_back(blocks_before_[end] - blocks_before_[begin]);
-      all.cols.push_back(static_cast<uint32_t>(end - begin));
-      all.widest = std::max(all.widest, used_before_[end] - used_before_[begin]);
-      begin = end;
-    }
-    return all;
+  /// The forced number alone, or 1 to `most`.
+  static std::pair<uint32_t, uint32_t> range(uint32_t forced, uint32_t most) {
+    return forced != 0 ? std::pair(forced, forced) : std::pair(1U, most);
   }
 
   /// Equal parts but for the last, which have tiles in proportion.
-  std::vector<VendorColumns> parts_of_columns(uint32_t parts) const {
+  std::vector<VendorPart> parts_of_columns(uint32_t parts) const {
     const uint32_t each = ceil_divide(grains(), parts);
-    std::vector<VendorColumns> all;
+    std::vector<VendorPart> all;
     for (uint32_t left = grains(); left > 0; left -= std::min(left, each))
       all.push_back({std::min(left, each) * grain_, 0});
     const uint32_t pairs = ceil_divide(m_.tiles, pair_);
     const auto count = static_cast<uint32_t>(all.size());
     const uint64_t total = uint64_t{1} + uint64_t{grains()} * grain_;
     uint32_t first = 0;
-    for (VendorColumns& part : all) {
+    for (VendorPart& part : all) {
       const auto share = static_cast<uint32_t>(ceil_divide(uint64_t{pairs} * part.cols, total));
       const uint32_t mine = std::max(share - 1, ceil_divide(pairs, count)) * pair_;
       part.tiles = std::min(mine, m_.tiles - first);
@@ -155,38 +128,14 @@ class VendorSearch {
     return all;
   }
 
-  /// Tiles of each band, in pairs; empty if there are too few.
-  std::vector<uint32_t> tiles_of(const VendorBands& bands, uint32_t tiles) const {
-    const uint64_t all = std::accumulate(bands.blocks.begin(), bands.blocks.end(), uint64_t{0});
-    const size_t count = bands.blocks.size();
-    std::vector<uint32_t> given;
-    uint32_t used = 0;
-    for (size_t band = 0; band < count; ++band) {
-      const uint64_t blocks = bands.blocks[band];
-      auto mine = static_cast<uint32_t>(blocks * tiles / all);
-      if (mine == 0) mine = std::min(tiles, pair_);
-      const uint64_t needed = ceil_divide(blocks, ceil_divide(blocks, mine));
-      mine = static_cast<uint32_t>(std::min<uint64_t>(ceil_divide(needed, pair_) * pair_, mine));
-      if (band + 1 == count) mine = tiles - used;
-      mine = std::min(std::max(mine / pair_ * pair_, pair_), tiles - used);
-      const uint64_t later = (count - 1 - band) * pair_;
-      if (tiles < later + 1) return {};
-      mine = static_cast<uint32_t>(std::min<uint64_t>(mine, tiles - later));
-      if (mine == 0) return {};
-      given.push_back(mine);
-      used += mine;
-    }
-    return given;
-  }
-
   /// Of the slowest and the fullest of the parts of n.
-  std::optional<VendorCost> cost_of(std::vector<VendorColumns> columns, const VendorBands& bands,
+  std::optional<VendorCost> cost_of(std::vector<VendorPart> columns, const VendorBands& bands,
                                     bool copies_values) const {
     std::ranges::sort(columns);
     columns.erase(std::unique(columns.begin(), columns.end()), columns.end());
     VendorCost most;
-    for (const VendorColumns& part : columns) {
-      const std::vector<uint32_t> tiles = tiles_of(bands, part.tiles);
+    for (const VendorPart& part : columns) {
+      const std::vector<uint32_t> tiles = vendor_band_tiles(bands.blocks, part.tiles);
       const double run = double{1} * bands.widest * b_ * part.cols * size_;
       if (tiles.empty() || run > static_cast<double>(kVendorMostRun) * (b_ == 1 ? 1U : 8 * b_)) return {};
       size_t fullest = 0;
@@ -205,7 +154,7 @@ class VendorSearch {
                           bool copies_values) const {
     const double blocks = std::ceil(band_blocks / tiles), tile_rows = std::ceil(kept_rows_ / tiles);
     const double tile_cols =
-        tile_rows == 1 ? std::min(std::ceil(band_blocks / density_), double{1} * kept_cols_) : band_cols;
+        tile_rows == 1 ? std::min(std::ceil(band_blocks / density_), double{1} * columns_.kept()) : band_cols;
     const double in_row = vendor_at_least_one(density_, tile_cols);
     const double used_rows = std::max(1.0, vendor_likely_most(in_row, tile_rows));
     const double used_cols =
@@ -240,31 +189,17 @@ class VendorSearch {
            (zeroes ? workers * (12 + std::ceil(vectors / workers)) : 0);
   }
 
-  /// With as many tiles for each band as the bands of the first part of n have, but for the last band, which
-  /// has those that are left. Without tiles if the work lists of single elements become too long.
-  StaticPartition partition_of(const std::vector<VendorColumns>& columns, const VendorBands& bands) const {
-    const auto parts = static_cast<uint32_t>(columns.size());
-    const auto count = static_cast<uint32_t>(bands.blocks.size());
-    const std::vector<uint32_t> first = tiles_of(bands, columns.front().tiles);
-    uint32_t tiles = *std::min_element(first.begin(), first.size() > 1 ? first.end() - 1 : first.end());
-    while (tiles > 1 && uint64_t{parts} * count * tiles > m_.tiles) tiles -= std::min(tiles - 1, pair_);
-    return {parts, count, has_long_lists(columns, bands) ? 0U : tiles, false, false, grain_, true};
-  }
-
-  /// Whether the last worker's first non-zero is beyond the offsets of a list.
-  bool has_long_lists(const std::vector<VendorColumns>& columns, const VendorBands& bands) const {
-    if (b_ > 1) return false;
+  /// Whether the last worker's first non-zero is beyond the offsets of a list of single elements.
+  bool has_long_lists(const VendorBands& bands, const std::vector<uint32_t>& tiles) const {
     const uint64_t workers = m_.workers_per_tile;
-    for (const VendorColumns& part : columns) {
-      const std::vector<uint32_t> tiles = tiles_of(bands, part.tiles);
-      for (size_t band = 0; band < tiles.size(); ++band)
-        if (ceil_divide(bands.blocks[band], uint64_t{tiles[band]}) * (workers - 1) / workers > kVendorMostRun)
-          return true;
-    }
+    for (size_t band = 0; band < tiles.size() && b_ == 1; ++band)
+      if (ceil_divide(bands.blocks[band], uint64_t{tiles[band]}) * (workers - 1) / workers > kVendorMostRun)
+        return true;
     return false;
   }
 
   const Machine& m_;
+  const StaticPartition& forced_;
   TiledNumbers numbers_;
   uint32_t n_;
   uint32_t rows_;
@@ -273,17 +208,17 @@ class VendorSearch {
   double partial_size_;
   uint32_t grain_;  ///< columns of X in 8 bytes
   uint32_t pair_;   ///< tiles that receive the same data at once
+  PatternCounts counts_;
+  VendorColumnOrder columns_;
   double kept_rows_ = 1;
-  uint32_t kept_cols_ = 1;
   double density_ = 1;
-  std::vector<uint64_t> blocks_before_;  ///< by block column: blocks of the columns before it
-  std::vector<uint32_t> used_before_;    ///< block columns with blocks before it
 };
 
 }  // namespace
 
-std::optional<StaticPartition> vendor_partition(const StaticShape& shape, const Machine& machine) {
-  const std::optional<StaticPartition> best = VendorSearch(shape, machine).best();
+std::optional<StaticPartition> vendor_partition(const StaticShape& shape, const Machine& machine,
+                                                const StaticPartition& forced) {
+  const std::optional<StaticPartition> best = VendorSearch(shape, machine, forced).best();
   const bool copies_too_much = best && shape.pattern.blocks() * best->col_parts > ~uint32_t{0};
   return copies_too_much ? std::nullopt : best;
 }
