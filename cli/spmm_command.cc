@@ -26,11 +26,14 @@ void add_weight_options(CLI::App& command, SpmmRequest& r) {
   add_count(command, "--m", r.m, "Rows of a generated W", kMostCount, 0);
   add_count(command, "--k", r.k, "Columns of a generated W", kMostCount, 0);
   add(command, "--density", r.densities, parse_densities, "Density of a generated W, such as 1/16 or 0.1 *");
-  add_choice<PatternKind>(command, "--pattern", r.pattern,
-                          {{"random", PatternKind::random},
-                           {"banded", PatternKind::banded},
-                           {"power_law", PatternKind::power_law}},
-                          "Pattern of a generated W: random, banded or power_law");
+  add_choice<PatternKind>(
+      command, "--pattern", r.pattern,
+      {{"random", PatternKind::random},
+       {"banded", PatternKind::banded},
+       {"power_law", PatternKind::power_law},
+       {"shuffled", PatternKind::shuffled}},
+      "Pattern of a generated W: random, banded, power_law, or shuffled as in PopSparse's "
+      "benchmark");
   add_seed(command, "--seed", r.seed, "Seed of generated patterns and values");
 }
 

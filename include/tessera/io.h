@@ -28,6 +28,7 @@ enum class PatternKind : uint8_t {
   banded,     ///< the same number per row, around the diagonal; shifted inwards at the corners
   power_law,  ///< rows in a random order get blocks in proportion to 1/rank (Zipf's law), up to a full row;
               ///< columns are uniform
+  shuffled,   ///< uniformly, anywhere, as the benchmark of PopSparse places them, whose seed is 123
 };
 
 /// A matrix to generate. Round(density × blocks of the whole matrix) blocks are placed, exactly.

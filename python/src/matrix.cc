@@ -48,7 +48,9 @@ PatternKind kind_named(const std::string& name) {
   if (name == "random") return PatternKind::random;
   if (name == "banded") return PatternKind::banded;
   if (name == "power_law") return PatternKind::power_law;
-  throw UsageError("unknown kind of pattern '" + name + "' (choose from random, banded, power_law)");
+  if (name == "shuffled") return PatternKind::shuffled;
+  throw UsageError("unknown kind of pattern '" + name +
+                   "' (choose from random, banded, power_law, shuffled)");
 }
 
 SparseMatrix generated(std::pair<uint32_t, uint32_t> shape, double density, uint32_t block_size,

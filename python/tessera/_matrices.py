@@ -183,10 +183,13 @@ def generate(
     density: float,
     *,
     block_size: int = 1,
-    kind: Literal["random", "banded", "power_law"] = "random",
+    kind: Literal["random", "banded", "power_law", "shuffled"] = "random",
     seed: int = 0,
 ) -> Matrix:
-    """Generate a pattern with synthetic values, the same on every computer."""
+    """Generate a pattern with synthetic values, the same on every computer.
+
+    ``shuffled`` places blocks uniformly, as the benchmark of PopSparse does with seed 123.
+    """
     shape = _tessera.whole_number("m", m, 0, _LONGEST), _tessera.whole_number("k", k, 0, _LONGEST)
     block_size = _tessera.whole_number("block_size", block_size, 1)
     return adopt(_tessera.generate(shape, density, block_size, kind, checked_seed(seed)))

@@ -11,6 +11,7 @@
 #include "base/memory.h"
 #include "base/random.h"
 #include "sparse/pattern.h"
+#include "sparse/shuffle.h"
 
 namespace tessera::sparse {
 namespace {
@@ -175,6 +176,28 @@ void fill_band_columns(Pattern& p) {
   }
 }
 
+// The places of the blocks in the matrix, ascending.
+std::vector<uint32_t> shuffled_places(const Pattern& grid, uint64_t blocks, uint64_t seed) {
+  const uint64_t all = uint64_t{grid.block_rows()} * grid.block_cols();
+  if (all > kMostShuffled)
+    throw UsageError(fmt::format(
+        "a shuffled pattern has at most {} blocks in a full matrix, not {}; use larger blocks, or a random "
+        "pattern",
+        kMostShuffled, all));
+  std::vector<uint32_t> places = first_of_shuffled(all, blocks, seed);
+  std::ranges::sort(places);
+  return places;
+}
+
+void fill_shuffled(Pattern& p, uint64_t blocks, uint64_t seed) {
+  p.crow_indices.assign(size_t{p.block_rows()} + 1, 0);
+  for (uint32_t place : shuffled_places(p, blocks, seed)) {
+    ++p.crow_indices[size_t{place / p.block_cols()} + 1];
+    p.col_indices.push_back(place % p.block_cols());
+  }
+  std::partial_sum(p.crow_indices.begin(), p.crow_indices.end(), p.crow_indices.begin());
+}
+
 RowCounts row_counts(const GeneratedMatrix& wanted, const Pattern& grid, uint64_t blocks) {
   const uint32_t rows = grid.block_rows();
   const uint32_t cols = grid.block_cols();
@@ -182,6 +205,7 @@ RowCounts row_counts(const GeneratedMatrix& wanted, const Pattern& grid, uint64_
     case PatternKind::random: return uniform_row_counts(rows, cols, blocks, wanted.seed);
     case PatternKind::banded: return even_row_counts(rows, blocks);
     case PatternKind::power_law: return power_law_row_counts(rows, cols, blocks, wanted.seed);
+    case PatternKind::shuffled: break;  // does not begin with its rows
   }
   throw UsageError(fmt::format("unknown kind of pattern: {}", static_cast<int>(wanted.kind)));
 }
@@ -197,6 +221,10 @@ Pattern generate_pattern(const GeneratedMatrix& wanted) {
   const uint64_t all = uint64_t{p.block_rows()} * p.block_cols();
   const auto blocks = static_cast<uint64_t>(std::round(wanted.density * static_cast<double>(all)));
   require_memory_for(wanted, p, blocks);
+  if (wanted.kind == PatternKind::shuffled) {
+    fill_shuffled(p, blocks, wanted.seed);
+    return p;
+  }
   const RowCounts counts = row_counts(wanted, p, blocks);
   p.crow_indices.resize(counts.size() + 1);
   for (size_t r = 0; r < counts.size(); ++r) p.crow_indices[r + 1] = p.crow_indices[r] + counts[r];

@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "sparse/pattern.h"
+#include "sparse/shuffle.h"
 #include "support/error_of.h"
 
 namespace tessera::sparse {
@@ -15,7 +16,8 @@ namespace {
 using test::error_of;
 using test::says;
 
-constexpr PatternKind kKinds[] = {PatternKind::random, PatternKind::banded, PatternKind::power_law};
+constexpr PatternKind kKinds[] = {PatternKind::random, PatternKind::banded, PatternKind::power_law,
+                                  PatternKind::shuffled};
 
 std::vector<uint64_t> row_lengths(const Pattern& p) {
   std::vector<uint64_t> lengths(p.block_rows());
@@ -47,7 +49,7 @@ TEST(Generate, PlacesExactlyTheBlocksAskedFor) {
 }
 
 TEST(Generate, IsAFunctionOfTheSeed) {
-  for (PatternKind kind : {PatternKind::random, PatternKind::power_law}) {
+  for (PatternKind kind : {PatternKind::random, PatternKind::power_law, PatternKind::shuffled}) {
     const SparseMatrix one = generate({kind, 100, 100, 0.1, 1, 1});
     const SparseMatrix again = generate({kind, 100, 100, 0.1, 1, 1});
     const SparseMatrix two = generate({kind, 100, 100, 0.1, 1, 2});
@@ -76,6 +78,19 @@ TEST(Generate, KnownAnswers) {
   EXPECT_EQ(fingerprint(generate_pattern({PatternKind::banded, 500, 700, 0.1, 1, 1})), 7140077940658296687U);
   EXPECT_EQ(fingerprint(generate_pattern({PatternKind::power_law, 500, 700, 0.1, 1, 1})),
             4343372746043156872U);
+  EXPECT_EQ(fingerprint(generate_pattern({PatternKind::shuffled, 500, 700, 0.1, 1, 1})),
+            1123756863836994220U);
+}
+
+// As std::shuffle of g++ 12's library with its default engine.
+TEST(Generate, ShufflesAsThePublishedBenchmark) {
+  using Numbers = std::vector<uint32_t>;
+  EXPECT_EQ(first_of_shuffled(10, 10, 123), (Numbers{2, 0, 6, 1, 8, 4, 3, 9, 5, 7}));
+  EXPECT_EQ(first_of_shuffled(9, 4, 123), (Numbers{3, 0, 8, 7}));
+  EXPECT_EQ(first_of_shuffled(3000, 3, 123), (Numbers{2276, 1799, 835}));
+  EXPECT_EQ(first_of_shuffled(350'000, 3, 1), (Numbers{131'264, 255'352, 309'648}));
+  EXPECT_EQ(first_of_shuffled(1, 1, 0), Numbers{0});
+  EXPECT_EQ(first_of_shuffled(0, 0, 0), Numbers{});
 }
 
 // Sum of squared deviations over the variance, for counts of `n` draws over the bins.
@@ -168,6 +183,8 @@ TEST(Generate, SaysWhatIsWrong) {
   EXPECT_TRUE(says(message({.rows = 4, .cols = 4, .density = NAN}), "density nan"));
   EXPECT_TRUE(says(message({.rows = 0x80000000, .cols = 4}), "at most 2147483647"));
   EXPECT_TRUE(says(message({.rows = 4, .cols = 4, .block_size = 0}), "block size 0"));
+  EXPECT_TRUE(says(message({.kind = PatternKind::shuffled, .rows = 100'000, .cols = 100'000}),
+                   "at most 2147483645 blocks in a full matrix, not 10000000000"));
   EXPECT_TRUE(says(message({.kind = PatternKind{9}, .rows = 4, .cols = 4}), "unknown kind of pattern: 9"));
 }
 
