@@ -20,7 +20,7 @@ from pictures.canvas import IMAGES, Picture, Scale
 DATA = IMAGES / "popsparse.csv"
 HEAD = (
     "# Speed-up of sparse over dense products on Bow: published (PopSparse, Li et al. 2023) and by the model.\n"
-    "# used: whether constants or limits of the model were fitted to measurements of this mode and type.\n"
+    "# used: whether constants of the model were fitted to measurements of this mode and type.\n"
 )
 # Groups of the tool's comparisons that are ratios of a sparse product's speed to a dense one's.
 RATIO = re.compile(r"(static|dynamic) over dense")
@@ -99,7 +99,7 @@ def draw() -> Picture:
         "The model of Bow against published measurements",
         f"{len(some)} cells: the model's speed-up of sparse over dense products against the published one, on logarithmic axes, in which "
         f"points on the diagonal are equal. The median cell is away from it by a factor of {median_distance(some):.2f}. Filled points "
-        "are of modes and types to which constants or limits were fitted, hollow ones of others.",
+        "are of modes and types to which constants were fitted, hollow ones of others.",
     )
     draw_axes(picture)
     for cell in sorted(some, key=lambda cell: not cell.used):
@@ -109,12 +109,12 @@ def draw() -> Picture:
 
 
 def read_tool(path: Path) -> list[Cell]:
-    """Constants are fitted to static products in FP16, limits to dynamic ones in FP16."""
+    """Constants are fitted to static products in FP16."""
     found = []
     for each in json.loads(path.read_text(encoding="utf-8"))["comparisons"]:
         if RATIO.match(each["group"]) and each["published"] and each["ours"] and each["what"].endswith(", bow"):
             name = each["what"].removesuffix(", bow")
-            found.append(Cell(name, each["published"], round(each["ours"], 3), name.startswith("f16 ")))
+            found.append(Cell(name, each["published"], round(each["ours"], 3), name.startswith("f16 static ")))
     return found
 
 

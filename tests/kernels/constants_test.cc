@@ -97,11 +97,11 @@ double example_of(const ElementRates& rates) {
 double static_blocks(Type type, uint32_t b) {
   return example_of(block_rates(constants_machine(), type, b, 96));
 }
-double dynamic_blocks(Type type, uint32_t b) {
-  return bucket_cycles(constants_machine(), type, b, 96, {1, 1, 10, 40});
+double dynamic_blocks(Type type, Type partials, uint32_t b) {
+  return bucket_cycles(constants_machine(), type, partials, b, 96, {1, 1, 10, 40});
 }
 double dynamic_elements(Type type, uint32_t n) {
-  return bucket_cycles(constants_machine(), type, 1, n, {1, 1, 10, 200});
+  return bucket_cycles(constants_machine(), type, type, 1, n, {1, 1, 10, 200});
 }
 
 void add_products(std::map<std::string, double>& all) {
@@ -109,8 +109,10 @@ void add_products(std::map<std::string, double>& all) {
   for (const Type type : {Type::f16, Type::f32})
     for (const uint32_t b : {4U, 8U, 16U}) {
       all[fmt::format("static.{}.b{}", name_of(type), b)] = static_blocks(type, b);
-      all[fmt::format("dynamic.{}.b{}", name_of(type), b)] = dynamic_blocks(type, b);
+      all[fmt::format("dynamic.{}.b{}", name_of(type), b)] = dynamic_blocks(type, type, b);
     }
+  for (const uint32_t b : {4U, 8U, 16U})
+    all[fmt::format("dynamic.f16-f32.b{}", b)] = dynamic_blocks(Type::f16, Type::f32, b);
   all["static.f16.b32"] = static_blocks(Type::f16, 32);
   all["static.f16.b16.transposed"] = example_of(block_rates(m, Type::f16, 16, 96, true));
   for (const uint32_t n : {4U, 8U, 96U}) {
@@ -169,8 +171,6 @@ void add_bytes_and_limits(std::map<std::string, double>& all) {
   all["vendor.static_run"] = static_cast<double>(ops::kVendorMostRun);
   all["vendor.static_least_share"] = ops::kVendorLeastShare;
   all["vendor.dynamic_head_room"] = ops::kVendorHeadRoom;
-  all["vendor.dynamic_fraction"] = ops::kVendorDynamicFraction;
-  all["vendor.dynamic_part_bytes"] = ops::kVendorPartBytes;
 }
 
 /// The figures of a machine that its file gives.

@@ -139,8 +139,17 @@ TEST(TileCost, ABucketWithUnknownMetadataHasOneSubgroup) {
 TEST(TileCost, Buckets) {
   EXPECT_EQ(fill_cycles(bow(), 1000), 25 + 125);
   const double blocks = 6 * 22 + 10 * 23 + 40 * (15 + 64 + 6 * (23 + 4 * 15));
-  EXPECT_EQ(bucket_cycles(bow(), Type::f16, 16, 96, {1, 1, 10, 40}), 40 + 46 + 56 + blocks);
-  EXPECT_EQ(bucket_cycles(bow(), Type::f16, 16, 96, {3, 1, 10, 40}), 40 + 2 * 33 + 2 * 46 + 56 + blocks);
+  EXPECT_EQ(bucket_cycles(bow(), Type::f16, Type::f16, 16, 96, {1, 1, 10, 40}), 40 + 46 + 56 + blocks);
+  EXPECT_EQ(bucket_cycles(bow(), Type::f16, Type::f16, 16, 96, {3, 1, 10, 40}),
+            40 + 2 * 33 + 2 * 46 + 56 + blocks);
+}
+
+// With FP32 sums, blocks of 16 × 16 take two passes; FP32 blocks are four of 8 × 8.
+TEST(TileCost, BucketsWithFp32Sums) {
+  EXPECT_EQ(bucket_cycles(bow(), Type::f16, Type::f32, 16, 96, {1, 1, 10, 40}),
+            40 + 46 + 56 + 6 * 23 + 10 * 23 + 40 * (27 + 64 + 6 * 2 * (25 + 4 * 15)));
+  const double eights = bucket_cycles(bow(), Type::f32, Type::f32, 8, 96, {1, 1, 20, 160});
+  EXPECT_EQ(bucket_cycles(bow(), Type::f32, Type::f32, 16, 96, {1, 1, 10, 40}), eights);
 }
 
 // 32 × 32 blocks are 2 × 2 of the kernel's 16 × 16, and 40 columns three pieces of 16, of which a worker

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <optional>
 #include <ranges>
 #include <tuple>
@@ -318,24 +319,53 @@ TEST(PlannerLimits, VendorStaticSumsAreDividedByElements) {
   }
 }
 
-/// A dynamic plan's are a fifth of the memory.
-TEST(PlannerLimits, VendorDynamicPlansKeepTemporariesToAFifth) {
+using Grid = std::array<uint32_t, 3>;
+
+/// The grid that the vendor's planner takes for PopSparse's products of m = k = 4,096, or zeros.
+Grid vendor_grid(Type type, uint32_t block_size, uint32_t inverse_density, uint32_t n) {
+  const uint64_t capacity = uint64_t{4096} * 4096 / inverse_density / block_size / block_size;
+  const DynamicShape shape{4096, 4096, n, block_size, capacity, {type, Type::f32}};
+  const auto found = dynamic_tilings(shape, Planner::vendor, machine::find("bow"), {0, 0, 0});
+  if (found.empty()) return {};
+  const DynamicTiling& tiling = found.at(0).partition;
+  return {tiling.m_parts, tiling.k_parts, tiling.n_parts};
+}
+
+TEST(PlannerLimits, VendorDynamicGridsAreThoseThatPopLibsFindsFastest) {
+  EXPECT_EQ(vendor_grid(Type::f16, 1, 4, 256), (Grid{38, 19, 2}));
+  EXPECT_EQ(vendor_grid(Type::f16, 1, 32, 256), (Grid{19, 19, 4}));
+  EXPECT_EQ(vendor_grid(Type::f16, 4, 16, 1024), (Grid{14, 13, 8}));
+  EXPECT_EQ(vendor_grid(Type::f16, 8, 16, 64), (Grid{19, 19, 4}));
+  EXPECT_EQ(vendor_grid(Type::f16, 16, 4, 256), (Grid{22, 16, 4}));
+  EXPECT_EQ(vendor_grid(Type::f16, 16, 32, 1024), (Grid{6, 7, 32}));
+  EXPECT_EQ(vendor_grid(Type::f32, 1, 16, 64), (Grid{38, 19, 2}));
+  EXPECT_EQ(vendor_grid(Type::f32, 4, 16, 1024), (Grid{14, 13, 8}));
+  // No grid keeps its temporaries to 0.6 of the memory.
+  EXPECT_EQ(vendor_grid(Type::f16, 1, 32, 1024), Grid{});
+  EXPECT_EQ(vendor_grid(Type::f16, 16, 16, 4096), Grid{});
+}
+
+/// Each of the 16 tiles that share a partition has metadata for all of its rows.
+TEST(PlannerLimits, VendorDynamicBucketsRepeatMetadata) {
+  const DynamicShape shape{4096, 4096, 1024, 16, 4096, {Type::f16, Type::f32}};
+  const machine::Machine bow = machine::find("bow");
+  const DynamicTiling tiling = dynamic_tilings(shape, Planner::vendor, bow, {0, 0, 0}).at(0).partition;
+  EXPECT_EQ(to_string(tiling), "m_parts=10 k_parts=9 n_parts=16 bucket_blocks=64 bucket_words=2560");
+  EXPECT_EQ(DynamicGrid(shape, tiling, bow).bucket_words, tiling.bucket_words);
+}
+
+/// The transposes of a bucket of 5 blocks, a part of dY, and two buckets with 32 words of metadata.
+TEST(PlannerLimits, VendorDynamicPlansKeepTemporariesOfBothProductsToTheirFraction) {
   const DynamicShape shape{64, 64, 16, 4, 64, {}};
   machine::Machine m = testing::toy_machine(16);
-  const auto smallest = [&](Planner planner) {
-    uint64_t fits = 1 << 20;
-    for (uint64_t step = fits / 2; step > 0; step /= 2) {
-      m.tile_bytes = fits - step;
-      if (!dynamic_tilings(shape, planner, m, {4, 4, 1}).empty()) fits -= step;
-    }
-    return fits;
+  const double temporaries = 5 * 64 + 16 * 16 * 4 + 2 * (5 * 64 + 2 * 32);
+  const auto plans = [&](Planner planner, double tile_bytes) {
+    m.tile_bytes = static_cast<uint64_t>(tile_bytes);
+    return dynamic_tilings(shape, planner, m, {4, 4, 1}).size();
   };
-  const uint64_t edge = smallest(Planner::vendor);
-  m.tile_bytes = edge;
-  const DynamicGrid grid(shape, dynamic_tilings(shape, Planner::vendor, m, {4, 4, 1}).at(0).partition, m);
-  const double temporaries = 4.0 * (2 * 16 * 16) + 64.0 * grid.tiling.bucket_blocks + 2.0 * grid.bucket_words;
-  EXPECT_NEAR(static_cast<double>(edge), temporaries / 0.2, 1);
-  EXPECT_EQ(smallest(Planner::best), 1U);
+  EXPECT_EQ(plans(Planner::vendor, temporaries / 0.6 + 2), 1U);
+  EXPECT_EQ(plans(Planner::vendor, temporaries / 0.6 - 2), 0U);
+  EXPECT_GT(plans(Planner::best, 1), 0U);
 }
 
 /// Buckets' metadata number partitions in 16 bits.

@@ -1,5 +1,4 @@
-// Limits of the vendor's planners (PopLibs, SDK 3.4), but for two that are fitted: docs/machine-constants.md
-// says which.
+// Limits of the vendor's planners (PopLibs, SDK 3.4).
 #pragma once
 
 #include <cstdint>
@@ -17,10 +16,7 @@ inline constexpr uint64_t kVendorMostRun = 0xFFFF;
 /// Columns and rows with fewer blocks than this fraction of the mean do not count for the partition.
 inline constexpr double kVendorLeastShare = 0.1;
 
-// Dynamic products: headroom of buckets beyond equal slices, for values and metadata; the fraction of a
-// tile's memory for temporaries, and at b = 1 the bytes of a tile's parts of X and of Y, both fitted.
+/// Dynamic products: headroom of buckets beyond equal slices, for values and metadata.
 inline constexpr double kVendorHeadRoom = 0.3;
-inline constexpr double kVendorDynamicFraction = 0.2;
-inline constexpr double kVendorPartBytes = 8192;
 
 }  // namespace tessera::ops

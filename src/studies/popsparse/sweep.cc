@@ -183,9 +183,16 @@ spmm::SpmmRequest request_of(const Operand& operand, const machine::Machine& mac
   return request;
 }
 
+/// The benchmark leaves the partial sums of dynamic products to PopLibs, which takes FP32.
+Precision precision_of(const Operand& o, bool on_tiles) {
+  const bool wide = on_tiles && o.mode == Mode::dynamic_sparse && o.precision == kF16;
+  return wide ? kF16F32 : o.precision;
+}
+
 /// Runs the products of one operand, which share its matrix.
 struct Runner {
-  Runner(spmm::SpmmRequest of, const machine::Machine& machine) : request(std::move(of)), runner(request) {
+  Runner(spmm::SpmmRequest of, const machine::Machine& machine)
+      : request(std::move(of)), runner(request), on_tiles(machine.kind == machine::Kind::tiled) {
     runner.use(machine);
   }
 
@@ -194,7 +201,7 @@ struct Runner {
     spmm::SpmmCase one;
     one.machine = request.machines.front();
     one.mode = o.mode;
-    one.precision = o.precision;
+    one.precision = precision_of(o, on_tiles);
     if (o.mode != Mode::dense) one.density = o.density;
     one.block = o.mode == Mode::dense ? sparse::kDenseBlockSize : o.block;
     one.n = what.n;
@@ -203,6 +210,7 @@ struct Runner {
 
   spmm::SpmmRequest request;  // before what refers to it
   spmm::SpmmRunner runner;
+  bool on_tiles;
 };
 
 Result sweep_result_of(const Case& what, const spmm::SpmmResult& found) {

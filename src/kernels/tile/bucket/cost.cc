@@ -34,26 +34,26 @@ struct Supervisor {
 constexpr Supervisor kBlockSupervisor = {40, 33, 56, 46};
 constexpr Supervisor kElementSupervisor = {30, 32, 46, 47};
 
-/// For blocks, with n the columns of one worker: a subgroup takes each worker `start`, a row `row`, a block
-/// `inner` + `column` (n − 1). PopLibs has no fixed cycles of a row, and those of static products are
-/// assumed; nor does it have FP32 blocks of 16.
+/// For blocks, with n the columns of one worker: a subgroup takes each worker `start`, a row `row`, and each
+/// of a block's `passes` `inner` + `column` (n − 1). PopLibs has no fixed cycles of a row, and those of
+/// static products are assumed.
 struct BlockWorker {
-  double start;
-  double row;
-  double inner;
-  double column;
+  double start = 0;
+  double row = 0;
+  double inner = 0;
+  double column = 0;
+  double passes = 1;
 };
 
-BlockWorker block_worker(const machine::Machine& m, Type type, uint32_t size) {
+/// The multipliers hold 16 sums of FP16, or 8 of FP32, which take two passes for 16 rows of W.
+BlockWorker block_worker(const machine::Machine& m, Type type, Type partials, uint32_t size) {
   const auto column = [&](double cycles) { return multiplier_cycles(m, type, cycles); };
-  if (type == Type::f16) {
-    if (size == 4) return {26, 1, 16, column(2)};
-    if (size == 8) return {23, 1, 21, column(4)};
-    return {22, 1, 23, column(4)};
-  }
-  if (size == 4) return {26, 1, 15, column(4)};
-  if (size == 8) return {23, 4, 28, column(8)};
-  return {26, 4, 25, column(16)};
+  if (type == Type::f32)
+    return size == 4 ? BlockWorker{26, 1, 15, column(4)} : BlockWorker{23, 4, 28, column(8)};
+  const bool wide = partials == Type::f32;
+  if (size == 4) return {26, 1, wide ? 18.0 : 16.0, column(2)};
+  if (size == 8) return {wide ? 20.0 : 23.0, 1, wide ? 24.0 : 21.0, column(4)};
+  return wide ? BlockWorker{23, 1, 25, column(4), 2} : BlockWorker{22, 1, 23, column(4)};
 }
 
 double block_bytes(Type type, uint32_t size) {
@@ -62,15 +62,16 @@ double block_bytes(Type type, uint32_t size) {
 
 // Derived: a block that is read as its transpose is written to memory first: 8 bytes loaded and 8 stored for
 // every 8.
-double block_cycles(const machine::Machine& m, Type type, uint32_t block_size, uint32_t n,
+double block_cycles(const machine::Machine& m, Type type, Type partials, uint32_t block_size, uint32_t n,
                     const BucketWork& work, bool transposed) {
-  const uint32_t size = kernel_size(block_size);
+  const uint32_t size = bucket_kernel_size(type, block_size);
   const double side = std::ceil(static_cast<double>(block_size) / size);  // in kernels
   const double columns = std::max(1.0, worker_slice(m, n));
-  const BlockWorker worker = block_worker(m, type, size);
+  const BlockWorker worker = block_worker(m, type, partials, size);
   const double workers = m.workers_per_tile;
-  const double load = 15 + (transposed ? 3 : 1) * block_bytes(type, size) / m.load_bytes_per_cycle;
-  const double per_block = load + workers * (worker.inner + worker.column * (columns - 1));
+  const double load =
+      3 + 12 * worker.passes + (transposed ? 3 : 1) * block_bytes(type, size) / m.load_bytes_per_cycle;
+  const double per_block = load + workers * worker.passes * (worker.inner + worker.column * (columns - 1));
   return kBlockSupervisor.cycles(work) + work.own * workers * worker.start +
          work.rows * side * (workers * worker.row + 17) + work.blocks * side * side * per_block;
 }
@@ -79,11 +80,11 @@ double block_cycles(const machine::Machine& m, Type type, uint32_t block_size, u
 // kernel has; the piece of a block row of dY is loaded once for all its blocks.
 double sddmm_block_cycles(const machine::Machine& m, Type type, uint32_t block_size, uint32_t n,
                           const BucketWork& work) {
-  const uint32_t size = kernel_size(block_size);
+  const uint32_t size = bucket_kernel_size(type, block_size);
   const double side = std::ceil(static_cast<double>(block_size) / size);
   const double pieces = std::ceil(static_cast<double>(n) / size);
   const double columns = std::max(1.0, worker_slice(m, size));
-  const BlockWorker worker = block_worker(m, type, size);
+  const BlockWorker worker = block_worker(m, type, type, size);
   const double workers = m.workers_per_tile;
   const double load = 15 + block_bytes(type, size) / m.load_bytes_per_cycle;
   return kBlockSupervisor.cycles(work) + work.own * workers * worker.start +
@@ -177,18 +178,22 @@ double block_rows(const FieldView& field, uint32_t block_size) {
 }
 
 /// For single elements read as their transposes, all count for each worker.
-double product_cycles(const machine::Machine& m, Type type, uint32_t block_size, uint32_t n,
+double product_cycles(const machine::Machine& m, Type type, Type partials, uint32_t block_size, uint32_t n,
                       const BucketWork& work, bool transposed) {
-  if (block_size > 1) return block_cycles(m, type, block_size, n, work, transposed);
+  if (block_size > 1) return block_cycles(m, type, partials, block_size, n, work, transposed);
   return element_cycles(m, transposed ? transposed_element_worker(m, type, n) : element_worker(type, n),
                         work);
 }
 
 }  // namespace
 
-double bucket_cycles(const machine::Machine& m, Type type, uint32_t block_size, uint32_t n,
+uint32_t bucket_kernel_size(Type type, uint32_t block_size) {
+  return std::min(kernel_size(block_size), type == Type::f32 ? 8U : 16U);
+}
+
+double bucket_cycles(const machine::Machine& m, Type type, Type partials, uint32_t block_size, uint32_t n,
                      const BucketWork& work) {
-  return product_cycles(m, type, block_size, n, work, false);
+  return product_cycles(m, type, partials, block_size, n, work, false);
 }
 
 // About 25, and a store per 8 bytes.
@@ -207,7 +212,7 @@ PhaseTimes bucket_product_cost(const Vertex& v, const machine::Machine& m) {
       work_of(v.fields[metadata], v, m, v.fields[values].rows, block_rows(transposed ? v.fields[x] : out, b),
               b == 1 && !transposed ? &cost : nullptr);
   const double zeroing = v.params[bucket_product_param::is_first] != 0 ? fill_cycles(m, bytes_of(out)) : 0;
-  return in_phase(Phase::compute, zeroing + product_cycles(m, type, b, out.cols, work, transposed));
+  return in_phase(Phase::compute, zeroing + product_cycles(m, type, out.type, b, out.cols, work, transposed));
 }
 
 PhaseTimes bucket_sddmm_cost(const Vertex& v, const machine::Machine& m) {

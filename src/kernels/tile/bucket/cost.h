@@ -17,8 +17,11 @@ struct BucketWork {
   double blocks = 0;  ///< blocks of these subgroups
 };
 
-/// Cycles for n columns, without zeroing Y.
-double bucket_cycles(const machine::Machine& m, Type type, uint32_t block_size, uint32_t n,
+/// The block size of PopLibs' codelets, 4, 8 or 16, from which blocks are composed: FP32 has no 16.
+uint32_t bucket_kernel_size(Type type, uint32_t block_size);
+
+/// Cycles for n columns of X, of `type`, with partial sums of another, without zeroing Y.
+double bucket_cycles(const machine::Machine& m, Type type, Type partials, uint32_t block_size, uint32_t n,
                      const BucketWork& work);
 
 /// Cycles to set this many bytes to 0.

@@ -41,6 +41,7 @@ struct DynamicTiling {
   uint32_t k_parts = 1;
   uint32_t n_parts = 1;
   uint32_t bucket_blocks = 0;
+  uint32_t bucket_words = 0;  ///< least room for metadata
 
   uint32_t partitions() const { return m_parts * k_parts; }
   uint32_t tiles() const { return partitions() * n_parts; }
@@ -49,8 +50,11 @@ struct DynamicTiling {
 
 std::string to_string(const DynamicTiling& tiling);
 
-/// All candidate partitions, those expected to fit first, and among these the expected fastest first.
-/// Non-zero parts of `forced` are fixed. The limits of the vendor's planner may leave no candidate.
+/// Whether metadata can number its partitions and the sides of each, and variables the rows of its copies.
+bool is_encodable(const DynamicShape& shape, const DynamicTiling& tiling);
+
+/// All candidate partitions, those expected to fit first, and among these the expected fastest first; or the
+/// one that the vendor's planner takes, if any. Non-zero parts of `forced` are fixed.
 std::vector<Expected<DynamicTiling>> dynamic_tilings(const DynamicShape& shape, Planner planner,
                                                      const machine::Machine& machine,
                                                      const DynamicTiling& forced);
@@ -77,7 +81,7 @@ struct DynamicGrid {
   std::vector<uint32_t> row_begin;  ///< first row of each part of m, and the end
   std::vector<uint32_t> x_begin;    ///< first row of X of each part of k, and the end
   std::vector<uint32_t> col_begin;  ///< first column of each part of n, and the end
-  uint32_t bucket_words;            ///< metadata words of a bucket
+  uint32_t bucket_words;            ///< room for metadata in a bucket
 };
 
 /// A pattern encoded in buckets.

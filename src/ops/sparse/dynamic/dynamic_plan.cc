@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 
 #include "base/ceil_divide.h"
 #include "kernels/tile/bucket/cost.h"
 #include "kernels/tile/bucket/metadata.h"
 #include "ops/sparse/dynamic/dynamic.h"
+#include "ops/sparse/dynamic/vendor_tiling.h"
 #include "ops/tiles/vendor_limits.h"
 #include "program/cycles.h"
 #include "program/sizes.h"
@@ -94,12 +96,6 @@ class DynamicEstimate {
     return {tiling_, cycles, bytes()};
   }
 
-  bool is_within_vendor_limits() const {
-    return x_bytes() + bucket_bytes() + partial_bytes() <=
-               kVendorDynamicFraction * static_cast<double>(m_.tile_bytes) &&
-           (s_.block_size > 1 || std::max(x_bytes(), partial_bytes()) <= kVendorPartBytes);
-  }
-
  private:
   double x_bytes() const { return inner_ * cols_ * size_; }
   double partial_bytes() const { return rows_ * cols_ * partial_size_; }
@@ -114,8 +110,8 @@ class DynamicEstimate {
       rows = std::ceil(rows / m_.workers_per_tile);
       blocks = std::ceil(blocks / m_.workers_per_tile);
     }
-    return kernels::bucket_cycles(m_, s_.numbers.operands, s_.block_size, static_cast<uint32_t>(cols_),
-                                  {1, 1, rows, blocks});
+    return kernels::bucket_cycles(m_, s_.numbers.operands, s_.numbers.partials, s_.block_size,
+                                  static_cast<uint32_t>(cols_), {1, 1, rows, blocks});
   }
 
   void add_distribution(program::PhaseTimes& cycles) const {
@@ -191,8 +187,8 @@ std::vector<uint32_t> counts_or(uint32_t forced, uint32_t units, uint32_t most) 
 
 class Search {
  public:
-  Search(const DynamicShape& shape, Planner planner, const Machine& m, const DynamicTiling& forced)
-      : s_(shape), planner_(planner), m_(m), forced_(forced) {}
+  Search(const DynamicShape& shape, const Machine& m, const DynamicTiling& forced)
+      : s_(shape), m_(m), forced_(forced) {}
 
   std::vector<Expected<DynamicTiling>> search() {
     const uint32_t block_rows = blocks_across(s_.m, s_.block_size);
@@ -206,52 +202,31 @@ class Search {
 
  private:
   /// The maximum number of parts of n that the tiles allow, or the smallest number with parts of the same
-  /// size. PopLibs' parts are all equal, in vectors for single elements.
+  /// size.
   std::vector<uint32_t> n_counts(uint32_t most) const {
     if (forced_.n_parts != 0) return {forced_.n_parts};
     if (most == 0) return {};
-    if (planner_ == Planner::vendor) {
-      const uint64_t grain = s_.block_size > 1 ? uint64_t{1} : 8 / size_of(s_.numbers.operands);
-      const auto units = static_cast<uint32_t>(ceil_divide(uint64_t{std::max(1U, s_.n)}, grain));
-      uint32_t parts = std::min(units, most);
-      while (units % parts != 0) --parts;
-      return {parts};
-    }
     const uint64_t all = std::min(std::max(1U, s_.n), most);
     return {static_cast<uint32_t>(ceil_divide(std::max(1U, s_.n), ceil_divide(std::max(1U, s_.n), all)))};
   }
 
   void consider(uint32_t m, uint32_t k, uint32_t n) {
-    if (uint64_t{m} * k * n > m_.tiles || uint64_t{m} * k > kernels::kMostPartitions) return;
-    if (ceil_divide(blocks_across(s_.m, s_.block_size), m) > kernels::kMostPartitionSide ||
-        ceil_divide(blocks_across(s_.k, s_.block_size), k) > kernels::kMostPartitionSide)
-      return;
+    if (uint64_t{m} * k * n > m_.tiles) return;
     const double mean = static_cast<double>(s_.capacity) / m / k;
     const auto with_room = [&](double blocks) {
       const double room = std::max({1.0, std::ceil(mean), std::ceil(blocks)});
       const double most = double{1} * ceil_divide(s_.m, m) * static_cast<double>(ceil_divide(s_.k, k));
       add({m, k, n, static_cast<uint32_t>(std::min(room, std::max(most, std::ceil(mean)) + 1))});
     };
-    if (planner_ == Planner::vendor) {  // each of the n tiles of a partition has room for whole blocks
-      const uint64_t tiles = uint64_t{m} * k * n;
-      const auto of_tile = static_cast<double>(ceil_divide(s_.capacity, tiles));
-      with_room(n * std::round((1 + kVendorHeadRoom) * of_tile));
-      return;
-    }
     with_room((1 + kVendorHeadRoom) * mean);
     if (m * k > 1) with_room(fullest(m * k, largest_mean(s_, m, k)));
   }
 
   void add(const DynamicTiling& tiling) {
-    if (uint64_t{tiling.partitions()} * tiling.bucket_blocks * tiling.n_parts > ~0U ||
-        uint64_t{tiling.m_parts} * s_.k > ~0U || uint64_t{tiling.k_parts} * s_.m > ~0U)
-      return;  // more rows than a variable may have
-    const DynamicEstimate estimate(s_, tiling, m_);
-    if (planner_ == Planner::best || estimate.is_within_vendor_limits()) found_.push_back(estimate.all());
+    if (is_encodable(s_, tiling)) found_.push_back(DynamicEstimate(s_, tiling, m_).all());
   }
 
   const DynamicShape& s_;
-  Planner planner_;
   const Machine& m_;
   const DynamicTiling& forced_;
   std::vector<Expected<DynamicTiling>> found_;
@@ -260,8 +235,9 @@ class Search {
 }  // namespace
 
 std::string to_string(const DynamicTiling& tiling) {
-  return fmt::format("m_parts={} k_parts={} n_parts={} bucket_blocks={}", tiling.m_parts, tiling.k_parts,
-                     tiling.n_parts, tiling.bucket_blocks);
+  return fmt::format("m_parts={} k_parts={} n_parts={} bucket_blocks={}{}", tiling.m_parts, tiling.k_parts,
+                     tiling.n_parts, tiling.bucket_blocks,
+                     tiling.bucket_words == 0 ? "" : fmt::format(" bucket_words={}", tiling.bucket_words));
 }
 
 DynamicGrid::DynamicGrid(const DynamicShape& s, const DynamicTiling& c, const Machine& machine)
@@ -275,12 +251,26 @@ DynamicGrid::DynamicGrid(const DynamicShape& s, const DynamicTiling& c, const Ma
       row_begin(split_at_grains(s.m, c.m_parts, s.block_size)),
       x_begin(split_at_grains(s.k, c.k_parts, s.block_size)),
       col_begin(split_at_grains(s.n, c.n_parts, 1)),
-      bucket_words(words_of_bucket(kernels::subgroup_header_words(s.block_size, workers), part_rows,
-                                   c.bucket_blocks)) {}
+      bucket_words(
+          std::max(c.bucket_words, words_of_bucket(kernels::subgroup_header_words(s.block_size, workers),
+                                                   part_rows, c.bucket_blocks))) {}
+
+bool is_encodable(const DynamicShape& s, const DynamicTiling& tiling) {
+  constexpr uint64_t kMostRows = ~0U;
+  const uint64_t partitions = uint64_t{tiling.m_parts} * tiling.k_parts;
+  return partitions <= kernels::kMostPartitions &&
+         ceil_divide(blocks_across(s.m, s.block_size), tiling.m_parts) <= kernels::kMostPartitionSide &&
+         ceil_divide(blocks_across(s.k, s.block_size), tiling.k_parts) <= kernels::kMostPartitionSide &&
+         partitions * tiling.bucket_blocks * tiling.n_parts <= kMostRows &&
+         uint64_t{tiling.m_parts} * s.k <= kMostRows && uint64_t{tiling.k_parts} * s.m <= kMostRows;
+}
 
 std::vector<Expected<DynamicTiling>> dynamic_tilings(const DynamicShape& shape, Planner planner,
                                                      const Machine& machine, const DynamicTiling& forced) {
-  return Search(shape, planner, machine, forced).search();
+  if (planner == Planner::best) return Search(shape, machine, forced).search();
+  const std::optional<DynamicTiling> tiling = vendor_tiling(shape, machine, forced);
+  if (!tiling) return {};
+  return {DynamicEstimate(shape, *tiling, machine).all()};
 }
 
 }  // namespace tessera::ops
