@@ -2,6 +2,7 @@
 #pragma once
 
 #include <tessera/pass_record.h>
+#include <tessera/pipeline_actions.h>
 
 #include <cstddef>
 #include <cstdint>
@@ -145,6 +146,9 @@ struct RunCost {
   /// With lanes: the times at which data of collectives goes over links, while the lanes may show other
   /// activities.
   std::vector<ChipSpan> under_way;
+  /// What the program has the chips of a replica, or the parts of a host, do in a pipeline that is not
+  /// Pipeline{}: its passes, what they send, and the sums of gradients.
+  std::optional<ActionList> actions = {};
   /// The placements considered for a graph without stages and replicas.
   std::vector<PlacementCost> placements;
   std::vector<PassRecord> passes;  ///< the passes that made the program, in order

@@ -12,6 +12,7 @@
 #include "graph/loop.h"
 #include "graph/operation.h"
 #include "graph/shards.h"
+#include "graph/stages.h"
 #include "graph/substream.h"
 #include "kernels/common/numbers.h"
 #include "sparse/pattern.h"
@@ -381,12 +382,7 @@ void Graph::replicate(uint32_t count) {
 }
 
 void Graph::place_stages(std::vector<uint32_t> places) {
-  if (places.empty()) throw UsageError("stages are placed nowhere: name the part of the chips of each stage");
-  const uint32_t last = *std::ranges::max_element(places);
-  for (uint32_t part = 0; part < last; ++part)
-    if (std::ranges::find(places, part) == places.end())
-      throw UsageError(
-          fmt::format("a stage is placed on part {} of the chips, and none on part {}", last, part));
+  check_places(places);
   places_ = std::move(places);
 }
 

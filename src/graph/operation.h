@@ -262,6 +262,8 @@ uint32_t combined_replicas(const Node& node, uint32_t replicas);
 /// Whether a collective may begin as soon as what it takes is complete, while other operations run, as its
 /// attribute "overlap" says, which sums of gradients have.
 bool may_overlap(const Node& node);
+/// Whether it is one of those sums, overlapped or not.
+bool sums_gradients(const Node& node);
 
 /// The weight of a product; none: the node is another operation, or a call.
 std::optional<ValueId> weight_input(const Node& node);

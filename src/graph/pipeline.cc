@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <iterator>
 
 #include "base/names.h"
@@ -206,52 +205,6 @@ PipelineSchedule pipeline_schedule(const Pipeline& pipeline, uint32_t stages, ui
 }
 
 void check(const PipelineSchedule& schedule) { Progress(schedule).follow(); }
-
-std::vector<TimedPass> timed(const PipelineSchedule& schedule, std::span<const StageTimes> times) {
-  if (times.size() != schedule.stages)
-    throw UsageError(
-        fmt::format("there are times of {} stages; the schedule has {}", times.size(), schedule.stages));
-  for (const StageTimes& of_stage : times)
-    for (const double time : {of_stage.forward, of_stage.backward})
-      if (!(std::isfinite(time) && time > 0))
-        throw UsageError(fmt::format("a pass through a stage takes {}; it must take a time above 0", time));
-  check(schedule);
-  std::vector<TimedPass> passes;
-  std::vector<double> clocks(schedule.stages);
-  // When the forward and backward pass of a micro-batch ended, by stage.
-  std::vector<std::vector<double>> forward(schedule.stages, std::vector<double>(schedule.micro_batches));
-  std::vector<std::vector<double>> backward = forward;
-  for (const std::vector<StagePass>& slot : schedule.slots)
-    for (const StagePass& pass : slot) {
-      const auto [kind, s, m] = pass;
-      double& clock = clocks[s];
-      const double takes = kind == PassKind::backward ? times[s].backward : times[s].forward;
-      if (kind == PassKind::forward && s > 0) clock = std::max(clock, forward[s - 1][m]);
-      if (kind == PassKind::backward && s + 1 < schedule.stages) clock = std::max(clock, backward[s + 1][m]);
-      passes.push_back({pass, clock, clock + takes});
-      clock += takes;
-      if (kind == PassKind::forward) forward[s][m] = clock;
-      if (kind == PassKind::backward) backward[s][m] = clock;
-    }
-  return passes;
-}
-
-PipelineAnalysis analyse(const PipelineSchedule& schedule, std::span<const StageTimes> times) {
-  PipelineAnalysis found{.in_flight = std::vector<uint32_t>(schedule.stages),
-                         .busy = std::vector<double>(schedule.stages)};
-  std::vector<uint32_t> in_flight(schedule.stages);
-  for (const auto& [pass, begin, end] : timed(schedule, times)) {
-    const uint32_t s = pass.stage;
-    found.time = std::max(found.time, end);
-    found.busy[s] += end - begin;
-    if (pass.kind == PassKind::forward) found.in_flight[s] = std::max(found.in_flight[s], ++in_flight[s]);
-    if (pass.kind == PassKind::backward) --in_flight[s];
-  }
-  double busy = 0;
-  for (const double stage : found.busy) busy += stage;
-  found.used = busy / (found.time * schedule.stages);
-  return found;
-}
 
 std::string to_string(const PipelineSchedule& schedule) {
   std::vector<std::string> lines(schedule.stages);

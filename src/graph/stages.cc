@@ -284,6 +284,16 @@ uint32_t stage_of(const Graph& graph, const Stages& stages, ValueId id) {
   return 0;
 }
 
+void check_places(const std::vector<uint32_t>& places) {
+  if (places.empty()) throw UsageError("stages are placed nowhere: name the part of the chips of each stage");
+  const std::set<uint32_t> parts(places.begin(), places.end());
+  uint32_t next = 0;
+  for (const uint32_t part : parts)
+    if (part != next++)
+      throw UsageError(fmt::format("a stage is placed on part {} of the chips, and none on part {}",
+                                   *parts.rbegin(), next - 1));
+}
+
 std::vector<StagePart> parts_of_stages(const Graph& graph, const Stages& stages) {
   const uint32_t count = stages.count();
   // Passes in their order: forward, then backward from the last stage.

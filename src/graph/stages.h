@@ -55,6 +55,9 @@ Stages stages_of_layers(const WholeLayers& layers, const std::vector<uint32_t>& 
 /// too.
 uint32_t stage_of(const Graph& graph, const Stages& stages, ValueId id);
 
+/// Throws UsageError unless parts of the chips, by stage, are numbered from 0 without a gap.
+void check_places(const std::vector<uint32_t>& places);
+
 /// What a micro-batch runs in one pass through a stage: positions of nodes.
 struct StagePart {
   uint32_t stage = 0;

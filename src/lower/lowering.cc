@@ -264,6 +264,7 @@ program::StepId Lowering::build_steps() {
     assign();
   });
   begin_early();
+  list_sums();
   return builders_.front().sequence(std::move(steps_));
 }
 

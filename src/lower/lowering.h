@@ -2,6 +2,7 @@
 #pragma once
 
 #include <tessera/graph.h>
+#include <tessera/pipeline_actions.h>
 
 #include <any>
 #include <functional>
@@ -81,6 +82,8 @@ struct Lowered {
     bool is_on(uint32_t chip) const { return chip >= first_chip && chip - first_chip < chips; }
   };
   std::map<program::StepId, PassStep> passes;
+  /// What the chips of a pipeline do, in the program's order.
+  std::optional<ActionList> actions;
   std::vector<std::vector<Sets>> sets;  ///< by node: sets added by the node, or by lowering its function
   /// By node that calls a function: the first node that calls it, with which all sets of the function count.
   std::map<uint32_t, uint32_t> counted_with;
@@ -401,6 +404,9 @@ class Lowering {
   /// Notes the steps of the node being lowered if they may come early.
   void note_early();
   void begin_early();
+  /// Adds the sums of gradients to the list of actions, where the steps have them.
+  void list_sums();
+  std::map<program::VariableId, uint32_t> stages_of_summed() const;
   /// The steps, of which those that fetch begin early, if they may.
   std::vector<program::StepId> fetched_ahead(std::vector<program::StepId> steps) const;
   void lower(uint32_t node);
@@ -517,8 +523,9 @@ class Lowering {
   std::vector<std::vector<uint32_t>> users_;  ///< by value: see users_of()
   std::vector<bool> outlasts_;                ///< by value: whether it is an output or assigned to state
   std::vector<program::StepId> steps_;
-  size_t first_step_ = 0;              ///< of the node being lowered
-  std::vector<bool> early_nodes_;      ///< while all nodes are being lowered
+  std::map<program::StepId, size_t> actions_until_;  ///< by step: how many of the listed actions end with it
+  size_t first_step_ = 0;                            ///< of the node being lowered
+  std::vector<bool> early_nodes_;                    ///< while all nodes are being lowered
   std::set<program::StepId> early_;    ///< steps that come as soon as what they take is complete
   std::set<program::StepId> fetches_;  ///< steps that fetch, if they may begin early
   uint32_t replicas_ = 1;

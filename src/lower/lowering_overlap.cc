@@ -9,13 +9,51 @@
 #include <set>
 #include <span>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "lower/lowering.h"
 #include "lower/overlap.h"
 #include "ops/collective/collective.h"
+#include "program/collective.h"
 
 namespace tessera::graph {
+namespace {
+
+/// Calls visit(step) for steps, and for those in and beside them if it returns true, in their order, but not
+/// for those of functions.
+void each_step(const program::Program& program, std::span<const program::StepId> steps,
+               const std::function<bool(program::StepId)>& visit) {
+  for (const program::StepId id : steps) {
+    if (id == program::kNoStep || !visit(id)) continue;
+    const program::Step& step = program.steps()[id];
+    if (const auto* sequence = std::get_if<program::Sequence>(&step))
+      each_step(program, sequence->steps, visit);
+    else if (const auto* repeat = std::get_if<program::Repeat>(&step))
+      each_step(program, {&repeat->body, 1}, visit);
+    else if (const auto* copy = std::get_if<program::Copy>(&step))
+      each_step(program, {&copy->beside, 1}, visit);
+    else if (const auto* collect = std::get_if<program::Collect>(&step))
+      each_step(program, {&collect->beside, 1}, visit);
+  }
+}
+
+/// The gradients that a collective sums, of these stages by variable.
+GradientBucket bucket_of(const program::Program& program, const program::Collective& collective,
+                         const std::map<program::VariableId, uint32_t>& stages) {
+  GradientBucket bucket;
+  if (!program::sums(collective.kind)) return bucket;
+  std::set<uint32_t> own;
+  for (const program::Exchanged& exchanged : collective.variables)
+    if (const auto stage = stages.find(exchanged.part.value_or(exchanged.whole)); stage != stages.end()) {
+      own.insert(stage->second);
+      bucket.bytes += program.variable(exchanged.whole).bytes();
+    }
+  bucket.stages.assign(own.begin(), own.end());
+  return bucket;
+}
+
+}  // namespace
 
 /// By node: sums that may begin early, and elementwise operations whose results only they take.
 std::vector<bool> Lowering::early_nodes() const {
@@ -145,6 +183,46 @@ void Lowering::begin_early() {
   StepOrder order(builders_.front().program());
   for (const program::StepId step : steps_) order.add(step, early_.contains(step));
   steps_ = order.steps(fetches_);
+}
+
+void Lowering::list_sums() {
+  if (!lowered_.actions) return;
+  const program::Program& program = builders_.front().program();
+  const std::map<program::VariableId, uint32_t> stages = stages_of_summed();
+  ActionList& list = *lowered_.actions;
+  std::vector<PipelineAction> actions;
+  size_t listed = 0;  // of the passes and what they send
+  const auto list_until = [&](size_t end) {
+    for (; listed < end; ++listed) actions.push_back(list.actions[listed]);
+  };
+  each_step(program, steps_, [&](program::StepId id) {
+    if (const auto until = actions_until_.find(id); until != actions_until_.end()) {
+      list_until(until->second);
+      return false;
+    }
+    const auto* collect = std::get_if<program::Collect>(&program.steps()[id]);
+    if (collect == nullptr) return true;
+    const GradientBucket bucket = bucket_of(program, program.collectives()[collect->collective], stages);
+    const auto number = static_cast<uint32_t>(list.links.buckets.size());
+    if (!bucket.stages.empty()) list.links.buckets.push_back(bucket);
+    for (const uint32_t stage : bucket.stages)
+      actions.push_back({ActionKind::reduce_gradients, stage, 0, 0, number});
+    return true;
+  });
+  list_until(list.actions.size());
+  list.actions = std::move(actions);
+}
+
+/// By variable, or by that of a replica's part: the stage of a gradient that is summed over replicas.
+/// Outputs, such as the loss, may be summed with gradients.
+std::map<program::VariableId, uint32_t> Lowering::stages_of_summed() const {
+  std::map<program::VariableId, uint32_t> stages;
+  for (uint32_t n = 0; n < graph_.nodes().size(); ++n) {
+    const Node& node = graph_.nodes()[n];
+    if (sums_gradients(node) && is_computed(node.outputs[0]) && !is_output(node.outputs[0]))
+      stages[operand_of(node.outputs[0]).variable] = stages_.nodes[n];
+  }
+  return stages;
 }
 
 std::vector<program::StepId> Lowering::fetched_ahead(std::vector<program::StepId> steps) const {

@@ -4,8 +4,11 @@
 #include <tessera/error.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <limits>
 #include <set>
+
+#include "graph/pipeline_actions.h"
 
 namespace tessera::graph {
 namespace {
@@ -103,11 +106,13 @@ void PipelineLowering::find_passes() {
   const Graph& graph = body_.graph_;
   body_.early_nodes_ = body_.early_nodes();
   body_.parts_.resize(graph.nodes().size());
-  for (StagePart& part : parts_of_stages(graph, body_.stages_)) {
+  std::vector<StagePart> parts = parts_of_stages(graph, body_.stages_);
+  if (parts.empty()) parts.emplace_back();  // the body gives what it takes
+  find_routes(parts);
+  for (StagePart& part : parts) {
     for (const uint32_t n : part.nodes) body_.parts_[n] = static_cast<uint32_t>(passes_.size());
     passes_.push_back({.part = std::move(part)});
   }
-  if (passes_.empty()) passes_.emplace_back();  // the body gives what it takes
   std::set<ValueId> passed_on;
   for (size_t p = 0; p < passes_.size(); ++p) {
     std::set<ValueId> taken;
@@ -122,6 +127,15 @@ void PipelineLowering::find_passes() {
     const ValueId id = form_.body_outputs[i];
     passes_[graph.info(id).node ? pass_of(id) : 0].outputs.push_back(i);
   }
+}
+
+/// What passes send, which on chips they hand on.
+void PipelineLowering::find_routes(const std::vector<StagePart>& parts) {
+  std::vector<uint32_t> places;
+  for (uint32_t stage = 0; stage < schedule_.stages; ++stage)
+    places.push_back(body_.has_parts_ ? body_.part_of_stage(stage) : body_.place_of_stage(stage));
+  routes_ = routes_of_passes(body_.graph_, parts, places, !body_.has_parts_);
+  list_.links = links_of_passes(body_.graph_, parts, routes_, std::move(places), body_.replicas_);
 }
 
 PipelineLowering::LoweredPass* PipelineLowering::find_pass(uint32_t stage, bool backward) {
@@ -346,31 +360,9 @@ void PipelineLowering::add_beginnings() {
   }
 }
 
-/// The pass after which a value is sent to a part of the chips: the last one that has it before those which
-/// take it there. What many stages take so goes from each to the next: sent to all at once it would make all
-/// wait for each other.
-size_t PipelineLowering::sender_of(ValueId id, uint32_t to) const {
-  size_t sender = pass_of(id);
-  for (size_t p = sender + 1; p < passes_.size(); ++p) {
-    if (!std::ranges::binary_search(passes_[p].takes, id)) continue;
-    const uint32_t place = place_of(passes_[p]);
-    if (place == to) break;
-    if (place != home_of(id)) sender = p;
-  }
-  return sender;
-}
-
 void PipelineLowering::add_sendings() {
-  std::map<std::pair<size_t, uint32_t>, std::set<ValueId>> sent;
-  const auto runs_on = [&](const LoweredPass& pass) {
-    return body_.has_parts_ ? body_.part_of_stage(pass.part.stage) : place_of(pass);
-  };
-  for (const LoweredPass& pass : passes_)
-    for (const ValueId id : pass.takes)
-      if (const uint32_t to = runs_on(pass); runs_on(passes_[pass_of(id)]) != to)
-        sent[{body_.has_parts_ ? pass_of(id) : sender_of(id, to), to}].insert(id);
-  for (const auto& [key, values] : sent) {
-    Sending sending{key.first, key.second, {values.begin(), values.end()}, {}};
+  for (const PassRoute& route : routes_) {
+    Sending sending{route.from, list_.links.places[passes_[route.to].part.stage], route.values, {}};
     program::CopySet set{fmt::format("send {}", name_of(passes_[sending.pass].part)), {}};
     std::vector<ops::FunctionOperand> operands;
     for (const ValueId id : sending.values) {
@@ -389,29 +381,54 @@ void PipelineLowering::add_sendings() {
   }
 }
 
+/// Of stages that have no operations, or none that could be computed again.
+void PipelineLowering::leave_out_empty_passes() {
+  for (std::vector<StagePass>& slot : schedule_.slots)
+    std::erase_if(slot, [&](const StagePass& pass) {
+      const LoweredPass* lowered = find_pass(pass.stage, pass.kind == PassKind::backward);
+      return lowered == nullptr || (pass.kind == PassKind::recomputed && !lowered->begin_again);
+    });
+}
+
 void PipelineLowering::list_events() {
-  for (const std::vector<StagePass>& slot : schedule_.slots) {
-    const size_t first = events_.size();
-    for (const auto& [kind, stage, micro_batch] : slot) {
-      const LoweredPass* pass = find_pass(stage, kind == PassKind::backward);
-      if (pass == nullptr || (kind == PassKind::recomputed && !pass->begin_again)) continue;
-      events_.push_back({kind == PassKind::recomputed ? Event::Kind::again : Event::Kind::pass,
-                         static_cast<size_t>(pass - passes_.data()), micro_batch});
-    }
-    const size_t last = events_.size();
-    for (size_t e = first; e < last; ++e)
-      for (size_t i = 0; i < sendings_.size(); ++i)
-        if (events_[e].kind == Event::Kind::pass && sendings_[i].pass == events_[e].index)
-          events_.push_back({Event::Kind::send, i, events_[e].micro_batch});
-  }
+  leave_out_empty_passes();
+  list_ = actions_of(schedule_, std::move(list_.links));
+  for (size_t action = 0; action < list_.actions.size(); ++action)
+    if (const std::optional<Event> event = event_of(action)) events_.push_back(*event);
   if (body_.builders_.size() > 1 && body_.stages_.count() > body_.builders_.size()) order_by_time();
+}
+
+/// A RECV is the same exchange as its SEND, and gradients of a micro-batch are summed within its pass.
+std::optional<PipelineLowering::Event> PipelineLowering::event_of(size_t action) {
+  const PipelineAction& what = list_.actions[action];
+  if (is_sending(what.kind))
+    return Event{Event::Kind::send, route_of(list_.links, what), what.micro_batch, action};
+  if (!is_pass(what.kind)) return {};
+  const LoweredPass* pass = find_pass(what.stage, what.kind == ActionKind::backward);
+  const bool again = what.kind == ActionKind::recomputed;
+  return Event{again ? Event::Kind::again : Event::Kind::pass, static_cast<size_t>(pass - passes_.data()),
+               what.micro_batch, action};
+}
+
+/// The position after the actions of an event.
+size_t PipelineLowering::end_of_actions(size_t event) const {
+  return event + 1 < events_.size() ? events_[event + 1].action : list_.actions.size();
 }
 
 /// Of stages that share chips, one may make the others wait in the order of the slots.
 void PipelineLowering::order_by_time() {
   std::vector<Event> events;
-  for (const size_t e : faster_order(timed_events())) events.push_back(events_[e]);
+  std::vector<PipelineAction> actions;
+  for (const size_t e : faster_order(timed_events())) {
+    const auto begin = list_.actions.begin();
+    const size_t first = actions.size();
+    actions.insert(actions.end(), begin + static_cast<std::ptrdiff_t>(events_[e].action),
+                   begin + static_cast<std::ptrdiff_t>(end_of_actions(e)));
+    events.push_back(events_[e]);
+    events.back().action = first;
+  }
   events_ = std::move(events);
+  list_.actions = std::move(actions);
 }
 
 /// The events, of which each follows those that give what it takes, and passes through a stage each other.
@@ -595,19 +612,26 @@ PipelineLowering::Repeated PipelineLowering::find_repeated() const {
 void PipelineLowering::emit() {
   const Repeated repeated = find_repeated();
   const ops::Builder& builder = around_.builders_.front();
+  std::map<StepId, size_t> ends;  // of the actions of each step
   const auto emit_range = [&](size_t first, size_t last, std::vector<StepId>& steps, uint32_t next = 0) {
     for (size_t e = first; e < last; ++e) {
       const StepId step = steps.emplace_back(emit(events_[e]));
       around_.lowered_.passes[step] = pass_step(events_[e], next);
+      if (next == 0) ends[step] = end_of_actions(e);
     }
   };
   emit_range(0, repeated.first, around_.steps_);
+  const size_t end_of_repeated = repeated.first + repeated.length * repeated.count;
   if (repeated.count > 0) {
     std::vector<StepId> steps;
     emit_range(repeated.first, repeated.first + repeated.length, steps, unit_);
     around_.run(builder.repeat(static_cast<uint32_t>(repeated.count), builder.sequence(std::move(steps))));
+    ends[around_.steps_.back()] = end_of_actions(end_of_repeated - 1);
   }
-  emit_range(repeated.first + repeated.length * repeated.count, events_.size(), around_.steps_);
+  emit_range(end_of_repeated, events_.size(), around_.steps_);
+  if (around_.is_function_ || around_.is_body_ || around_.lowered_.actions) return;
+  around_.lowered_.actions = std::move(list_);
+  around_.actions_until_ = std::move(ends);
 }
 
 Lowered::PassStep PipelineLowering::pass_step(const Event& event, uint32_t next) const {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "graph/loop.h"
+#include "graph/routes.h"
 #include "graph/stages.h"
 #include "lower/event_order.h"
 #include "lower/lowering.h"
@@ -38,8 +39,8 @@ class SequentialPasses {
 
 /// Lowers a loop whose passes go through the stages of its body as its pipeline says. Every pass through a
 /// stage is a function; what other passes take of its results are arguments, which lie in buffers for as many
-/// micro-batches as the schedule keeps in flight, and are passed by address. The begin of the schedule, a
-/// repeated part and its end call the same functions.
+/// micro-batches as the schedule keeps in flight, and are passed by address. The program follows the list of
+/// actions of the schedule; its begin, a repeated part and its end call the same functions.
 class PipelineLowering {
  public:
   PipelineLowering(Lowering& around, const Node& node, const LoopForm& form, Lowering& body);
@@ -71,10 +72,12 @@ class PipelineLowering {
     std::vector<ValueId> values = {};
     ops::Function function = {};
   };
+  /// What the program does for an action, and for those after it that have no event of their own.
   struct Event {
     enum class Kind : uint8_t { pass, again, send } kind = Kind::pass;
     size_t index = 0;  ///< of the pass or the sending
     uint32_t micro_batch = 0;
+    size_t action = 0;  ///< position in the list
   };
   enum class Direction : uint8_t { taken, given };
   /// The events in which a micro-batch of a value has to be kept.
@@ -88,6 +91,7 @@ class PipelineLowering {
   };
 
   void find_passes();
+  void find_routes(const std::vector<StagePart>& parts);
   void place_given();
   void lower(LoweredPass& pass);
   void begin_micro_batches(LoweredPass& pass);
@@ -101,9 +105,11 @@ class PipelineLowering {
   ops::Operand after_each(const LoweredPass& pass);
   void count(const LoweredPass& pass);
   void add_beginnings();
-  size_t sender_of(ValueId id, uint32_t to) const;
   void add_sendings();
+  void leave_out_empty_passes();
   void list_events();
+  std::optional<Event> event_of(size_t action);
+  size_t end_of_actions(size_t event) const;
   void order_by_time();
   std::vector<TimedEvent> timed_events() const;
   uint64_t work_of(const LoweredPass& pass) const;
@@ -147,7 +153,9 @@ class PipelineLowering {
   std::map<uint32_t, ops::Operand> tables_;       ///< by part of the chips: the micro-batch after each
   std::map<BufferKey, program::CopyGroup> rows_;  ///< of an input for a micro-batch
   std::vector<Lowering::PlannedCopy> stacks_;     ///< to be sent to outputs at the end
-  std::vector<Sending> sendings_;
+  std::vector<PassRoute> routes_;
+  std::vector<Sending> sendings_;  ///< by route
+  ActionList list_;
   std::vector<Event> events_;
   /// Where a value lies on a part of the chips, for each of the micro-batches that are kept there.
   std::map<BufferKey, std::vector<ops::Operand>> buffers_;

@@ -288,6 +288,7 @@ RunCost Session::Impl::cost_of(const engine::Profile& profile, bool measured) co
   add_memory(program().memory(), cost);
   if (!program().fits()) cost.overflow = overflow_of(program().memory());
   add_chips(executable(), profile, cost);
+  cost.actions = lowered.actions;
   cost.placements = placed.considered;
   cost.passes = passes;
   cost.sent_bytes = profile.sent_bytes;

@@ -91,6 +91,10 @@ bool may_overlap(const Node& node) {
   return node.operation->traits.over_replicas != nullptr && node.integer("overlap", 0) != 0;
 }
 
+bool sums_gradients(const Node& node) {
+  return node.operation->traits.over_replicas != nullptr && node.integer("overlap", -1) != -1;
+}
+
 std::optional<ValueId> weight_input(const Node& node) {
   const auto& weight = node.operation->traits.weight;
   return weight ? std::optional(node.inputs[weight->operand]) : std::nullopt;

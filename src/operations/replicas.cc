@@ -117,7 +117,7 @@ struct Term {
 
 /// Whether a sum is of a number on tiles, and no sum of gradients.
 bool is_of_number(const Lowering& l, const Node& node) {
-  return !l.on_host() && l.graph().type(node.inputs[0]).elements() == 1 && node.integer("overlap", -1) == -1;
+  return !l.on_host() && l.graph().type(node.inputs[0]).elements() == 1 && !sums_gradients(node);
 }
 
 /// Sums numbers as one row, by code that all sums of as many share, if there are others: a collective has

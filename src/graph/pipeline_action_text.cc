@@ -1,0 +1,251 @@
+// Lists of actions of pipelines as text.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <tessera/error.h>
+
+#include <algorithm>
+#include <charconv>
+#include <map>
+#include <optional>
+#include <set>
+#include <string_view>
+#include <system_error>
+#include <utility>
+
+#include "base/names.h"
+#include "graph/pipeline_actions.h"
+
+namespace tessera::graph {
+namespace {
+
+constexpr base::Names<ActionKind, 8> kActionKinds{
+    "action", {"F", "R", "B", "SEND_F", "RECV_F", "SEND_B", "RECV_B", "REDUCE_GRAD"}};
+/// Before the number of a line's part of the chips, and a colon.
+constexpr std::string_view kChipsOfLine = "chips ";
+
+/// The stage at the other end of an exchange between neighbours: results go up, gradients down. There may be
+/// none.
+uint32_t neighbour_of(const PipelineAction& action) {
+  const bool is_above =
+      action.kind == ActionKind::send_forward || action.kind == ActionKind::receive_backward;
+  return is_above ? action.stage + 1 : action.stage - 1;
+}
+
+/// The number with which a text begins, which is removed from it.
+std::optional<uint32_t> take_number(std::string_view& text) {
+  uint32_t number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc()) return {};
+  text.remove_prefix(static_cast<size_t>(end - text.data()));
+  return number;
+}
+
+/// What follows a mark at the end of an action: a peer or a bucket.
+std::optional<uint32_t> take_marked(std::string_view& text, char mark) {
+  if (!text.starts_with(mark)) return {};
+  std::string_view number = text.substr(1);
+  const std::optional<uint32_t> marked = take_number(number);
+  if (marked) text = number;
+  return marked;
+}
+
+PipelineAction action_named(std::string_view text) {
+  std::string_view rest = text;
+  const std::optional<uint32_t> stage = take_number(rest);
+  const std::string_view name = rest.substr(0, rest.find_first_of("0123456789<>:"));
+  rest.remove_prefix(name.size());
+  const std::optional<uint32_t> micro_batch = take_number(rest);
+  const auto require = [&](bool is_well) {
+    if (!is_well)
+      throw UsageError(
+          fmt::format("'{}' is no action; actions are such as 0F3, the forward pass of micro-batch 3 through "
+                      "stage 0, 0SEND_F3, 1RECV_F3 and 0REDUCE_GRAD:0",
+                      text));
+  };
+  require(stage && !name.empty());
+  PipelineAction action{kActionKinds.named(name), *stage, micro_batch.value_or(0)};
+  if (action.kind == ActionKind::reduce_gradients) {
+    if (!micro_batch) action.bucket = take_marked(rest, ':').value_or(*stage);
+  } else {
+    require(micro_batch.has_value());
+    if (is_sending(action.kind)) action.peer = take_marked(rest, '>').value_or(neighbour_of(action));
+    if (is_receiving(action.kind)) action.peer = take_marked(rest, '<').value_or(neighbour_of(action));
+  }
+  require(rest.empty());
+  return action;
+}
+
+std::vector<std::string_view> split_at(std::string_view text, std::string_view separators) {
+  std::vector<std::string_view> pieces;
+  while (!text.empty()) {
+    const size_t length = std::min(text.find_first_of(separators), text.size());
+    if (length > 0) pieces.push_back(text.substr(0, length));
+    text.remove_prefix(std::min(length + 1, text.size()));
+  }
+  return pieces;
+}
+
+/// Reads a list in which each part of the chips has a line.
+class ActionReader {
+ public:
+  explicit ActionReader(std::string_view text) {
+    for (std::string_view line : split_at(text, "\r\n")) {
+      if (line.starts_with(kChipsOfLine)) line.remove_prefix(std::min(line.find(':'), line.size() - 1) + 1);
+      std::vector<PipelineAction> actions;
+      for (const std::string_view action : split_at(line, ", \t")) actions.push_back(action_named(action));
+      if (!actions.empty()) lines_.push_back(std::move(actions));
+    }
+    if (lines_.empty())
+      throw UsageError("a list of actions is empty: it has a line for each part of the chips");
+    next_.resize(lines_.size());
+  }
+
+  ActionList read() {
+    place_stages();
+    find_links();
+    while (take_any()) {
+    }
+    require_end();
+    check(list_);
+    return std::move(list_);
+  }
+
+ private:
+  void place_stages() {
+    std::map<uint32_t, uint32_t> places;
+    uint32_t last = 0;  // micro-batch
+    size_t actions = 0;
+    for (uint32_t place = 0; place < lines_.size(); ++place)
+      for (const PipelineAction& action : lines_[place]) {
+        const uint32_t known = places.try_emplace(action.stage, place).first->second;
+        if (known != place)
+          throw UsageError(fmt::format("stage {} has actions on chips {} and {}: give it those of one line",
+                                       action.stage, known, place));
+        last = std::max(last, action.micro_batch);
+        ++actions;
+      }
+    for (const auto& [stage, place] : places) {
+      if (stage != list_.links.places.size())
+        throw UsageError(fmt::format("stage {} has actions, and stage {} has none: number stages from 0",
+                                     stage, list_.links.places.size()));
+      list_.links.places.push_back(place);
+    }
+    if (last >= actions)
+      throw UsageError(
+          fmt::format("a list of {} actions names micro-batch {}: micro-batches count from 0, "
+                      "and all of them have actions",
+                      actions, last));
+    list_.stages = static_cast<uint32_t>(places.size());
+    list_.micro_batches = last + 1;
+  }
+
+  /// Routes are those of the actions, and take part in the passes of their direction, unless what a forward
+  /// pass sends goes back.
+  void find_links() {
+    std::map<uint32_t, std::set<uint32_t>> buckets;
+    for (const std::vector<PipelineAction>& line : lines_)
+      for (const PipelineAction& action : line) {
+        if (action.kind == ActionKind::reduce_gradients) {
+          if (action.bucket)
+            buckets[*action.bucket].insert(action.stage);
+          else
+            list_.links.summed_in_passes.insert(action.stage);
+        } else if (is_sending(action.kind) || is_receiving(action.kind)) {
+          add_route(action);
+        }
+      }
+    for (const auto& [bucket, stages] : buckets) {
+      if (bucket >= list_.stages * size_t{kMostBucketsOfStage})
+        throw UsageError(fmt::format("a list of actions of {} stages names bucket {}: number buckets from 0",
+                                     list_.stages, bucket));
+      list_.links.buckets.resize(bucket + 1);
+      list_.links.buckets.back().stages.assign(stages.begin(), stages.end());
+    }
+  }
+
+  void add_route(const PipelineAction& action) {
+    if (action.peer >= list_.stages)
+      throw UsageError(
+          fmt::format("'{}' has no stage at its other end: there are {}", to_string(action), list_.stages));
+    if (list_.links.places[action.stage] == list_.links.places[action.peer])
+      throw UsageError(
+          fmt::format("'{}' is between stages on the same chips: leave it out", to_string(action)));
+    if (route_of(list_.links, action) < list_.links.routes.size()) return;
+    const PipelineAction sent = is_sending(action.kind) ? action : other_end(action);
+    const bool is_backward = sent.kind == ActionKind::send_backward;
+    list_.links.routes.push_back({sent.stage, sent.peer, is_backward, is_backward || sent.peer < sent.stage});
+  }
+
+  const PipelineAction* next_of(uint32_t place) const {
+    return next_[place] < lines_[place].size() ? &lines_[place][next_[place]] : nullptr;
+  }
+
+  /// Puts the next actions that can run into the list; false: there are none.
+  bool take_any() {
+    bool any = false;
+    for (uint32_t place = 0; place < lines_.size(); ++place)
+      while (take_next(place)) any = true;
+    return any;
+  }
+
+  /// Both ends of an exchange run together.
+  bool take_next(uint32_t place) {
+    const PipelineAction* action = next_of(place);
+    if (action == nullptr || is_receiving(action->kind)) return false;
+    if (is_sending(action->kind)) {
+      const uint32_t to = list_.links.places[action->peer];
+      const PipelineAction* other = next_of(to);
+      if (other == nullptr || *other != other_end(*action)) return false;
+      list_.actions.insert(list_.actions.end(), {*action, *other});
+      ++next_[to];
+    } else {
+      list_.actions.push_back(*action);
+    }
+    ++next_[place];
+    return true;
+  }
+
+  void require_end() const {
+    std::vector<std::string> waiting;
+    for (uint32_t place = 0; place < lines_.size(); ++place)
+      if (const PipelineAction* action = next_of(place))
+        waiting.push_back(fmt::format("chips {} before {}", place, to_string(*action)));
+    if (!waiting.empty())
+      throw UsageError(
+          fmt::format("a list of actions never ends: {} wait for the other end. Put each RECV behind its "
+                      "SEND, and the exchanges of two parts of the chips into the same order on both",
+                      fmt::join(waiting, ", ")));
+  }
+
+  static constexpr uint32_t kMostBucketsOfStage = 1024;
+
+  std::vector<std::vector<PipelineAction>> lines_;
+  std::vector<size_t> next_;  ///< by line: its first action that is not in the list yet
+  ActionList list_;
+};
+
+}  // namespace
+
+std::string_view name_of(ActionKind kind) { return kActionKinds.of(kind); }
+
+std::string to_string(const PipelineAction& action) {
+  const std::string name = fmt::format("{}{}", action.stage, name_of(action.kind));
+  if (action.bucket) return fmt::format("{}:{}", name, *action.bucket);
+  const std::string text = fmt::format("{}{}", name, action.micro_batch);
+  const bool is_sent = is_sending(action.kind);
+  if ((!is_sent && !is_receiving(action.kind)) || action.peer == neighbour_of(action)) return text;
+  return fmt::format("{}{}{}", text, is_sent ? '>' : '<', action.peer);
+}
+
+std::string to_string(const ActionList& list) {
+  std::vector<std::string> lines;
+  for (uint32_t place = 0; place < list.places(); ++place)
+    lines.push_back(fmt::format("{}{}:", kChipsOfLine, place));
+  for (const PipelineAction& action : list.actions)
+    lines.at(list.links.places.at(action.stage)) += ' ' + to_string(action);
+  return fmt::format("{}\n", fmt::join(lines, "\n"));
+}
+
+ActionList read_actions(std::string_view text) { return ActionReader(text).read(); }
+
+}  // namespace tessera::graph
