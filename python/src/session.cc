@@ -356,6 +356,7 @@ void bind_cost(nb::module_& m) {
                      for (const graph::ChipSpan& span : c.under_way) spans.emplace_back(span.begin, span.end);
                      return spans;
                    })
+      .def_prop_ro("actions", [](const RunCost& c) { return c.actions; })
       .def_prop_ro("placements",
                    [](const RunCost& c) {
                      std::vector<std::tuple<std::string, double, std::string, bool>> placements;

@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "bindings.h"
+#include "graph/pipeline_actions.h"
 #include "report/lanes.h"
 #include "tensors.h"
 
@@ -120,14 +121,65 @@ void bind_schedules(nb::module_& m) {
   m.def("packs_per_batch", &graph::packs_per_batch, "sequences"_a, "packing_factor"_a);
 }
 
+/// Of forward and backward passes, by stage.
+using StageTimesList = std::vector<std::pair<double, double>>;
+
+std::vector<graph::StageTimes> of_stages(const StageTimesList& times) {
+  std::vector<graph::StageTimes> all;
+  for (const auto& [forward, backward] : times) all.push_back({forward, backward});
+  return all;
+}
+
+using Analysis = std::tuple<double, double, std::vector<uint32_t>, std::vector<double>>;
+
+Analysis entries_of(const graph::PipelineAnalysis& found) {
+  return {found.time, found.used, found.in_flight, found.busy};
+}
+
+/// An action as text, its kind and stage, and its micro-batch, peer and bucket if it has them.
+using ActionEntries = std::tuple<std::string, std::string, uint32_t, std::optional<uint32_t>,
+                                 std::optional<uint32_t>, std::optional<uint32_t>>;
+
+std::vector<ActionEntries> entries_of(const std::vector<graph::PipelineAction>& actions) {
+  std::vector<ActionEntries> all;
+  for (const graph::PipelineAction& action : actions) {
+    std::optional<uint32_t> micro_batch, peer;
+    if (!action.bucket) micro_batch = action.micro_batch;
+    if (graph::is_sending(action.kind) || graph::is_receiving(action.kind)) peer = action.peer;
+    all.emplace_back(to_string(action), name_of(action.kind), action.stage, micro_batch, peer, action.bucket);
+  }
+  return all;
+}
+
+void bind_actions(nb::module_& m) {
+  using graph::ActionList;
+  nb::class_<ActionList>(m, "ActionList")
+      .def_ro("stages", &ActionList::stages)
+      .def_ro("micro_batches", &ActionList::micro_batches)
+      .def_prop_ro("places", [](const ActionList& list) { return list.links.places; })
+      .def_prop_ro("buckets",
+                   [](const ActionList& list) {
+                     std::vector<std::pair<std::vector<uint32_t>, uint64_t>> buckets;
+                     for (const graph::GradientBucket& bucket : list.links.buckets)
+                       buckets.emplace_back(bucket.stages, bucket.bytes);
+                     return buckets;
+                   })
+      .def_prop_ro("actions", [](const ActionList& list) { return entries_of(list.actions); })
+      .def("of_place",
+           [](const ActionList& list, uint32_t place) { return entries_of(list.of_place(place)); })
+      .def("of_stage",
+           [](const ActionList& list, uint32_t stage) { return entries_of(list.of_stage(stage)); })
+      .def("analyse",
+           [](const ActionList& list, const StageTimesList& times, double sending) {
+             return entries_of(graph::analyse(list, of_stages(times), sending));
+           })
+      .def("__str__", [](const ActionList& list) { return graph::to_string(list); });
+  m.def(
+      "read_actions", [](const std::string& text) { return graph::read_actions(text); }, "text"_a);
+}
+
 void bind_pipelines(nb::module_& m) {
   using graph::PipelineSchedule;
-  using Times = std::vector<std::pair<double, double>>;
-  const auto of_stages = [](const Times& times) {
-    std::vector<graph::StageTimes> all;
-    for (const auto& [forward, backward] : times) all.push_back({forward, backward});
-    return all;
-  };
   nb::class_<PipelineSchedule>(m, "PipelineSchedule")
       .def_ro("stages", &PipelineSchedule::stages)
       .def_ro("micro_batches", &PipelineSchedule::micro_batches)
@@ -139,12 +191,16 @@ void bind_pipelines(nb::module_& m) {
              return passes;
            })
       .def("analyse",
-           [of_stages](const PipelineSchedule& schedule, const Times& times) {
-             const graph::PipelineAnalysis found = graph::analyse(schedule, of_stages(times));
-             return std::tuple(found.time, found.used, found.in_flight, found.busy);
+           [](const PipelineSchedule& schedule, const StageTimesList& times) {
+             return entries_of(graph::analyse(schedule, of_stages(times)));
+           })
+      .def("actions",
+           [](const PipelineSchedule& schedule, std::vector<uint32_t> places, bool has_replicas) {
+             return graph::actions_of(
+                 schedule, graph::chain_of_stages(schedule.stages, std::move(places), has_replicas));
            })
       .def("svg",
-           [of_stages](const PipelineSchedule& schedule, const Times& times) {
+           [](const PipelineSchedule& schedule, const StageTimesList& times) {
              return report::svg_file(report::lanes_of(schedule, of_stages(times)));
            })
       .def("__str__", [](const PipelineSchedule& schedule) { return graph::to_string(schedule); });
@@ -160,6 +216,7 @@ void bind_pipelines(nb::module_& m) {
 }  // namespace
 
 void bind_training(nb::module_& m, nb::class_<Graph>& graph) {
+  bind_actions(m);
   bind_pipelines(m);
   bind_optimizers(m);
   bind_schedules(m);

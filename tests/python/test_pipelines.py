@@ -9,7 +9,8 @@ import tessera
 from tessera import graph as tg
 
 KINDS = ("sequential", "grouped", "interleaved", "1f1b")
-PASSES = ("forward", "recomputed", "backward")
+NAMES = {"F": "forward", "R": "recomputed", "B": "backward"}
+PASSES = tuple(NAMES.values())
 
 
 def test_schedules_are_printed_and_analysed():
@@ -27,6 +28,30 @@ def test_schedules_are_printed_and_analysed():
     assert schedule._repr_svg_() == schedule.svg([(1, 2), (1, 2)]) != schedule.svg([(1, 2), (2, 4)])
     slow_end = tg.pipeline_schedule("grouped", 2, 4).analyse([(1, 2), (2, 4)])
     assert slow_end.busy == [12, 24]
+
+
+def test_schedules_are_lists_of_actions():
+    schedule = tg.pipeline_schedule("1f1b", stages=2, micro_batches=2)
+    actions = schedule.actions(replicas=True)
+    assert str(actions) == (
+        "chips 0: 0F0 0SEND_F0 0F1 0SEND_F1 0RECV_B0 0B0 0RECV_B1 0B1 0REDUCE_GRAD:1\n"
+        "chips 1: 1RECV_F0 1F0 1RECV_F1 1B0 1SEND_B0 1F1 1B1 1REDUCE_GRAD:0 1SEND_B1\n"
+    )
+    assert actions.of_place(1)[0] == ("1RECV_F0", "RECV_F", 1, 0, 0, None)
+    last = actions.of_stage(0)[-1]
+    assert str(last) == "0REDUCE_GRAD:1" and last.bucket == 1 and last.micro_batch is None and last.peer is None
+    assert actions.buckets == [([1], 0), ([0], 0)] and actions.places == [0, 1]
+    assert str(tg.read_actions(str(actions))) == str(actions)
+    assert actions.analyse() == schedule.analyse()
+    assert actions.analyse(sending=0.5).used < actions.analyse().used
+    assert schedule.actions(places=[0, 0]).analyse().used == 1
+    with pytest.raises(ValueError, match="a list of actions has 1F0 before 1RECV_F0"):
+        tg.read_actions("0F0 0SEND_F0\n1F0 1RECV_F0")
+    with pytest.raises(ValueError, match="never ends: chips 0 before 0RECV_B0"):
+        tg.read_actions("0F0 0RECV_B0 0SEND_F0 0B0\n1RECV_F0 1F0 1B0 1SEND_B0")
+    for places in ([], [0], [0, 2]):
+        with pytest.raises(ValueError, match="placed"):
+            schedule.actions(places=places)
 
 
 def stages(count, micro_batches, pipeline="sequential", recompute=(), again=False, **options):
@@ -151,6 +176,10 @@ def test_estimates_have_a_lane_for_each_chip():
         assert spans[-1][4] == pytest.approx(sum(estimate.cycles.values()))
         passes = [(kind, micro_batch) for kind, of, micro_batch, _, _ in spans if kind in PASSES and of == stage]
         assert passes == schedule.of_stage(stage)
+        listed = [(NAMES[a.kind], a.micro_batch) for a in estimate.actions.of_place(stage) if a.kind in NAMES]
+        assert listed == schedule.of_stage(stage)
+    assert [str(action) for action in estimate.actions.of_place(1)][:4] == ["1RECV_F0", "1F0", "1RECV_F1", "1B0"]
+    assert stages(2, 8).estimate(tessera.Machine("m2000", chips=2, tiles=8)).actions is None
     assert "Pipeline" in estimate.page()
     assert stages(2, 8, "1f1b").estimate("bow").lanes == []
 

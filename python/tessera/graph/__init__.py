@@ -21,7 +21,14 @@ from tessera.graph._bert import Bert, bert_for_pretraining
 from tessera.graph._convolution import convolution, fold, patches, transposed_convolution, ungrouped_weight
 from tessera.graph._estimate import Estimate
 from tessera.graph._graph import Graph, TrainingStep
-from tessera.graph._pipeline import PipelineAnalysis, PipelineSchedule, pipeline_schedule
+from tessera.graph._pipeline import (
+    ActionList,
+    PipelineAction,
+    PipelineAnalysis,
+    PipelineSchedule,
+    pipeline_schedule,
+    read_actions,
+)
 from tessera.graph._resnet import Resnet, resnet
 from tessera.graph._session import Session
 from tessera.graph._training import ParameterGroup, Schedule, betas_of_packs, packs_per_batch
@@ -116,6 +123,7 @@ if TYPE_CHECKING:
     from tessera.graph._from_torch import UnsupportedModuleError, from_torch
 
 __all__ = [
+    "ActionList",
     "Bert",
     "BertConfig",
     "Estimate",
@@ -123,6 +131,7 @@ __all__ = [
     "Missing",
     "OperationCost",
     "ParameterGroup",
+    "PipelineAction",
     "PipelineAnalysis",
     "PipelineSchedule",
     "Resnet",
@@ -197,6 +206,7 @@ __all__ = [
     "permute_features",
     "pipeline_schedule",
     "pow",
+    "read_actions",
     "reciprocal",
     "remainder",
     "relu",

@@ -13,6 +13,7 @@ from tessera import _tessera
 from tessera._layers import LayerReport
 from tessera._pages import in_frame
 from tessera._tessera import Machine, OperationCost
+from tessera.graph._pipeline import ActionList
 
 
 class Estimate:
@@ -66,6 +67,9 @@ class Estimate:
         self.lanes: list[tuple[int, list[tuple[str, int, int, float, float]]]] = cost.lanes
         #: With lanes: (begin, end), in cycles, of sums over replicas that go over links while lanes show other work.
         self.under_way: list[tuple[float, float]] = cost.under_way
+        #: What the chips, or the parts of a host, do in a pipeline other than a sequential one that recomputes nothing:
+        #: passes, what they send, and sums of gradients, in the order of the program.
+        self.actions: ActionList | None = None if cost.actions is None else ActionList(cost.actions)
         #: The placements on chips that were considered: (placement, seconds, overflow, chosen).
         self.placements: list[tuple[str, float, str, bool]] = cost.placements
         #: The passes that made the program, from transforms to the compiler: (pass, result, seconds).

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from numbers import Integral
-from typing import Literal, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 from tessera import _tessera
 
@@ -23,6 +23,76 @@ class PipelineAnalysis:
     """The most micro-batches that have passed forward and not yet backward, for each stage."""
     busy: list[float]
     """The time in which each stage works."""
+
+
+class PipelineAction(NamedTuple):
+    """What a part of the chips does in a step of a pipeline, with the names of `torch.distributed.pipelining`. Its text
+    is as in PyTorch: "0F3" is the forward pass of micro-batch 3 through stage 0.
+    """
+
+    text: str
+    kind: str
+    """"F" forward, "R" forward again before the backward pass, "B" backward, with the gradients of inputs and weights;
+    "SEND_F", "RECV_F", "SEND_B" and "RECV_B", the two ends of an exchange of what forward and backward passes give; and
+    "REDUCE_GRAD", where a sum of gradients over replicas begins."""
+    stage: int
+    micro_batch: int | None
+    """None for a REDUCE_GRAD of all micro-batches."""
+    peer: int | None
+    """The stage at the other end of an exchange."""
+    bucket: int | None
+    """Of a REDUCE_GRAD of all micro-batches, its position in `ActionList.buckets`."""
+
+    def __str__(self) -> str:
+        return self.text
+
+
+class ActionList:
+    """What the chips of a pipeline do, in the order of a program: chips run the actions that they take part in, in this
+    order, and both ends of an exchange wait for each other. `print` shows a line for each part of the chips, which
+    `read_actions` reads.
+    """
+
+    def __init__(self, native: _tessera.ActionList) -> None:
+        self._native = native
+        self.stages: int = native.stages
+        self.micro_batches: int = native.micro_batches
+        #: The part of the chips on which each stage lies.
+        self.places: list[int] = native.places
+        #: Gradients that one collective sums over replicas: (stages, bytes of a replica, 0 where they are not known).
+        self.buckets: list[tuple[list[int], int]] = native.buckets
+
+    @property
+    def actions(self) -> list[PipelineAction]:
+        """All actions, in their order."""
+        return [PipelineAction(*entries) for entries in self._native.actions]
+
+    def of_place(self, place: int) -> list[PipelineAction]:
+        """The actions of a part of the chips."""
+        return [PipelineAction(*entries) for entries in self._native.of_place(_tessera.whole_number("place", place))]
+
+    def of_stage(self, stage: int) -> list[PipelineAction]:
+        return [PipelineAction(*entries) for entries in self._native.of_stage(_tessera.whole_number("stage", stage))]
+
+    def analyse(self, times: Sequence[tuple[float, float]] | None = None, sending: float = 0.0) -> PipelineAnalysis:
+        """Time and memory, as `PipelineSchedule.analyse` has them, if each action begins as soon as its chips, and
+        those at the other end of an exchange, have finished what comes before. Stages on the same chips share their
+        time. `sending` is the time of an exchange, which counts as waiting.
+        """
+        return PipelineAnalysis(*self._native.analyse(_times_of(times, self.stages), float(sending)))
+
+    def __str__(self) -> str:
+        return str(self._native)
+
+
+def read_actions(text: str) -> ActionList:
+    """Reads a list of actions from its text: a line for each part of the chips, as `str` of a list gives it, or with
+    commas, as `torch.distributed.pipelining` writes its schedules to files.
+
+    The result has an order in which chips can run it. Chips that would wait for each other, a pass before its RECV, and
+    a RECV before its SEND are refused.
+    """
+    return ActionList(_tessera.read_actions(text))
 
 
 class PipelineSchedule:
@@ -51,20 +121,32 @@ class PipelineSchedule:
 
         `times` has for each stage the times of a forward and a backward pass, by default 1 and 2.
         """
-        return PipelineAnalysis(*self._native.analyse(self._given(times)))
+        return PipelineAnalysis(*self._native.analyse(_times_of(times, self.stages)))
+
+    def actions(self, places: Sequence[int] | None = None, replicas: bool = False) -> ActionList:
+        """The actions of each part of the chips, for stages that send to their neighbours: passes, both ends of what is
+        sent, and, with `replicas`, sums of gradients. Stage s lies on part `places[s]`, by default on one of its own.
+
+        `estimate(…).actions` has the actions of a network's program.
+        """
+        own = [] if places is None else [_tessera.whole_number("place", place) for place in places]
+        if places is not None and not own:
+            raise ValueError("stages are placed nowhere: name the part of the chips of each stage")
+        return ActionList(self._native.actions(own, bool(replicas)))
 
     def svg(self, times: Sequence[tuple[float, float]] | None = None) -> str:
         """A picture with a lane for each stage, as `tessera pipeline --svg` writes it; `times` is as for `analyse`."""
-        return self._native.svg(self._given(times))
-
-    def _given(self, times: Sequence[tuple[float, float]] | None) -> list[tuple[float, float]]:
-        return [(1.0, 2.0)] * self.stages if times is None else [(float(f), float(b)) for f, b in times]
+        return self._native.svg(_times_of(times, self.stages))
 
     def _repr_svg_(self) -> str:
         return self.svg()
 
     def __str__(self) -> str:
         return str(self._native)
+
+
+def _times_of(times: Sequence[tuple[float, float]] | None, stages: int) -> list[tuple[float, float]]:
+    return [(1.0, 2.0)] * stages if times is None else [(float(f), float(b)) for f, b in times]
 
 
 def pipeline_schedule(
