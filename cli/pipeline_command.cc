@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <tessera/pipeline.h>
+#include <tessera/error.h>
+#include <tessera/pipeline_actions.h>
 
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
@@ -29,6 +30,9 @@ struct PipelineRequest {
   uint32_t micro_batches = 8;
   std::vector<uint32_t> recomputed = {};
   StageTimes times = {};
+  bool actions = false;
+  std::vector<uint32_t> places = {};
+  uint32_t replicas = 1;
   std::string svg = {};
   bool json = false;
 };
@@ -42,8 +46,17 @@ StageTimes parse_times(const std::string& text) {
   return of_stage;
 }
 
-ordered_json json_of(const PipelineRequest& r, const PipelineSchedule& schedule,
-                     const PipelineAnalysis& analysis, const std::vector<StageTimes>& times) {
+/// By part of the chips.
+ordered_json actions_json(const graph::ActionList& list, const std::vector<StageTimes>& times) {
+  ordered_json places = ordered_json::array();
+  for (uint32_t place = 0; place < list.places(); ++place) places.push_back(ordered_json::array());
+  for (const auto& [action, begin, end] : timed(list, times))
+    places[list.links.places[action.stage]].push_back(
+        {{"action", to_string(action)}, {"begin", begin}, {"end", end}});
+  return places;
+}
+
+ordered_json passes_json(const PipelineSchedule& schedule, const std::vector<StageTimes>& times) {
   ordered_json passes = ordered_json::array();
   for (const graph::TimedPass& timed : graph::timed(schedule, times))
     passes.push_back({{"pass", name_of(timed.pass.kind)},
@@ -51,12 +64,18 @@ ordered_json json_of(const PipelineRequest& r, const PipelineSchedule& schedule,
                       {"micro_batch", timed.pass.micro_batch},
                       {"begin", timed.begin},
                       {"end", timed.end}});
-  return {{"schedule", r.kind},    {"stages", schedule.stages}, {"micro_batches", schedule.micro_batches},
-          {"time", analysis.time}, {"used", analysis.used},     {"in_flight", analysis.in_flight},
-          {"passes", passes}};
+  return passes;
+}
+
+void check_request(const PipelineRequest& r) {
+  if (!r.actions && (!r.places.empty() || r.replicas > 1))
+    throw UsageError("--places and --replicas are for --actions: add it, or leave them out");
+  if (r.actions && !r.svg.empty())
+    throw UsageError("--svg draws the passes of stages, not --actions: leave out one of them");
 }
 
 int show(const PipelineRequest& r) {
+  check_request(r);
   const graph::Pipeline pipeline{graph::pipeline_named(r.kind), {r.recomputed.begin(), r.recomputed.end()}};
   if (!r.svg.empty()) {
     check_extension("--svg", r.svg, {".svg"});
@@ -64,15 +83,25 @@ int show(const PipelineRequest& r) {
   }
   const PipelineSchedule schedule = graph::pipeline_schedule(pipeline, r.stages, r.micro_batches);
   const std::vector<StageTimes> times(r.stages, r.times);
-  const PipelineAnalysis analysis = analyse(schedule, times);
+  const graph::ActionList list =
+      r.actions ? actions_of(schedule, graph::chain_of_stages(r.stages, r.places, r.replicas > 1))
+                : graph::ActionList();
+  const PipelineAnalysis analysis = r.actions ? analyse(list, times) : analyse(schedule, times);
   if (!r.svg.empty()) io::write_text(r.svg, svg_file(report::lanes_of(schedule, times)));
   if (r.json) {
-    const ordered_json result = json_of(r, schedule, analysis, times);
+    ordered_json result = {
+        {"schedule", r.kind},    {"stages", r.stages},    {"micro_batches", r.micro_batches},
+        {"time", analysis.time}, {"used", analysis.used}, {"in_flight", analysis.in_flight}};
+    if (r.actions)
+      result["actions"] = actions_json(list, times);
+    else
+      result["passes"] = passes_json(schedule, times);
     fmt::print("{}\n",
                io::json_text(ordered_json{{"schema", 1}, {"command", "pipeline"}, {"results", {result}}}, 2));
     return 0;
   }
-  fmt::print("{}\nstages work {} of the time, with up to {} micro-batches in flight\n", to_string(schedule),
+  fmt::print("{}\n{} work {} of the time, with up to {} micro-batches in flight\n",
+             r.actions ? to_string(list) : to_string(schedule), r.places.empty() ? "stages" : "chips",
              report::value_text(analysis.used, report::Unit::share), fmt::join(analysis.in_flight, ", "));
   return 0;
 }
@@ -92,11 +121,19 @@ Command add_pipeline_command(CLI::App& app) {
              "Stages that compute forward passes again before backward passes, such as 0,1");
   add(command, "--times", request->times, parse_times,
       "Times of a forward and of a backward pass (default: 1,2)");
+  command.add_flag(
+      "--actions", request->actions,
+      "List the actions of each stage's chips: passes, sending, receiving, and sums of gradients");
+  add_counts(command, "--places", request->places,
+             "With --actions: the part of the chips of each stage, such as 0,1,1,0 (default: one for each)");
+  add_count(command, "--replicas", request->replicas,
+            "With --actions: number of replicas, over which gradients are summed (default: 1)");
   command.add_option("--svg", request->svg, "Write a picture: a lane for each stage (.svg)");
   command.add_flag("--json", request->json, "Print one JSON object");
   command.footer(
       "\nExamples:\n"
       "  tessera pipeline 1f1b --stages 4 --micro-batches 8\n"
+      "  tessera pipeline interleaved --stages 2 --micro-batches 4 --actions --replicas 2\n"
       "  tessera pipeline grouped --stages 3 --micro-batches 6 --svg grouped.svg");
   return [request] { return show(*request); };
 }

@@ -50,6 +50,22 @@ TEST_F(PipelineCliTest, JsonHasThePassesInTime) {
             json({{"pass", "forward"}, {"stage", 0}, {"micro_batch", 0}, {"begin", 0.0}, {"end", 1.0}}));
 }
 
+TEST_F(PipelineCliTest, ListsActions) {
+  const Outcome o = run("pipeline 1f1b --stages 2 --micro-batches 2 --actions --replicas 2");
+  EXPECT_EQ(o.status, 0) << o.err;
+  EXPECT_EQ(o.out,
+            "chips 0: 0F0 0SEND_F0 0F1 0SEND_F1 0RECV_B0 0B0 0RECV_B1 0B1 0REDUCE_GRAD:1\n"
+            "chips 1: 1RECV_F0 1F0 1RECV_F1 1B0 1SEND_B0 1F1 1B1 1REDUCE_GRAD:0 1SEND_B1\n"
+            "\nstages work 66.67 % of the time, with up to 2, 1 micro-batches in flight\n");
+  const json r = results_of(
+      run("pipeline grouped --stages 2 --micro-batches 4 --actions --places 0,0 --times 1,3 --json"))[0];
+  EXPECT_FALSE(r.contains("passes"));
+  EXPECT_EQ(r["actions"].size(), 1U);
+  EXPECT_EQ(r["actions"][0].size(), 2U * 4 * 2);
+  EXPECT_EQ(r["actions"][0][0], json({{"action", "0F0"}, {"begin", 0.0}, {"end", 1.0}}));
+  EXPECT_EQ(r["time"], 2 * 4 * 4);
+}
+
 TEST_F(PipelineCliTest, WritesThePicturesOfTheDocumentation) {
   for (const std::string kind : {"sequential", "grouped", "interleaved", "1f1b"}) {
     const std::string file = path(kind + ".svg");
@@ -74,6 +90,9 @@ TEST_F(PipelineCliTest, RefusesWhatItCannotShow) {
   expect_refused(run("pipeline 1f1b --times 1,0"),
                  "--times: invalid value '1,0' (expected two numbers above 0)");
   expect_refused(run("pipeline 1f1b --svg picture.png"), "--svg");
+  expect_refused(run("pipeline 1f1b --places 0,1,1,0"), "--places and --replicas are for --actions");
+  expect_refused(run("pipeline 1f1b --actions --places 0,1"), "2 stages are placed; there are 4");
+  expect_refused(run("pipeline 1f1b --actions --svg picture.svg"), "--svg draws the passes of stages");
   expect_refused(run("train bert --trace trace.json --estimate"),
                  "--trace is for --stages of more than one on a machine of several chips");
 }
