@@ -151,8 +151,8 @@ void add_text_options(CLI::App& command, BertRequest& r) {
   add_choice<graph::PipelineKind>(
       command, "--pipeline", r.settings.pipeline,
       {graph::PipelineKind::sequential, graph::PipelineKind::grouped, graph::PipelineKind::interleaved,
-       graph::PipelineKind::one_forward_one_backward},
-      "Order of micro-batches in the stages: sequential (default), grouped, interleaved or 1f1b");
+       graph::PipelineKind::one_forward_one_backward, graph::PipelineKind::zero_bubble},
+      "Order of micro-batches in the stages: sequential (default), grouped, interleaved, 1f1b or zb-h1");
   add_placement_options(command, r.settings, "layers");
   add_count(
       command, "--replicas", r.settings.replicas,

@@ -113,14 +113,16 @@ Command add_pipeline_command(CLI::App& app) {
       "pipeline",
       "Show the schedule of a pipeline: the passes of micro-batches through the stages of a network");
   auto request = std::make_shared<PipelineRequest>();
-  command.add_option("schedule", request->kind, "sequential, grouped, interleaved or 1f1b")->required();
+  command.add_option("schedule", request->kind, "sequential, grouped, interleaved, 1f1b or zb-h1")
+      ->required();
   add_count(command, "--stages", request->stages, "Number of stages (default: 4)", kMostStages);
   add_count(command, "--micro-batches", request->micro_batches, "Number of micro-batches (default: 8)",
             kMostMicroBatches);
   add_counts(command, "--recompute", request->recomputed,
              "Stages that compute forward passes again before backward passes, such as 0,1");
   add(command, "--times", request->times, parse_times,
-      "Times of a forward and of a backward pass (default: 1,2)");
+      "Times of a forward and of a backward pass, of which gradients of inputs and of weights take half each "
+      "where they have passes of their own (default: 1,2)");
   command.add_flag(
       "--actions", request->actions,
       "List the actions of each stage's chips: passes, sending, receiving, and sums of gradients");

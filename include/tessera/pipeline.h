@@ -26,10 +26,19 @@ enum class PipelineKind : uint8_t {
   /// "1f1b": each stage runs forward as early as S − s micro-batches in flight allow, then alternates
   /// (Narayanan et al. 2019, PipeDream; 2021).
   one_forward_one_backward,
+  /// "zb-h1" (Qi et al. 2024, zero bubble pipeline parallelism): as 1f1b, with backward passes in two: one
+  /// for
+  /// gradients of inputs, which other stages wait for, and later, where the stage would wait, one for
+  /// gradients
+  /// of weights. Each stage has at most S micro-batches in flight, until the second one.
+  zero_bubble,
 };
 std::string_view name_of(PipelineKind kind);
-/// Throws UsageError, listing the names, for names other than sequential, grouped, interleaved and 1f1b.
+/// Throws UsageError, listing the names, for names other than sequential, grouped, interleaved, 1f1b and
+/// zb-h1.
 PipelineKind pipeline_named(std::string_view name);
+/// Whether gradients of inputs and of weights have passes of their own.
+constexpr bool splits_backward(PipelineKind kind) { return kind == PipelineKind::zero_bubble; }
 /// Whether stages hold several micro-batches in flight.
 constexpr bool has_several_in_flight(PipelineKind kind) { return kind != PipelineKind::sequential; }
 
@@ -47,7 +56,13 @@ struct Pipeline {
   bool operator==(const Pipeline&) const = default;
 };
 
-enum class PassKind : uint8_t { forward, recomputed, backward };
+enum class PassKind : uint8_t {
+  forward,
+  recomputed,
+  backward,         ///< gradients of inputs and weights
+  backward_input,   ///< of inputs, and of all else that other stages wait for
+  backward_weight,  ///< the rest of the gradients
+};
 std::string_view name_of(PassKind kind);
 /// A pass of one micro-batch through one stage.
 struct StagePass {
@@ -77,14 +92,15 @@ void check_offload(const Pipeline& pipeline);
 /// multiple of twice the number of stages, and recomputed stages that do not exist.
 PipelineSchedule pipeline_schedule(const Pipeline& pipeline, uint32_t stages, uint32_t micro_batches);
 
-/// Throws UsageError, naming the pass, unless every micro-batch passes each stage forward and backward once;
-/// forward after the previous stage and backward after the next one, in an earlier slot; and in order.
+/// Throws UsageError, naming the pass, unless every micro-batch passes each stage forward and backward once,
+/// in one or two passes; forward after the previous stage and backward after the next one, in an earlier
+/// slot; and in order.
 void check(const PipelineSchedule& schedule);
 
 /// Times of one micro-batch in one stage, in seconds or any other unit.
 struct StageTimes {
   double forward = 1;
-  double backward = 2;
+  double backward = 2;  ///< with passes for gradients of inputs and weights, half of it each
 };
 
 /// A pass with the times at which it begins and ends.
@@ -110,7 +126,8 @@ struct PipelineAnalysis {
 PipelineAnalysis analyse(const PipelineSchedule& schedule, std::span<const StageTimes> times);
 
 /// A line for each stage, a column for each slot: F3 is the forward pass of micro-batch 3, B3 its backward
-/// pass, and R3 its recomputed pass. Dots are slots in which a stage waits.
+/// pass, or I3 and W3 for gradients of inputs and weights, and R3 its recomputed pass. Dots are slots in
+/// which a stage waits.
 std::string to_string(const PipelineSchedule& schedule);
 
 }  // namespace tessera::graph

@@ -19,6 +19,8 @@ enum class ActionKind : uint8_t {
   forward,           ///< "F"
   recomputed,        ///< "R": the forward pass again, before the backward pass
   backward,          ///< "B": gradients of inputs and of weights in one pass, as torch's FULL_BACKWARD
+  backward_input,    ///< "I": gradients of inputs
+  backward_weight,   ///< "W": gradients of weights
   send_forward,      ///< "SEND_F": what a forward pass gives, or passes on, goes to chips of another stage
   receive_forward,   ///< "RECV_F": the other end of the same exchange
   send_backward,     ///< "SEND_B"
@@ -27,7 +29,7 @@ enum class ActionKind : uint8_t {
 };
 std::string_view name_of(ActionKind kind);
 /// Passes come first among actions, in the order of their kinds.
-constexpr bool is_pass(ActionKind kind) { return kind <= ActionKind::backward; }
+constexpr bool is_pass(ActionKind kind) { return kind <= ActionKind::backward_weight; }
 constexpr ActionKind action_kind(PassKind kind) { return static_cast<ActionKind>(kind); }
 
 struct PipelineAction {
@@ -104,8 +106,8 @@ ActionList actions_of(const PipelineSchedule& schedule, StageLinks links);
 
 /// Throws UsageError, naming the two actions, if one comes before another on which it depends: a pass before
 /// a RECV, a RECV before its SEND, a SEND before its pass, a backward pass before its forward or recomputed
-/// pass, or a REDUCE_GRAD before a backward pass; also for actions that are missing, occur twice, or lie
-/// outside of the stages, micro-batches and routes.
+/// pass, W before I, or a REDUCE_GRAD before a backward pass; also for actions that are missing, occur twice,
+/// or lie outside of the stages, micro-batches and routes.
 void check(const ActionList& list);
 
 /// A line for each part of the chips: "chips 0: 0F0 0SEND_F0 …".

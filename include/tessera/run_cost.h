@@ -56,6 +56,8 @@ struct ChipSpan {
     forward,     ///< passes of a micro-batch through a stage
     recomputed,  ///< a forward pass that is computed again, before the backward pass
     backward,
+    backward_input,  ///< gradients of inputs, and of weights, in passes of their own
+    backward_weight,
     exchange,    ///< between stages; `stage` is the one whose result is sent
     collective,  ///< exchange between replicas, such as the sum of gradients
     other,       ///< work for all micro-batches, such as updates

@@ -14,12 +14,12 @@
 namespace tessera::graph {
 namespace {
 
-constexpr base::Names<PipelineKind, 4> kPipelines{"pipeline",
-                                                  {"sequential", "grouped", "interleaved", "1f1b"}};
+constexpr base::Names<PipelineKind, 5> kPipelines{"pipeline",
+                                                  {"sequential", "grouped", "interleaved", "1f1b", "zb-h1"}};
 constexpr uint64_t kMostPasses = 1 << 24;  // forward, of all stages
 
 std::string to_string(const StagePass& pass) {
-  constexpr std::string_view kLetters = "FRB";
+  constexpr std::string_view kLetters = "FRBIW";
   return fmt::format("{}{}", kLetters.at(static_cast<size_t>(pass.kind)), pass.micro_batch);
 }
 
@@ -66,14 +66,38 @@ class Slots {
     }
   }
 
+  /// The same order of forward passes and of gradients of inputs. Gradients of weights come where a stage has
+  /// nothing else to do, or has `stages` micro-batches without them.
+  void fill_zero_bubble() {
+    std::vector<uint32_t> forward(stages_), input(stages_),
+        weight(stages_);  // micro-batches that have passed
+    while (std::ranges::any_of(weight, [&](uint32_t passed) { return passed < micro_batches_; })) {
+      const std::vector<uint32_t> had_forward = forward, had_input = input;
+      std::vector<StagePass>& slot = slots_.emplace_back();
+      const auto slot_number = static_cast<uint32_t>(slots_.size() - 1);
+      for (uint32_t s = 0; s < stages_; ++s) {
+        const uint32_t returned = s + 1 == stages_ ? had_forward[s] : had_input[s + 1];
+        const uint32_t arrived = s == 0 ? micro_batches_ : had_forward[s - 1];
+        const bool is_full = forward[s] - input[s] == stages_ - s || forward[s] == micro_batches_;
+        if (is_full && input[s] < returned) {
+          put_backward(slot_number, s, input[s]++, PassKind::backward_input);
+        } else if (!is_full && forward[s] < arrived && forward[s] - weight[s] < stages_) {
+          slot.push_back({PassKind::forward, s, forward[s]++});
+        } else if (weight[s] < had_input[s]) {
+          slot.push_back({PassKind::backward_weight, s, weight[s]++});
+        }
+      }
+    }
+  }
+
  private:
   void put(uint32_t slot, const StagePass& pass) {
     if (slots_.size() <= slot) slots_.resize(slot + 1);
     slots_[slot].push_back(pass);
   }
-  void put_backward(uint32_t slot, uint32_t stage, uint32_t micro_batch) {
+  void put_backward(uint32_t slot, uint32_t stage, uint32_t micro_batch, PassKind kind = PassKind::backward) {
     if (recomputed_.contains(stage)) put(slot, {PassKind::recomputed, stage, micro_batch});
-    put(slot, {PassKind::backward, stage, micro_batch});
+    put(slot, {kind, stage, micro_batch});
   }
 
   const std::set<uint32_t>& recomputed_;
@@ -106,18 +130,24 @@ void check_sizes(const Pipeline& pipeline, uint32_t stages, uint32_t micro_batch
 class Progress {
  public:
   explicit Progress(const PipelineSchedule& schedule)
-      : schedule_(schedule), forward_(schedule.stages), backward_(schedule.stages) {}
+      : schedule_(schedule),
+        forward_(schedule.stages),
+        backward_(schedule.stages),
+        weight_(schedule.stages),
+        splits_(schedule.stages) {}
 
   void follow() {
     for (const std::vector<StagePass>& slot : schedule_.slots) {
       const std::vector<uint32_t> forward = forward_, backward = backward_;
       for (const StagePass& pass : slot) follow(pass, forward, backward);
     }
-    for (uint32_t s = 0; s < schedule_.stages; ++s)
-      if (forward_[s] != schedule_.micro_batches || backward_[s] != schedule_.micro_batches)
+    for (uint32_t s = 0; s < schedule_.stages; ++s) {
+      const uint32_t backward = splits_[s] ? weight_[s] : backward_[s];
+      if (forward_[s] != schedule_.micro_batches || backward != schedule_.micro_batches)
         throw UsageError(
             fmt::format("a schedule ends after {} forward and {} backward passes of stage {}; there are {}",
-                        forward_[s], backward_[s], s, schedule_.micro_batches));
+                        forward_[s], backward, s, schedule_.micro_batches));
+    }
   }
 
  private:
@@ -134,10 +164,16 @@ class Progress {
         if (m != backward_[s] || m >= forward_[s]) reject(pass, "apart from its backward pass");
         break;
       case PassKind::backward:
+      case PassKind::backward_input:
         if (m != backward_[s]++) reject(pass, "out of order");
         if (m >= forward[s]) reject(pass, "before its forward pass");
         if (s + 1 < schedule_.stages && m >= backward[s + 1])
           reject(pass, "before the next stage has passed it back");
+        splits_[s] = splits_[s] || pass.kind == PassKind::backward_input;
+        break;
+      case PassKind::backward_weight:
+        if (m != weight_[s]++) reject(pass, "out of order");
+        if (m >= backward[s]) reject(pass, "before its gradients of inputs");
         break;
     }
   }
@@ -147,7 +183,8 @@ class Progress {
   }
 
   const PipelineSchedule& schedule_;
-  std::vector<uint32_t> forward_, backward_;  ///< micro-batches that have passed, by stage
+  std::vector<uint32_t> forward_, backward_, weight_;  ///< micro-batches that have passed, by stage
+  std::vector<bool> splits_;  ///< by stage: whether gradients of weights have passes of their own
 };
 
 }  // namespace
@@ -155,13 +192,15 @@ class Progress {
 std::string_view name_of(PipelineKind kind) { return kPipelines.of(kind); }
 
 std::string_view name_of(PassKind kind) {
-  constexpr std::array<std::string_view, 3> kNames = {"forward", "recomputed", "backward"};
+  constexpr std::array<std::string_view, 5> kNames = {"forward", "recomputed", "backward", "input gradient",
+                                                      "weight gradient"};
   return kNames.at(static_cast<size_t>(kind));
 }
 
 std::string_view name_of(ChipSpan::Kind kind) {
-  constexpr std::array<std::string_view, 7> kNames = {"forward",    "recomputed", "backward", "exchange",
-                                                      "collective", "other",      "waiting"};
+  constexpr std::array<std::string_view, 9> kNames = {"forward",        "recomputed",      "backward",
+                                                      "input gradient", "weight gradient", "exchange",
+                                                      "collective",     "other",           "waiting"};
   return kNames.at(static_cast<size_t>(kind));
 }
 
@@ -171,7 +210,7 @@ void check_offload(const Pipeline& pipeline) {
   if (pipeline.offload_from && !has_several_in_flight(pipeline.kind))
     throw UsageError(fmt::format(
         "activations of micro-batches in flight are to lie in streaming memory, and a {} pipeline "
-        "has none in flight: leave that out, or choose grouped, interleaved or 1f1b",
+        "has none in flight: leave that out, or choose grouped, interleaved, 1f1b or zb-h1",
         name_of(pipeline.kind)));
 }
 
@@ -200,6 +239,7 @@ PipelineSchedule pipeline_schedule(const Pipeline& pipeline, uint32_t stages, ui
                  [&](uint32_t s, uint32_t m) { return 2 * m + 2 * stages - 1 - s; });
       break;
     case PipelineKind::one_forward_one_backward: slots.fill_one_forward_one_backward(); break;
+    case PipelineKind::zero_bubble: slots.fill_zero_bubble(); break;
   }
   return slots.release();
 }

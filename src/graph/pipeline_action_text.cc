@@ -18,8 +18,8 @@
 namespace tessera::graph {
 namespace {
 
-constexpr base::Names<ActionKind, 8> kActionKinds{
-    "action", {"F", "R", "B", "SEND_F", "RECV_F", "SEND_B", "RECV_B", "REDUCE_GRAD"}};
+constexpr base::Names<ActionKind, 10> kActionKinds{
+    "action", {"F", "R", "B", "I", "W", "SEND_F", "RECV_F", "SEND_B", "RECV_B", "REDUCE_GRAD"}};
 /// Before the number of a line's part of the chips, and a colon.
 constexpr std::string_view kChipsOfLine = "chips ";
 

@@ -17,8 +17,12 @@
 namespace tessera::graph {
 namespace {
 
-constexpr size_t kPassKinds = 3;
-static_assert(action_kind(PassKind::backward) == ActionKind::backward);
+constexpr size_t kPassKinds = 5;
+static_assert(action_kind(PassKind::backward_weight) == ActionKind::backward_weight);
+
+constexpr bool is_backward(PassKind kind) {
+  return kind != PassKind::forward && kind != PassKind::recomputed;
+}
 
 ActionKind kind_of_other_end(ActionKind kind) {
   switch (kind) {
@@ -54,12 +58,14 @@ class ActionLister {
   ActionLister(const PipelineSchedule& schedule, StageLinks links)
       : list_{schedule.stages, schedule.micro_batches, std::move(links), {}} {
     std::vector<uint64_t> backward(schedule.stages);
+    splits_.resize(schedule.stages);
     for (const std::vector<StagePass>& slot : schedule.slots)
       for (const StagePass& pass : slot) {
         if (pass.stage >= schedule.stages)
           throw UsageError(fmt::format("a schedule has a pass through stage {}; the stages are 0 to {}",
                                        pass.stage, schedule.stages - 1));
-        if (pass.kind == PassKind::backward) ++backward[pass.stage];
+        if (is_backward(pass.kind)) ++backward[pass.stage];
+        if (pass.kind == PassKind::backward_weight) splits_[pass.stage] = true;
       }
     for (const GradientBucket& bucket : list_.links.buckets) {
       uint64_t& passes = left_.emplace_back(0);
@@ -70,10 +76,10 @@ class ActionLister {
   void add(const std::vector<StagePass>& slot) {
     for (const StagePass& pass : slot) {
       list_.actions.push_back({action_kind(pass.kind), pass.stage, pass.micro_batch});
-      if (pass.kind == PassKind::backward) add_sums_after(pass);
+      if (is_backward(pass.kind)) add_sums_after(pass);
     }
     for (const StagePass& pass : slot)
-      if (pass.kind != PassKind::recomputed) add_sendings_of(pass);
+      if (pass.kind != PassKind::recomputed && pass.kind != PassKind::backward_weight) add_sendings_of(pass);
   }
 
   ActionList release() { return std::move(list_); }
@@ -81,7 +87,8 @@ class ActionLister {
  private:
   void add_sums_after(const StagePass& pass) {
     const StageLinks& links = list_.links;
-    if (links.summed_in_passes.contains(pass.stage))
+    const bool is_last = pass.kind == PassKind::backward_weight || !splits_[pass.stage];
+    if (is_last && links.summed_in_passes.contains(pass.stage))
       list_.actions.push_back({ActionKind::reduce_gradients, pass.stage, pass.micro_batch});
     for (uint32_t b = 0; b < left_.size(); ++b) {
       const std::vector<uint32_t>& stages = links.buckets[b].stages;
@@ -94,7 +101,7 @@ class ActionLister {
 
   void add_sendings_of(const StagePass& pass) {
     for (const StageRoute& route : list_.links.routes) {
-      if (route.from != pass.stage || route.after_backward != (pass.kind == PassKind::backward)) continue;
+      if (route.from != pass.stage || route.after_backward != is_backward(pass.kind)) continue;
       list_.actions.push_back(send_of(route, pass.micro_batch));
       list_.actions.push_back(receive_of(route, pass.micro_batch));
     }
@@ -102,6 +109,7 @@ class ActionLister {
 
   ActionList list_;
   std::vector<uint64_t> left_;  ///< by bucket: backward passes that have yet to add to it
+  std::vector<bool> splits_;    ///< by stage: whether gradients of weights have passes of their own
 };
 
 /// Follows a list action by action.
@@ -132,6 +140,15 @@ class ListProgress {
     std::vector<uint64_t> left = {};           ///< by stage: those in the rest of the list
   };
   Passes& passes_of(ActionKind kind) { return passes_.at(static_cast<size_t>(kind)); }
+  /// Whether the list has passes of that kind through a stage.
+  bool has(ActionKind kind, uint32_t stage) const {
+    const Passes& passes = passes_.at(static_cast<size_t>(kind));
+    return passes.left[stage] > 0 || !passes.done[stage].empty();
+  }
+  /// The pass that gives what a stage sends back.
+  ActionKind backward_of(uint32_t stage) const {
+    return has(ActionKind::backward_input, stage) ? ActionKind::backward_input : ActionKind::backward;
+  }
 
   void follow(const PipelineAction& action) {
     if (action.stage >= list_.stages) reject(action, fmt::format("and {} stages", list_.stages));
@@ -147,10 +164,10 @@ class ListProgress {
   }
 
   void follow_pass(const PipelineAction& action) {
-    const bool is_backward = action.kind == ActionKind::backward;
     if (action.kind != ActionKind::forward) require_pass(action, ActionKind::forward);
-    if (is_backward) require_pass(action, ActionKind::recomputed);
-    if (action.kind != ActionKind::recomputed) require_received(action, is_backward);
+    if (action.kind >= ActionKind::backward) require_pass(action, ActionKind::recomputed);
+    if (action.kind == ActionKind::backward_weight) require_pass(action, ActionKind::backward_input);
+    if (action.kind != ActionKind::recomputed) require_received(action, action.kind != ActionKind::forward);
     Passes& passes = passes_of(action.kind);
     std::vector<bool>& done = passes.done[action.stage];
     done.resize(list_.micro_batches);
@@ -159,8 +176,8 @@ class ListProgress {
   }
 
   void follow_send(const PipelineAction& action, size_t route) {
-    const bool is_backward = list_.links.routes[route].after_backward;
-    require_done(action, is_backward ? ActionKind::backward : ActionKind::forward);
+    const bool after_backward = list_.links.routes[route].after_backward;
+    require_done(action, after_backward ? backward_of(action.stage) : ActionKind::forward);
     mark(action, sent_[route]);
   }
 
@@ -173,14 +190,17 @@ class ListProgress {
     if (!action.bucket) {
       if (!list_.links.summed_in_passes.contains(action.stage))
         reject(action, "and a stage whose gradients are summed after the last micro-batch");
-      return require_done(action, ActionKind::backward);
+      const bool splits = has(ActionKind::backward_weight, action.stage);
+      return require_done(action, splits ? ActionKind::backward_weight : ActionKind::backward);
     }
     const uint32_t b = *action.bucket;
     if (b >= summed_.size() || std::ranges::count(list_.links.buckets[b].stages, action.stage) == 0)
       reject(action, "and no such bucket");
     for (const uint32_t stage : list_.links.buckets[b].stages)
-      if (passes_of(ActionKind::backward).left[stage] > 0)
-        reject(action, fmt::format("before the last backward pass of stage {}", stage));
+      for (const ActionKind kind :
+           {ActionKind::backward, ActionKind::backward_input, ActionKind::backward_weight})
+        if (passes_of(kind).left[stage] > 0)
+          reject(action, fmt::format("before the last backward pass of stage {}", stage));
     if (!summed_[b].insert(action.stage).second) reject(action, "twice");
   }
 
@@ -191,13 +211,12 @@ class ListProgress {
   }
   /// If the stage has passes of that kind at all.
   void require_pass(const PipelineAction& action, ActionKind kind) {
-    const Passes& passes = passes_of(kind);
-    if (passes.left[action.stage] > 0 || !passes.done[action.stage].empty()) require_done(action, kind);
+    if (has(kind, action.stage)) require_done(action, kind);
   }
-  void require_received(const PipelineAction& pass, bool is_backward) const {
+  void require_received(const PipelineAction& pass, bool backward) const {
     for (size_t r = 0; r < received_.size(); ++r) {
       const StageRoute& route = list_.links.routes[r];
-      if (route.to == pass.stage && route.before_backward == is_backward && !received_[r][pass.micro_batch])
+      if (route.to == pass.stage && route.before_backward == backward && !received_[r][pass.micro_batch])
         reject_before(pass, receive_of(route, pass.micro_batch));
     }
   }

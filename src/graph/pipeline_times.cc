@@ -23,7 +23,12 @@ void check_stage_times(uint32_t stages, std::span<const StageTimes> times) {
 }
 
 double time_of(ActionKind pass, const StageTimes& times) {
-  return pass == ActionKind::backward ? times.backward : times.forward;
+  switch (pass) {
+    case ActionKind::backward: return times.backward;
+    case ActionKind::backward_input:
+    case ActionKind::backward_weight: return times.backward / 2;
+    default: return times.forward;
+  }
 }
 
 /// Gathers what an analysis says of timed passes, in their order.
@@ -40,7 +45,8 @@ class PassGathering {
     found_.busy[stage] += end - begin;
     uint32_t& in_flight = in_flight_[stage];
     if (kind == ActionKind::forward) found_.in_flight[stage] = std::max(found_.in_flight[stage], ++in_flight);
-    if (kind == ActionKind::backward && in_flight > 0) --in_flight;
+    const bool is_last = kind == ActionKind::backward || kind == ActionKind::backward_weight;
+    if (is_last && in_flight > 0) --in_flight;
   }
 
   PipelineAnalysis finish(uint32_t places) {
@@ -71,11 +77,12 @@ std::vector<TimedPass> timed(const PipelineSchedule& schedule, std::span<const S
       double& clock = clocks[s];
       const double takes = time_of(action_kind(kind), times[s]);
       if (kind == PassKind::forward && s > 0) clock = std::max(clock, forward[s - 1][m]);
-      if (kind == PassKind::backward && s + 1 < schedule.stages) clock = std::max(clock, backward[s + 1][m]);
+      const bool goes_back = kind == PassKind::backward || kind == PassKind::backward_input;
+      if (goes_back && s + 1 < schedule.stages) clock = std::max(clock, backward[s + 1][m]);
       passes.push_back({pass, clock, clock + takes});
       clock += takes;
       if (kind == PassKind::forward) forward[s][m] = clock;
-      if (kind == PassKind::backward) backward[s][m] = clock;
+      if (goes_back) backward[s][m] = clock;
     }
   return passes;
 }
@@ -94,12 +101,16 @@ std::vector<TimedAction> timed(const ActionList& list, std::span<const StageTime
   check(list);
   std::vector<TimedAction> all;
   std::vector<double> clocks(list.places());
+  std::vector<bool> has_input(list.stages);  // whether a stage has gradients of inputs apart from all others
+  for (const PipelineAction& action : list.actions)
+    if (action.kind == ActionKind::backward_input) has_input[action.stage] = true;
   std::map<std::pair<size_t, uint32_t>, TimedAction> sent;  // by route and micro-batch
   for (const PipelineAction& action : list.actions) {
     double& clock = clocks[list.links.places[action.stage]];
     double begin = clock;
     if (is_pass(action.kind)) {
-      clock += time_of(action.kind, times[action.stage]);
+      const bool is_all = action.kind == ActionKind::backward_weight && !has_input[action.stage];
+      clock += time_of(is_all ? ActionKind::backward : action.kind, times[action.stage]);
     } else if (is_sending(action.kind)) {
       double& other = clocks[list.links.places[action.peer]];
       begin = std::max(clock, other);

@@ -45,7 +45,9 @@ std::vector<PassRoute> routes_of_passes(const Graph& graph, const std::vector<St
         route.to = std::min(route.to, taker);
         route.values.push_back(id);
       }
-      if (hand_on && to != place_of(home)) sender = taker;
+      // Gradients of weights may be computed later than what others take.
+      const bool is_late = passes[taker].kind == PassKind::backward_weight;
+      if (hand_on && to != place_of(home) && !is_late) sender = taker;
     }
   }
   std::vector<PassRoute> all;
@@ -59,7 +61,7 @@ StageLinks links_of_passes(const Graph& graph, const std::vector<StagePart>& pas
   StageLinks links{.places = std::move(places)};
   for (const PassRoute& route : routes) {
     const StagePart &from = passes[route.from], &to = passes[route.to];
-    links.routes.push_back({from.stage, to.stage, from.backward, to.backward});
+    links.routes.push_back({from.stage, to.stage, from.is_backward(), to.is_backward()});
   }
   const auto& nodes = graph.nodes();
   for (const StagePart& pass : passes)

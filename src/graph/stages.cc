@@ -237,6 +237,79 @@ Stages stages_from(const Stages& layers, const std::vector<uint32_t>& first) {
   return stages;
 }
 
+/// By node: whether all of its results serve for gradients of weights.
+std::vector<bool> weight_gradients(const Graph& graph, const Stages& stages) {
+  std::vector<bool> found(graph.nodes().size());
+  WeightUses uses(graph);
+  for (size_t n = found.size(); n-- > 0;) {
+    const Node& node = graph.nodes()[n];
+    const uint32_t stage = stages.nodes[n];
+    found[n] = node.backward &&
+               std::ranges::all_of(node.outputs, [&](ValueId id) { return uses.serves(id, stage); });
+    for (const ValueId input : node.inputs) uses.take(input, stage, found[n]);
+  }
+  return found;
+}
+
+/// Finds the passes in which nodes run, of which some are for gradients of weights.
+class PassSearch {
+ public:
+  PassSearch(const Graph& graph, const Stages& stages, const std::vector<bool>& for_weights)
+      : graph_(graph), stages_(stages), for_weights_(for_weights), count_(stages.count()) {}
+
+  std::vector<StagePart> find() const {
+    std::vector<StagePart> parts(3 * count_);
+    for (uint32_t stage = 0; stage < count_; ++stage) {
+      parts[stage] = {stage, PassKind::forward};
+      parts[backward_of(stage)] = {stage, PassKind::backward_input};
+      parts[backward_of(stage) + 1] = {stage, PassKind::backward_weight};
+    }
+    std::vector<uint32_t> passes(graph_.nodes().size());
+    for (uint32_t n = 0; n < passes.size(); ++n) {
+      const Node& node = graph_.nodes()[n];
+      const uint32_t stage = stages_.nodes[n];
+      passes[n] = node.backward ? backward_of(stage) + (for_weights_[n] ? 1 : 0) : stage;
+      for (const ValueId input : node.inputs)
+        if (const auto& from = graph_.info(input).node) passes[n] = std::max(passes[n], passes[*from]);
+      parts[passes[n]].nodes.push_back(n);
+    }
+    std::erase_if(parts, [](const StagePart& part) { return part.nodes.empty(); });
+    return parts;
+  }
+
+ private:
+  /// Forward passes come first, then backward ones from the last stage.
+  uint32_t backward_of(uint32_t stage) const { return count_ + 2 * (count_ - 1 - stage); }
+
+  const Graph& graph_;
+  const Stages& stages_;
+  const std::vector<bool>& for_weights_;
+  uint32_t count_;
+};
+
+/// Removes those from the nodes for gradients of weights whose results other passes take; false: there are
+/// none.
+bool take_from_weights(const Graph& graph, const std::vector<StagePart>& parts,
+                       std::vector<bool>& for_weights) {
+  std::vector<const StagePart*> part_of(graph.nodes().size());
+  for (const StagePart& part : parts)
+    for (const uint32_t n : part.nodes) part_of[n] = &part;
+  bool any = false;
+  for (uint32_t n = 0; n < part_of.size(); ++n)
+    for (const ValueId input : graph.nodes()[n].inputs) {
+      const auto& from = graph.info(input).node;
+      if (!from || part_of[*from] == part_of[n] || part_of[*from]->kind != PassKind::backward_weight)
+        continue;
+      any = true;
+      for_weights[*from] = false;
+    }
+  // Nor are those that it is computed from.
+  for (size_t n = part_of.size(); any && n-- > 0;)
+    for (const ValueId input : graph.nodes()[n].inputs)
+      if (const auto& from = graph.info(input).node; from && !for_weights[n]) for_weights[*from] = false;
+  return any;
+}
+
 }  // namespace
 
 std::optional<uint32_t> stage_of(const Node& node) {
@@ -294,24 +367,23 @@ void check_places(const std::vector<uint32_t>& places) {
                                    *parts.rbegin(), next - 1));
 }
 
-std::vector<StagePart> parts_of_stages(const Graph& graph, const Stages& stages) {
-  const uint32_t count = stages.count();
-  // Passes in their order: forward, then backward from the last stage.
-  const auto backward_of = [&](uint32_t stage) { return 2 * count - 1 - stage; };
-  std::vector<uint32_t> passes(graph.nodes().size());
-  std::vector<StagePart> parts(2 * count);
-  for (uint32_t stage = 0; stage < count; ++stage) {
-    parts[stage].stage = parts[backward_of(stage)].stage = stage;
-    parts[backward_of(stage)].backward = true;
-  }
-  for (uint32_t n = 0; n < passes.size(); ++n) {
-    const Node& node = graph.nodes()[n];
-    passes[n] = node.backward ? backward_of(stages.nodes[n]) : stages.nodes[n];
-    for (ValueId input : node.inputs)
-      if (const auto& from = graph.info(input).node) passes[n] = std::max(passes[n], passes[*from]);
-    parts[passes[n]].nodes.push_back(n);
-  }
-  std::erase_if(parts, [](const StagePart& part) { return part.nodes.empty(); });
+void WeightUses::take(ValueId id, uint32_t stage, bool for_weights) {
+  if (for_weights && serves(id, stage))
+    stages_[id] = stage;
+  else
+    by_others_[id] = true;
+}
+
+std::vector<StagePart> parts_of_stages(const Graph& graph, const Stages& stages, bool splits_backward) {
+  std::vector<bool> for_weights(graph.nodes().size());
+  if (splits_backward) for_weights = weight_gradients(graph, stages);
+  std::vector<StagePart> parts = PassSearch(graph, stages, for_weights).find();
+  // Nothing waits for gradients of weights: what another pass takes after all is none.
+  while (splits_backward && take_from_weights(graph, parts, for_weights))
+    parts = PassSearch(graph, stages, for_weights).find();
+  if (!splits_backward)
+    for (StagePart& part : parts)
+      if (part.is_backward()) part.kind = PassKind::backward;
   return parts;
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <tessera/graph.h>
+#include <tessera/pipeline.h>
 
 #include <cstdint>
 #include <map>
@@ -61,13 +62,36 @@ void check_places(const std::vector<uint32_t>& places);
 /// What a micro-batch runs in one pass through a stage: positions of nodes.
 struct StagePart {
   uint32_t stage = 0;
-  bool backward = false;
+  PassKind kind = PassKind::forward;
   std::vector<uint32_t> nodes = {};
+
+  bool is_backward() const { return kind != PassKind::forward; }
+};
+
+/// Which results of backward operations serve only for gradients of weights: nothing takes them, or only
+/// operations of the same stage whose results do so, too. Operations are noted from the last to the first.
+class WeightUses {
+ public:
+  explicit WeightUses(const Graph& graph)
+      : by_others_(graph.values().size()), stages_(graph.values().size()) {}
+
+  bool serves(ValueId id, uint32_t stage) const {
+    return !by_others_[id] && (!stages_[id] || *stages_[id] == stage);
+  }
+  bool is_taken(ValueId id) const { return by_others_[id] || stages_[id]; }
+  /// Notes what an operation of a stage takes, whose own results serve for gradients of weights, or not.
+  void take(ValueId id, uint32_t stage, bool for_weights);
+
+ private:
+  std::vector<bool> by_others_;
+  std::vector<std::optional<uint32_t>> stages_;
 };
 
 /// The operations of a graph by passes, in an order in which they can run: forward by stages, then backward
 /// from the last stage. An operation that needs what a later pass computes is part of that one, wherever it
-/// lies. Passes without operations are left out.
-std::vector<StagePart> parts_of_stages(const Graph& graph, const Stages& stages);
+/// lies. Passes without operations are left out. `splits_backward`: each backward pass is followed by one for
+/// operations that serve only for gradients of weights, for which no other pass waits.
+std::vector<StagePart> parts_of_stages(const Graph& graph, const Stages& stages,
+                                       bool splits_backward = false);
 
 }  // namespace tessera::graph

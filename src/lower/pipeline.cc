@@ -19,7 +19,7 @@ using program::Role;
 using program::StepId;
 
 std::string name_of(const StagePart& part) {
-  return fmt::format("{} of stage {}", part.backward ? "backward" : "forward", part.stage);
+  return fmt::format("{} of stage {}", graph::name_of(part.kind), part.stage);
 }
 
 /// The rows of an input that copies take, moved by another micro-batch.
@@ -28,8 +28,11 @@ program::CopyGroup moved_by(program::CopyGroup rows, const Operand& micro_batch)
   return rows;
 }
 
-ChipSpan::Kind kind_of_pass(bool is_backward) {
-  return is_backward ? ChipSpan::Kind::backward : ChipSpan::Kind::forward;
+/// Spans have the kinds of passes first.
+ChipSpan::Kind kind_of_pass(PassKind kind) {
+  static_assert(static_cast<size_t>(ChipSpan::Kind::backward_weight) ==
+                static_cast<size_t>(PassKind::backward_weight));
+  return static_cast<ChipSpan::Kind>(kind);
 }
 
 Lowered::PassStep pass_on(const machine::Machine& machine, Lowered::PassStep pass) {
@@ -63,9 +66,9 @@ void SequentialPasses::begin(std::optional<uint32_t> node) {
     steps.erase(begin, steps.end());
     steps.push_back(step);
     const uint32_t stage = body_.stages_.nodes[*node_];
-    around_.lowered_.passes[step] =
-        pass_on(body_.builder_of_stage(stage).machine(),
-                {.kind = kind_of_pass(body_.graph_.nodes()[*node_].backward), .stage = stage, .next = 1});
+    const PassKind kind = body_.graph_.nodes()[*node_].backward ? PassKind::backward : PassKind::forward;
+    around_.lowered_.passes[step] = pass_on(body_.builder_of_stage(stage).machine(),
+                                            {.kind = kind_of_pass(kind), .stage = stage, .next = 1});
   }
   node_ = node;
   first_ = steps.size();
@@ -106,7 +109,7 @@ void PipelineLowering::find_passes() {
   const Graph& graph = body_.graph_;
   body_.early_nodes_ = body_.early_nodes();
   body_.parts_.resize(graph.nodes().size());
-  std::vector<StagePart> parts = parts_of_stages(graph, body_.stages_);
+  std::vector<StagePart> parts = parts_of_stages(graph, body_.stages_, splits_backward(form_.pipeline.kind));
   if (parts.empty()) parts.emplace_back();  // the body gives what it takes
   find_routes(parts);
   for (StagePart& part : parts) {
@@ -138,10 +141,16 @@ void PipelineLowering::find_routes(const std::vector<StagePart>& parts) {
   list_.links = links_of_passes(body_.graph_, parts, routes_, std::move(places), body_.replicas_);
 }
 
-PipelineLowering::LoweredPass* PipelineLowering::find_pass(uint32_t stage, bool backward) {
-  const auto found = std::ranges::find_if(passes_, [&](const LoweredPass& pass) {
-    return pass.part.stage == stage && pass.part.backward == backward;
-  });
+PipelineLowering::LoweredPass* PipelineLowering::find_pass(uint32_t stage, PassKind kind) {
+  const auto found = std::ranges::find_if(
+      passes_, [&](const LoweredPass& pass) { return pass.part.stage == stage && pass.part.kind == kind; });
+  return found == passes_.end() ? nullptr : &*found;
+}
+
+/// Passes are in an order in which they can run.
+PipelineLowering::LoweredPass* PipelineLowering::first_backward_pass(uint32_t stage) {
+  const auto found = std::ranges::find_if(
+      passes_, [&](const LoweredPass& pass) { return pass.part.stage == stage && pass.part.is_backward(); });
   return found == passes_.end() ? nullptr : &*found;
 }
 
@@ -356,7 +365,8 @@ void PipelineLowering::add_beginnings() {
       return builder.function("begin " + name_of(pass.part), {}, copy);
     };
     pass.begin = setting(pass);
-    if (const LoweredPass* backward = find_pass(pass.part.stage, true)) pass.begin_again = setting(*backward);
+    if (const LoweredPass* backward = first_backward_pass(pass.part.stage))
+      pass.begin_again = setting(*backward);
   }
 }
 
@@ -381,13 +391,19 @@ void PipelineLowering::add_sendings() {
   }
 }
 
-/// Of stages that have no operations, or none that could be computed again.
+/// Of stages that have no operations for them. The first backward pass of a stage, if there is one, follows
+/// what is computed again: the first stage has no gradients of inputs to begin with.
 void PipelineLowering::leave_out_empty_passes() {
   for (std::vector<StagePass>& slot : schedule_.slots)
-    std::erase_if(slot, [&](const StagePass& pass) {
-      const LoweredPass* lowered = find_pass(pass.stage, pass.kind == PassKind::backward);
-      return lowered == nullptr || (pass.kind == PassKind::recomputed && !lowered->begin_again);
-    });
+    for (const StagePass& pass : std::exchange(slot, {})) {
+      const LoweredPass* lowered = find_pass(pass.stage, pass.kind);
+      if (pass.kind == PassKind::recomputed || lowered == nullptr) continue;
+      if (lowered == first_backward_pass(pass.stage))
+        if (const LoweredPass* forward = find_pass(pass.stage, PassKind::forward);
+            forward != nullptr && forward->begin_again)
+          slot.push_back({PassKind::recomputed, pass.stage, pass.micro_batch});
+      slot.push_back(pass);
+    }
 }
 
 void PipelineLowering::list_events() {
@@ -404,8 +420,9 @@ std::optional<PipelineLowering::Event> PipelineLowering::event_of(size_t action)
   if (is_sending(what.kind))
     return Event{Event::Kind::send, route_of(list_.links, what), what.micro_batch, action};
   if (!is_pass(what.kind)) return {};
-  const LoweredPass* pass = find_pass(what.stage, what.kind == ActionKind::backward);
   const bool again = what.kind == ActionKind::recomputed;
+  const LoweredPass* pass =
+      find_pass(what.stage, again ? PassKind::forward : static_cast<PassKind>(what.kind));
   return Event{again ? Event::Kind::again : Event::Kind::pass, static_cast<size_t>(pass - passes_.data()),
                what.micro_batch, action};
 }
@@ -637,7 +654,7 @@ void PipelineLowering::emit() {
 Lowered::PassStep PipelineLowering::pass_step(const Event& event, uint32_t next) const {
   const bool is_send = event.kind == Event::Kind::send;
   const LoweredPass& pass = passes_[is_send ? sendings_[event.index].pass : event.index];
-  ChipSpan::Kind kind = kind_of_pass(pass.part.backward);
+  ChipSpan::Kind kind = kind_of_pass(pass.part.kind);
   if (is_send) kind = ChipSpan::Kind::exchange;
   if (event.kind == Event::Kind::again) kind = ChipSpan::Kind::recomputed;
   return pass_on(builder(pass).machine(), {kind, pass.part.stage, event.micro_batch, next});

@@ -135,9 +135,10 @@ class PipelineLowering {
   uint32_t place_of(const LoweredPass& pass) const { return body_.place_of_stage(pass.part.stage); }
   Lowered::PassStep pass_step(const Event& event, uint32_t next) const;
   bool is_recomputed(const LoweredPass& pass) const {
-    return !pass.part.backward && form_.pipeline.recomputed.contains(pass.part.stage);
+    return !pass.part.is_backward() && form_.pipeline.recomputed.contains(pass.part.stage);
   }
-  LoweredPass* find_pass(uint32_t stage, bool backward);
+  LoweredPass* find_pass(uint32_t stage, PassKind kind);
+  LoweredPass* first_backward_pass(uint32_t stage);
   uint32_t origin_of(const Sending& sending) const { return place_of(passes_[sending.pass]); }
   size_t pass_of(ValueId id) const { return body_.parts_[*body_.graph_.info(id).node]; }
   /// The part of the chips on which a value is computed.

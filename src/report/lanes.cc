@@ -19,8 +19,8 @@ using graph::ChipLane;
 using graph::ChipSpan;
 using Kind = ChipSpan::Kind;
 
-constexpr size_t kKinds = 7;
-constexpr std::array<size_t, kKinds> kColourOfKind = {0, 5, 1, 2, 4, 9, kGrey};  // forward … waiting
+constexpr size_t kKinds = 9;
+constexpr std::array<size_t, kKinds> kColourOfKind = {0, 5, 1, 1, 7, 2, 4, 9, kGrey};  // forward … waiting
 
 /// Widths of a schedule alone, which pages may show at some 700 pixels: that of its shortest pass, which has
 /// room for a name, and the least one of the whole.
@@ -37,7 +37,7 @@ std::vector<Category> categories() {
   return all;
 }
 
-bool is_pass(const ChipSpan& span) { return span.kind <= Kind::backward; }
+bool is_pass(const ChipSpan& span) { return span.kind <= Kind::backward_weight; }
 
 /// Whether one is the other, or goes on after an interruption.
 bool are_of_one_pass(const ChipSpan& a, const ChipSpan& b) {
@@ -70,7 +70,10 @@ class ChipLanes {
     seconds_ = cost.seconds_without_host_io() / end_;
     for (const ChipLane& lane : lanes_)
       for (const ChipSpan& span : lane.spans)
-        if (is_pass(span)) stages_[lane.chip].insert(span.stage);
+        if (is_pass(span)) {
+          stages_[lane.chip].insert(span.stage);
+          splits_ = splits_ || span.kind > Kind::backward;
+        }
   }
 
   Html html() const {
@@ -111,6 +114,7 @@ class ChipLanes {
   std::string note() const {
     const bool is_shared = std::ranges::any_of(stages_, [](const auto& of) { return of.second.size() > 1; });
     std::string note = "F3, R3, B3: the forward, recomputed and backward pass of micro-batch 3";
+    if (splits_) note += "; I3, W3: its gradients of inputs and of weights";
     if (is_shared) note += "; 2:F3 through stage 2, on chips that have several stages";
     if (drawn_ < lanes_.size()) note += fmt::format(". The first {} of {} chips", drawn_, lanes_.size());
     if (!under_way_.empty()) note += ". Over links go sums, while chips do other things";
@@ -136,7 +140,9 @@ class ChipLanes {
 
   Html table() const {
     std::vector<RichTable::Column> columns = {{"chip"}, {"stages"}};
-    for (const Category& category : categories()) columns.push_back({category.name});
+    const std::vector<Category> all = categories();
+    for (size_t k = 0; k < kKinds; ++k)
+      if (is_shown(k)) columns.push_back({all[k].name});
     RichTable table(columns);
     for (const ChipLane& lane : lanes_) {
       std::array<double, kKinds> cycles = {};
@@ -146,11 +152,17 @@ class ChipLanes {
         for (const uint32_t stage : of->second)
           stages += fmt::format("{}{}", stages.empty() ? "" : ", ", stage);
       std::vector<RichTable::Cell> cells = {fmt::format("{}", lane.chip), stages};
-      for (const double of_kind : cycles)
-        cells.emplace_back(of_kind == 0 ? "–" : value_text(of_kind / end_, Unit::share));
+      for (size_t k = 0; k < kKinds; ++k)
+        if (is_shown(k)) cells.emplace_back(cycles[k] == 0 ? "–" : value_text(cycles[k] / end_, Unit::share));
       table.add(std::move(cells));
     }
     return table.html();
+  }
+
+  /// Whether the table has a kind: few pipelines have gradients of weights apart.
+  bool is_shown(size_t kind) const {
+    return splits_ || (kind != static_cast<size_t>(Kind::backward_input) &&
+                       kind != static_cast<size_t>(Kind::backward_weight));
   }
 
   const std::vector<ChipLane>& lanes_;
@@ -158,6 +170,7 @@ class ChipLanes {
   size_t drawn_;
   double end_;
   double seconds_ = 0;                             ///< of a cycle
+  bool splits_ = false;                            ///< whether gradients of weights have passes of their own
   std::map<uint32_t, std::set<uint32_t>> stages_;  ///< by chip
 };
 
@@ -169,7 +182,7 @@ size_t passes_shown(size_t lanes) {
 }
 
 std::string short_name(const ChipSpan& span) {
-  constexpr std::string_view kLetters = "FRB";
+  constexpr std::string_view kLetters = "FRBIW";
   return is_pass(span) ? fmt::format("{}{}", kLetters.at(static_cast<size_t>(span.kind)), span.micro_batch)
                        : std::string(name_of(span.kind));
 }

@@ -13,7 +13,7 @@
 
 namespace tessera::report {
 
-/// "F3", "R3" and "B3" for passes; otherwise the name of the kind.
+/// "F3", "R3", "B3", "I3" and "W3" for passes; otherwise the name of the kind.
 std::string short_name(const graph::ChipSpan& span);
 
 /// A schedule alone, with a lane for each stage, in units of the times.

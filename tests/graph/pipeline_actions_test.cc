@@ -28,7 +28,8 @@ using staged::network;
 using testing::HasSubstr;
 
 constexpr PipelineKind kAllKinds[] = {PipelineKind::sequential, PipelineKind::grouped,
-                                      PipelineKind::interleaved, PipelineKind::one_forward_one_backward};
+                                      PipelineKind::interleaved, PipelineKind::one_forward_one_backward,
+                                      PipelineKind::zero_bubble};
 
 template <class Act>
 std::string refusal_of(const Act& act) {
@@ -55,6 +56,9 @@ TEST(PipelineActions, ArePrintedByPartOfTheChips) {
             "chips 1: 1RECV_F0 1F0 1RECV_F1 1R0 1B0 1SEND_B0 1F1 1R1 1B1 1RECV_F2 1SEND_B1 1F2 1R2 1B2 "
             "1REDUCE_GRAD:0 1SEND_B2\n");
   EXPECT_EQ(to_string(chain(PipelineKind::sequential, 2, 1, {0, 0})), "chips 0: 0F0 1F0 1B0 0B0\n");
+  EXPECT_EQ(to_string(chain(PipelineKind::zero_bubble, 2, 2, {}, true)),
+            "chips 0: 0F0 0SEND_F0 0F1 0SEND_F1 0RECV_B0 0I0 0W0 0RECV_B1 0I1 0W1 0REDUCE_GRAD:1\n"
+            "chips 1: 1RECV_F0 1F0 1RECV_F1 1I0 1SEND_B0 1F1 1I1 1SEND_B1 1W0 1W1 1REDUCE_GRAD:0\n");
   StageLinks links{.places = {0, 1, 2}, .routes = {{0, 2, false, true}}, .summed_in_passes = {2}};
   EXPECT_EQ(to_string(actions_of(pipeline_schedule({}, 3, 1), links)),
             "chips 0: 0F0 0SEND_F0>2 0B0\n"
@@ -148,6 +152,9 @@ TEST(PipelineActions, ThatCannotRunAreRefused) {
   EXPECT_THAT(changed([](ActionList& list) { list.links.buckets.pop_back(); }),
               HasSubstr("has 0REDUCE_GRAD:1 and no such bucket"));
   EXPECT_THAT(refusal_of([] { chain_of_stages(2, {0, 2}); }), HasSubstr("and none on part 1"));
+  ActionList split = chain(PipelineKind::zero_bubble, 1, 1);
+  std::swap(split.actions.at(1), split.actions.at(2));
+  EXPECT_THAT(refusal_of([&] { check(split); }), HasSubstr("has 0W0 before 0I0, on which it depends"));
 }
 
 TEST(PipelineActions, ThatCannotBeReadAreRefused) {
@@ -348,7 +355,8 @@ TEST(ProgramsOfPipelines, HaveListsThatCanRun) {
         EXPECT_NO_THROW(check(list));
         EXPECT_EQ(list.links.places, places);
         const PipelineSchedule schedule = pipeline_schedule(pipeline, 4, 8);
-        for (uint32_t s = 0; s < 4; ++s)
+        // The first stage sends nothing back, and has all its gradients in passes for those of weights.
+        for (uint32_t s = splits_backward(kind) ? 1 : 0; s < 4; ++s)
           EXPECT_TRUE(passes_of_stage(list, s) == schedule.of_stage(s)) << to_string(list);
       }
   EXPECT_FALSE(Session(equal_stages(2, 4, {}), chips(2)).cost().actions);

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "compare.h"
+#include "graph/loop.h"
 #include "graph/stages.h"
 #include "graph/transforms/transforms.h"
 #include "lower/placement.h"
@@ -41,7 +42,7 @@ std::string message_of(const Act& act) {
 }
 
 TEST(PipelineSchedules, PassEachMicroBatchForwardAndBackwardOnce) {
-  for (const PipelineKind kind : kKinds)
+  for (const PipelineKind kind : {kKinds[0], kKinds[1], kKinds[2], kKinds[3], PipelineKind::zero_bubble})
     for (const uint32_t stages : {1U, 2U, 3U, 4U, 8U})
       for (const uint32_t micro_batches : {2 * stages, 4 * stages, 1U, 3U, 7U}) {
         if (kind == PipelineKind::grouped && micro_batches % (2 * stages) != 0) continue;
@@ -51,7 +52,8 @@ TEST(PipelineSchedules, PassEachMicroBatchForwardAndBackwardOnce) {
           const PipelineSchedule schedule = pipeline_schedule({kind, recomputed}, stages, micro_batches);
           EXPECT_NO_THROW(check(schedule));
           for (uint32_t s = 0; s < stages; ++s)
-            EXPECT_EQ(schedule.of_stage(s).size(), (2 + recomputed.count(s)) * micro_batches);
+            EXPECT_EQ(schedule.of_stage(s).size(),
+                      (2U + recomputed.count(s) + (splits_backward(kind) ? 1 : 0)) * micro_batches);
         }
       }
 }
@@ -72,12 +74,19 @@ TEST(PipelineSchedules, KeepAsManyMicroBatchesAsTheyPromiseAndLeaveTheBubblesOfT
   EXPECT_NEAR(of(PipelineKind::interleaved).used, closed, 1e-12);
   EXPECT_GE(of(PipelineKind::grouped).used, kMicroBatches / (kMicroBatches + 2 * (kStages - 1.0)) - 1e-12);
   EXPECT_NEAR(of(PipelineKind::sequential).used, 1.0 / kStages, 1e-12);
+  // Qi et al. 2024: a third of 1f1b's bubbles, if all passes take as long.
+  EXPECT_EQ(of(PipelineKind::zero_bubble).in_flight, (std::vector<uint32_t>{4, 4, 4, 4}));
+  EXPECT_NEAR(of(PipelineKind::zero_bubble).used, 3.0 * kMicroBatches / (3 * kMicroBatches + kStages - 1),
+              1e-12);
 }
 
 TEST(PipelineSchedules, ArePrintedByStage) {
   EXPECT_EQ(to_string(pipeline_schedule({PipelineKind::one_forward_one_backward, {1}}, 2, 3)),
             "stage 0: F0 F1 ..... B0 F2    B1 ..... B2\n"
             "stage 1: .. F0 R0 B0 F1 R1 B1 F2 R2 B2 ..\n");
+  EXPECT_EQ(to_string(pipeline_schedule({PipelineKind::zero_bubble}, 2, 3)),
+            "stage 0: F0 F1 .. I0 W0 F2 I1 W1 I2 W2\n"
+            "stage 1: .. F0 I0 F1 I1 W0 F2 I2 W1 W2\n");
 }
 
 TEST(PipelineSchedules, NameWhatTheyCannotDo) {
@@ -108,6 +117,12 @@ TEST(PipelineSchedules, NameWhatTheyCannotDo) {
   EXPECT_THAT(message_of([&] { check(schedule); }), HasSubstr("B0 of stage 1 before its forward pass"));
   schedule.slots.pop_back();
   EXPECT_FALSE(message_of([&] { check(schedule); }).empty());
+  PipelineSchedule split = pipeline_schedule({PipelineKind::zero_bubble}, 1, 2);
+  std::swap(split.slots[1], split.slots[2]);
+  EXPECT_THAT(message_of([&] { check(split); }), HasSubstr("W0 of stage 0 before its gradients of inputs"));
+  split = pipeline_schedule({PipelineKind::zero_bubble}, 1, 2);
+  split.slots.pop_back();
+  EXPECT_THAT(message_of([&] { check(split); }), HasSubstr("ends after 2 forward and 1 backward passes"));
 }
 
 Arrays inputs_of(const Graph& graph, uint32_t step) {
@@ -260,6 +275,52 @@ TEST(Pipelines, GiveTheSameBitsOnSharedChips) {
     }
 }
 
+/// Gradients of weights that are computed later are added in the same order.
+TEST(Pipelines, GiveTheSameBitsWithGradientsOfWeightsApart) {
+  for (const Machine& machine : {Machine::host(2), chips(4)}) {
+    const Steps expected = steps_of(network(4, 2, {.optimizer = Adam{}, .micro_batches = 8}), machine);
+    for (const std::set<uint32_t>& recomputed : {std::set<uint32_t>{}, {0, 3}}) {
+      SCOPED_TRACE(fmt::format("{}, {} recomputed", machine.name(), recomputed.size()));
+      TrainingOptions options{
+          .optimizer = Adam{}, .micro_batches = 8, .pipeline = {PipelineKind::zero_bubble, recomputed}};
+      Graph graph = network(4, 2, options);
+      const Steps found = steps_of(graph, machine);
+      EXPECT_EQ(found.results, expected.results);
+      EXPECT_EQ(found.state, expected.state);
+      graph.place_stages({0, 1, 1, 0});
+      EXPECT_EQ(steps_of(graph, machine.is_host() ? machine : chips(2)).state, expected.state);
+      options.pipeline.offload_from = 0;
+      EXPECT_EQ(steps_of(network(4, 2, options), machine).state, expected.state);
+    }
+  }
+}
+
+/// But for the first stage, which sends nothing back.
+TEST(Pipelines, DivideBackwardCallsForGradientsOfWeights) {
+  const Graph g = equal_stages(3, 6, {PipelineKind::zero_bubble});
+  const auto loop = std::ranges::find_if(g.nodes(), is_loop);
+  ASSERT_TRUE(loop != g.nodes().end());
+  std::vector<std::shared_ptr<const Graph>> called;
+  for (const Node& node : loop->body->nodes())
+    if (node.backward && node.body) called.push_back(node.body);
+  EXPECT_EQ(called.size(), 2U * 2 + 1);
+  EXPECT_EQ(std::set(called.begin(), called.end()).size(), 3U);
+}
+
+TEST(Pipelines, WaitLessWithGradientsOfWeightsApart) {
+  constexpr uint32_t kStages = 4, kMicroBatches = 32;
+  const auto cost = [&](PipelineKind kind) {
+    return Session(equal_stages(kStages, kMicroBatches, {kind}), chips(kStages)).cost();
+  };
+  const RunCost whole = cost(PipelineKind::one_forward_one_backward), split = cost(PipelineKind::zero_bubble);
+  EXPECT_LT(split.seconds, whole.seconds);
+  std::set<ChipSpan::Kind> kinds;
+  for (const ChipSpan& span : split.lanes.at(1).spans) kinds.insert(span.kind);
+  EXPECT_TRUE(kinds.contains(ChipSpan::Kind::backward_input));
+  EXPECT_TRUE(kinds.contains(ChipSpan::Kind::backward_weight));
+  EXPECT_FALSE(kinds.contains(ChipSpan::Kind::backward));
+}
+
 TEST(Pipelines, OfASingleMicroBatchAreCheckedToo) {
   const auto message = [](const Pipeline& pipeline) {
     return message_of([&] { network(2, 1, {.pipeline = pipeline}); });
@@ -313,7 +374,7 @@ TEST(Pipelines, LeaveTheBubblesOfTheirClosedForms) {
 std::vector<StagePass> passes_of(const ChipLane& lane, uint32_t stage, bool are_interrupted) {
   std::vector<StagePass> passes;
   for (const ChipSpan& span : lane.spans)
-    if (span.kind <= ChipSpan::Kind::backward && span.stage == stage) {
+    if (span.kind <= ChipSpan::Kind::backward_weight && span.stage == stage) {
       const StagePass pass{static_cast<PassKind>(span.kind), span.stage, span.micro_batch};
       if (!are_interrupted || std::ranges::find(passes, pass) == passes.end()) passes.push_back(pass);
     }

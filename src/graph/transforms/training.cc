@@ -17,6 +17,7 @@
 #include "graph/stages.h"
 #include "graph/transforms/gradients.h"
 #include "graph/transforms/loss_scale.h"
+#include "graph/transforms/split_backward.h"
 #include "graph/transforms/transforms.h"
 #include "graph/transforms/updates.h"
 
@@ -137,7 +138,8 @@ void repeat(Graph& graph, const Settings& settings, const TrainingOptions& optio
     if (graph.type(id).elements() != 1)
       throw UsageError(fmt::format("the output '{}' is {}: with micro-batches outputs must be scalars", name,
                                    to_string(graph.type(id))));
-  const std::vector<uint32_t> stages = has_stages(graph) ? stages_of(graph).nodes : std::vector<uint32_t>();
+  const Stages found = has_stages(graph) ? stages_of(graph) : Stages();
+  const std::vector<uint32_t>& stages = found.nodes;
   std::vector<Value> summed;
   std::vector<size_t> addends;
   for (const Value& gradient : trained.gradients) {
@@ -145,6 +147,7 @@ void repeat(Graph& graph, const Settings& settings, const TrainingOptions& optio
     addends.push_back(own.size());
     summed.insert(summed.end(), own.begin(), own.end());
   }
+  if (!stages.empty() && splits_backward(options.pipeline.kind)) split_backward(graph, found, summed);
   const std::vector<Value> sums =
       graph.repeat_for_micro_batches(options.micro_batches, summed, 1.0 / options.micro_batches,
                                      options.pipeline, options.sums == Type::f32);

@@ -68,6 +68,8 @@ StageUse stage_use(const RunCost& cost, uint32_t stage, const SmallNetworkKey& k
       case ChipSpan::Kind::forward:
       case ChipSpan::Kind::recomputed:
       case ChipSpan::Kind::backward:
+      case ChipSpan::Kind::backward_input:
+      case ChipSpan::Kind::backward_weight:
       case ChipSpan::Kind::exchange: use.pass += seconds / micro_batches; break;
       case ChipSpan::Kind::collective: use.collective += seconds; break;
       case ChipSpan::Kind::other: use.other += seconds; break;
