@@ -43,6 +43,10 @@ def test_schedules_are_lists_of_actions():
     assert actions.buckets == [([1], 0), ([0], 0)] and actions.places == [0, 1]
     assert str(tg.read_actions(str(actions))) == str(actions)
     assert actions.analyse() == schedule.analyse()
+    split = tg.pipeline_schedule("zb-h1", stages=2, micro_batches=3)
+    assert split.of_stage(0)[2:4] == [("input gradient", 0), ("weight gradient", 0)]
+    assert split.analyse().used > tg.pipeline_schedule("1f1b", 2, 3).analyse().used
+    assert [str(action) for action in split.actions().of_stage(0)][-2:] == ["0I2", "0W2"]
     assert actions.analyse(sending=0.5).used < actions.analyse().used
     assert schedule.actions(places=[0, 0]).analyse().used == 1
     with pytest.raises(ValueError, match="a list of actions has 1F0 before 1RECV_F0"):
@@ -79,7 +83,7 @@ def trained(step, machine=None):
     return {name: session.get(name) for name in ("w0", "w1")}
 
 
-@pytest.mark.parametrize("pipeline", KINDS)
+@pytest.mark.parametrize("pipeline", (*KINDS, "zb-h1"))
 def test_every_pipeline_gives_the_same_bits(pipeline):
     machines = [None, tessera.Machine("m2000", chips=2, tiles=8)]
     for machine in machines:

@@ -63,7 +63,7 @@ class Estimate:
         self.links: list[tuple[int, int, int, float]] = cost.links
         #: If micro-batches go through stages on several chips: (chip, spans), in which a span is (kind, stage, micro-batch,
         #: begin, end) in cycles, without gaps from 0 to the end of the run. Kinds are "forward", "recomputed", "backward",
-        #: "exchange" between stages, "collective", "other" and "waiting".
+        #: or "input gradient" and "weight gradient", "exchange" between stages, "collective", "other" and "waiting".
         self.lanes: list[tuple[int, list[tuple[str, int, int, float, float]]]] = cost.lanes
         #: With lanes: (begin, end), in cycles, of sums over replicas that go over links while lanes show other work.
         self.under_way: list[tuple[float, float]] = cost.under_way

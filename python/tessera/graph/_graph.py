@@ -488,8 +488,8 @@ class Graph:
         fetched while the operations before are computed, so that tiles need memory for the operands of two operations.
 
         `pipeline` is the order in which micro-batches go through the stages of the graph: "sequential", "grouped",
-        "interleaved" or "1f1b" (see `pipeline_schedule`). Stages in `recompute` keep only the values that they take
-        from other stages, and compute a forward pass again before its backward pass. If `recompute` is a number of
+        "interleaved", "1f1b" or "zb-h1" (see `pipeline_schedule`). Stages in `recompute` keep only the values that they
+        take from other stages, and compute a forward pass again before its backward pass. If `recompute` is a number of
         bytes, sessions and estimates choose what is computed again: as few calls of functions, and then stages, as let
         the step fit these bytes of each tile, or of a host in all; with "fit", as let it fit the machine. They raise
         ValueError if a number of bytes does not suffice (docs/chips.md). All pipelines but "sequential" have several

@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple, TypeAlias
 
 from tessera import _tessera
 
-PipelineKind: TypeAlias = Literal["sequential", "grouped", "interleaved", "1f1b"]
+PipelineKind: TypeAlias = Literal["sequential", "grouped", "interleaved", "1f1b", "zb-h1"]
 
 
 @dataclass(frozen=True)
@@ -32,9 +32,10 @@ class PipelineAction(NamedTuple):
 
     text: str
     kind: str
-    """"F" forward, "R" forward again before the backward pass, "B" backward, with the gradients of inputs and weights;
-    "SEND_F", "RECV_F", "SEND_B" and "RECV_B", the two ends of an exchange of what forward and backward passes give; and
-    "REDUCE_GRAD", where a sum of gradients over replicas begins."""
+    """"F" forward, "R" forward again before the backward pass, "B" backward, with the gradients of inputs and weights,
+    or "I" and "W" with those of inputs and of weights; "SEND_F", "RECV_F", "SEND_B" and "RECV_B", the two ends of an
+    exchange of what forward and backward passes give; and "REDUCE_GRAD", where a sum of gradients over replicas
+    begins."""
     stage: int
     micro_batch: int | None
     """None for a REDUCE_GRAD of all micro-batches."""
@@ -96,8 +97,8 @@ def read_actions(text: str) -> ActionList:
 
 
 class PipelineSchedule:
-    """The passes of micro-batches through stages. `print` shows a line for each stage: F forward, B backward, R
-    recomputed, and dots where it waits. A notebook shows it as a picture.
+    """The passes of micro-batches through stages. `print` shows a line for each stage: F forward, B backward, or I and
+    W for gradients of inputs and of weights, R recomputed, and dots where it waits. A notebook shows it as a picture.
     """
 
     def __init__(self, native: _tessera.PipelineSchedule) -> None:
@@ -112,14 +113,16 @@ class PipelineSchedule:
         return self._native.micro_batches
 
     def of_stage(self, stage: int) -> list[tuple[str, int]]:
-        """The passes of a stage in their order, as pairs of "forward", "recomputed" or "backward" and the micro-batch.
+        """The passes of a stage in their order, as pairs of "forward", "recomputed", "backward", "input gradient" or
+        "weight gradient" and the micro-batch.
         """
         return list(self._native.of_stage(_tessera.whole_number("stage", stage)))
 
     def analyse(self, times: Sequence[tuple[float, float]] | None = None) -> PipelineAnalysis:
         """Time and memory of the schedule if each pass begins as soon as it can and sending takes no time.
 
-        `times` has for each stage the times of a forward and a backward pass, by default 1 and 2.
+        `times` has for each stage the times of a forward and a backward pass, by default 1 and 2. Passes for gradients
+        of inputs and of weights take half of a backward pass each.
         """
         return PipelineAnalysis(*self._native.analyse(_times_of(times, self.stages)))
 
@@ -157,8 +160,10 @@ def pipeline_schedule(
     "sequential" passes one micro-batch at a time. "grouped" runs all stages forward, then all backward, and
     "interleaved" alternates on each stage, as in PopART; "1f1b" runs forward passes as early as the limit of
     micro-batches in flight allows (Narayanan et al. 2021). Stage s of S holds 1, 2(S − s) − 1, S − s and S − s
-    micro-batches, respectively. A grouped schedule needs a multiple of 2S micro-batches. Stages in `recompute` compute
-    their forward pass again before the backward pass.
+    micro-batches, respectively. "zb-h1" (zero bubble, Qi et al. 2024) is "1f1b" with gradients of weights in passes of
+    their own, which run where stages would wait otherwise; each stage holds up to S micro-batches. A grouped schedule
+    needs a multiple of 2S micro-batches. Stages in `recompute` compute their forward pass again before the backward
+    pass.
     """
     whole = _tessera.whole_number
     sizes = whole("stages", stages), whole("micro_batches", micro_batches)
