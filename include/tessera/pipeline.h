@@ -27,10 +27,8 @@ enum class PipelineKind : uint8_t {
   /// (Narayanan et al. 2019, PipeDream; 2021).
   one_forward_one_backward,
   /// "zb-h1" (Qi et al. 2024, zero bubble pipeline parallelism): as 1f1b, with backward passes in two: one
-  /// for
-  /// gradients of inputs, which other stages wait for, and later, where the stage would wait, one for
-  /// gradients
-  /// of weights. Each stage has at most S micro-batches in flight, until the second one.
+  /// for gradients of inputs, which other stages wait for, and later, where the stage would wait, one for
+  /// gradients of weights. Each stage has at most S micro-batches in flight, until the second one.
   zero_bubble,
 };
 std::string_view name_of(PipelineKind kind);
