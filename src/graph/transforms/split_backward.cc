@@ -27,9 +27,9 @@ struct HalfFunction {
   std::vector<size_t> inputs;   ///< positions among the inputs of the other one
   std::vector<size_t> results;  ///< its first results, by their positions among those of the other one
 };
-/// The first gives further results, in their order, which the second takes as its last inputs.
 struct SplitFunction {
   HalfFunction first, second;
+  std::vector<size_t> handed_on;  ///< results of the first that the second takes as its last inputs
 };
 
 /// The operations that values need, but for those in `without`.
@@ -113,9 +113,14 @@ std::optional<SplitFunction> split_function(const Graph& function, const std::ve
     (is_first ? of_first : of_second).push_back(i);
     (is_first ? first_ids : second_ids).push_back(results[i]);
   }
-  first_ids.insert(first_ids.end(), handed_on.begin(), handed_on.end());
+  std::vector<size_t> positions;
+  for (const ValueId id : handed_on) {
+    const auto known = std::ranges::find(first_ids, id);
+    positions.push_back(static_cast<size_t>(known - first_ids.begin()));
+    if (known == first_ids.end()) first_ids.push_back(id);
+  }
   SplitFunction halves{half_of(function, in_first, {}, first_ids),
-                       half_of(function, in_second, handed_on, second_ids)};
+                       half_of(function, in_second, handed_on, second_ids), std::move(positions)};
   halves.first.results = std::move(of_first);
   halves.second.results = std::move(of_second);
   return halves;
@@ -190,8 +195,7 @@ class BackwardSplit {
       of_first = graph_.apply(like, given(halves.first));
       like.body = halves.second.function;
       std::vector<Value> inputs = given(halves.second);
-      inputs.insert(inputs.end(), of_first.begin() + static_cast<std::ptrdiff_t>(halves.first.results.size()),
-                    of_first.end());
+      for (const size_t i : halves.handed_on) inputs.push_back(of_first[i]);
       of_second = graph_.apply(like, inputs);
     });
     const auto become = [&](const HalfFunction& half, const std::vector<Value>& by) {
