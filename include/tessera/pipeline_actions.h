@@ -107,7 +107,8 @@ ActionList actions_of(const PipelineSchedule& schedule, StageLinks links);
 /// Throws UsageError, naming the two actions, if one comes before another on which it depends: a pass before
 /// a RECV, a RECV before its SEND, a SEND before its pass, a backward pass before its forward or recomputed
 /// pass, W before I, or a REDUCE_GRAD before a backward pass; also for actions that are missing, occur twice,
-/// or lie outside of the stages, micro-batches and routes.
+/// or lie outside of the stages, micro-batches and routes. A stage may have B for some micro-batches, and I
+/// and W for others.
 void check(const ActionList& list);
 
 /// A line for each part of the chips: "chips 0: 0F0 0SEND_F0 …".

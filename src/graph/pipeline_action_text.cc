@@ -50,6 +50,7 @@ std::optional<uint32_t> take_marked(std::string_view& text, char mark) {
 }
 
 PipelineAction action_named(std::string_view text) {
+  constexpr size_t kMostBytes = 64;  // of a name and three numbers
   std::string_view rest = text;
   const std::optional<uint32_t> stage = take_number(rest);
   const std::string_view name = rest.substr(0, rest.find_first_of("0123456789<>:"));
@@ -58,11 +59,11 @@ PipelineAction action_named(std::string_view text) {
   const auto require = [&](bool is_well) {
     if (!is_well)
       throw UsageError(
-          fmt::format("'{}' is no action; actions are such as 0F3, the forward pass of micro-batch 3 through "
-                      "stage 0, 0SEND_F3, 1RECV_F3 and 0REDUCE_GRAD:0",
-                      text));
+          fmt::format("'{:.{}}' is no action; actions are such as 0F3, the forward pass of micro-batch 3 "
+                      "through stage 0, 0SEND_F3, 1RECV_F3 and 0REDUCE_GRAD:0",
+                      text, kMostBytes));
   };
-  require(stage && !name.empty());
+  require(stage && !name.empty() && text.size() <= kMostBytes);
   PipelineAction action{kActionKinds.named(name), *stage, micro_batch.value_or(0)};
   if (action.kind == ActionKind::reduce_gradients) {
     if (!micro_batch) action.bucket = take_marked(rest, ':').value_or(*stage);
@@ -90,13 +91,13 @@ class ActionReader {
  public:
   explicit ActionReader(std::string_view text) {
     for (std::string_view line : split_at(text, "\r\n")) {
-      if (line.starts_with(kChipsOfLine)) line.remove_prefix(std::min(line.find(':'), line.size() - 1) + 1);
+      const bool has_name = take_name(line);
       std::vector<PipelineAction> actions;
       for (const std::string_view action : split_at(line, ", \t")) actions.push_back(action_named(action));
-      if (!actions.empty()) lines_.push_back(std::move(actions));
+      count_ += actions.size();
+      if (has_name || !actions.empty()) lines_.push_back(std::move(actions));
     }
-    if (lines_.empty())
-      throw UsageError("a list of actions is empty: it has a line for each part of the chips");
+    if (count_ == 0) throw UsageError("a list of actions is empty: it has a line for each part of the chips");
     next_.resize(lines_.size());
   }
 
@@ -111,10 +112,22 @@ class ActionReader {
   }
 
  private:
+  /// Removes the name with which a line may begin.
+  bool take_name(std::string_view& line) const {
+    if (!line.starts_with(kChipsOfLine)) return false;
+    std::string_view rest = line.substr(kChipsOfLine.size());
+    if (take_number(rest) != lines_.size() || !rest.starts_with(':'))
+      throw UsageError(fmt::format(
+          "a line of a list of actions begins '{:.20}', and is that of part {} of the chips: begin "
+          "it with '{}{}:', or with an action",
+          line, lines_.size(), kChipsOfLine, lines_.size()));
+    line = rest.substr(1);
+    return true;
+  }
+
   void place_stages() {
     std::map<uint32_t, uint32_t> places;
     uint32_t last = 0;  // micro-batch
-    size_t actions = 0;
     for (uint32_t place = 0; place < lines_.size(); ++place)
       for (const PipelineAction& action : lines_[place]) {
         const uint32_t known = places.try_emplace(action.stage, place).first->second;
@@ -122,7 +135,6 @@ class ActionReader {
           throw UsageError(fmt::format("stage {} has actions on chips {} and {}: give it those of one line",
                                        action.stage, known, place));
         last = std::max(last, action.micro_batch);
-        ++actions;
       }
     for (const auto& [stage, place] : places) {
       if (stage != list_.links.places.size())
@@ -130,11 +142,11 @@ class ActionReader {
                                      stage, list_.links.places.size()));
       list_.links.places.push_back(place);
     }
-    if (last >= actions)
+    if (last >= count_)
       throw UsageError(
           fmt::format("a list of {} actions names micro-batch {}: micro-batches count from 0, "
                       "and all of them have actions",
-                      actions, last));
+                      count_, last));
     list_.stages = static_cast<uint32_t>(places.size());
     list_.micro_batches = last + 1;
   }
@@ -155,9 +167,9 @@ class ActionReader {
         }
       }
     for (const auto& [bucket, stages] : buckets) {
-      if (bucket >= list_.stages * size_t{kMostBucketsOfStage})
-        throw UsageError(fmt::format("a list of actions of {} stages names bucket {}: number buckets from 0",
-                                     list_.stages, bucket));
+      if (bucket >= count_)
+        throw UsageError(
+            fmt::format("a list of {} actions names bucket {}: number buckets from 0", count_, bucket));
       list_.links.buckets.resize(bucket + 1);
       list_.links.buckets.back().stages.assign(stages.begin(), stages.end());
     }
@@ -217,9 +229,8 @@ class ActionReader {
                       fmt::join(waiting, ", ")));
   }
 
-  static constexpr uint32_t kMostBucketsOfStage = 1024;
-
   std::vector<std::vector<PipelineAction>> lines_;
+  size_t count_ = 0;          ///< of actions in all lines
   std::vector<size_t> next_;  ///< by line: its first action that is not in the list yet
   ActionList list_;
 };

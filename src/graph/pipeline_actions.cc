@@ -20,9 +20,8 @@ namespace {
 constexpr size_t kPassKinds = 5;
 static_assert(action_kind(PassKind::backward_weight) == ActionKind::backward_weight);
 
-constexpr bool is_backward(PassKind kind) {
-  return kind != PassKind::forward && kind != PassKind::recomputed;
-}
+constexpr bool is_backward(ActionKind kind) { return is_pass(kind) && kind >= ActionKind::backward; }
+constexpr bool is_backward(PassKind kind) { return is_backward(action_kind(kind)); }
 
 ActionKind kind_of_other_end(ActionKind kind) {
   switch (kind) {
@@ -112,20 +111,42 @@ class ActionLister {
   std::vector<bool> splits_;    ///< by stage: whether gradients of weights have passes of their own
 };
 
+/// Micro-batches, which mostly come one after the other.
+class MicroBatches {
+ public:
+  bool contains(uint32_t m) const { return m < first_missing_ || later_.contains(m); }
+  bool is_empty() const { return first_missing_ == 0 && later_.empty(); }
+  uint32_t first_missing() const { return first_missing_; }
+  /// false: it is among them.
+  bool add(uint32_t m) {
+    if (m < first_missing_ || !later_.insert(m).second) return false;
+    while (later_.erase(first_missing_) > 0) ++first_missing_;
+    return true;
+  }
+
+ private:
+  uint32_t first_missing_ = 0;
+  std::set<uint32_t> later_ = {};
+};
+
 /// Follows a list action by action.
 class ListProgress {
  public:
   explicit ListProgress(const ActionList& list)
       : list_(list),
-        sent_(list.links.routes.size(), std::vector<bool>(list.micro_batches)),
-        received_(sent_),
+        backward_left_(list.stages),
+        sent_(list.links.routes.size()),
+        received_(list.links.routes.size()),
         summed_(list.links.buckets.size()) {
-    for (Passes& passes : passes_) {
-      passes.done.resize(list.stages);
-      passes.left.resize(list.stages);
+    for (size_t kind = 0; kind < kPassKinds; ++kind) {
+      has_[kind].resize(list.stages);
+      done_[kind].resize(list.stages);
     }
-    for (const PipelineAction& action : list.actions)
-      if (is_pass(action.kind) && action.stage < list.stages) ++passes_of(action.kind).left[action.stage];
+    for (const PipelineAction& action : list.actions) {
+      if (!is_pass(action.kind) || action.stage >= list.stages) continue;
+      has_[static_cast<size_t>(action.kind)][action.stage] = true;
+      if (is_backward(action.kind)) ++backward_left_[action.stage];
+    }
   }
 
   void follow() {
@@ -135,19 +156,14 @@ class ListProgress {
   }
 
  private:
-  struct Passes {
-    std::vector<std::vector<bool>> done = {};  ///< by stage and micro-batch; empty before the first pass
-    std::vector<uint64_t> left = {};           ///< by stage: those in the rest of the list
-  };
-  Passes& passes_of(ActionKind kind) { return passes_.at(static_cast<size_t>(kind)); }
   /// Whether the list has passes of that kind through a stage.
-  bool has(ActionKind kind, uint32_t stage) const {
-    const Passes& passes = passes_.at(static_cast<size_t>(kind));
-    return passes.left[stage] > 0 || !passes.done[stage].empty();
-  }
-  /// The pass that gives what a stage sends back.
-  ActionKind backward_of(uint32_t stage) const {
-    return has(ActionKind::backward_input, stage) ? ActionKind::backward_input : ActionKind::backward;
+  bool has(ActionKind kind, uint32_t stage) const { return has_[static_cast<size_t>(kind)][stage]; }
+  /// The micro-batches that have passed. Gradients of inputs and of weights may be in one pass.
+  MicroBatches& done(ActionKind kind, uint32_t stage) { return done_[static_cast<size_t>(kind)][stage]; }
+  /// The pass of that kind as the list has it.
+  PipelineAction pass_of(ActionKind kind, uint32_t stage, uint32_t micro_batch) const {
+    const bool is_in_one = is_backward(kind) && !has(kind, stage);
+    return {is_in_one ? ActionKind::backward : kind, stage, micro_batch};
   }
 
   void follow(const PipelineAction& action) {
@@ -165,24 +181,23 @@ class ListProgress {
 
   void follow_pass(const PipelineAction& action) {
     if (action.kind != ActionKind::forward) require_pass(action, ActionKind::forward);
-    if (action.kind >= ActionKind::backward) require_pass(action, ActionKind::recomputed);
+    if (is_backward(action.kind)) require_pass(action, ActionKind::recomputed);
     if (action.kind == ActionKind::backward_weight) require_pass(action, ActionKind::backward_input);
-    if (action.kind != ActionKind::recomputed) require_received(action, action.kind != ActionKind::forward);
-    Passes& passes = passes_of(action.kind);
-    std::vector<bool>& done = passes.done[action.stage];
-    done.resize(list_.micro_batches);
-    mark(action, done);
-    --passes.left[action.stage];
+    if (action.kind != ActionKind::recomputed) require_received(action, is_backward(action.kind));
+    if (is_backward(action.kind)) --backward_left_[action.stage];
+    if (action.kind != ActionKind::backward) return mark(action, done(action.kind, action.stage));
+    for (const ActionKind half : {ActionKind::backward_input, ActionKind::backward_weight})
+      mark(action, done(half, action.stage));
   }
 
   void follow_send(const PipelineAction& action, size_t route) {
     const bool after_backward = list_.links.routes[route].after_backward;
-    require_done(action, after_backward ? backward_of(action.stage) : ActionKind::forward);
+    require_done(action, after_backward ? ActionKind::backward_input : ActionKind::forward);
     mark(action, sent_[route]);
   }
 
   void follow_receive(const PipelineAction& action, size_t route) {
-    if (!sent_[route][action.micro_batch]) reject_before(action, other_end(action));
+    if (!sent_[route].contains(action.micro_batch)) reject_before(action, other_end(action));
     mark(action, received_[route]);
   }
 
@@ -190,24 +205,20 @@ class ListProgress {
     if (!action.bucket) {
       if (!list_.links.summed_in_passes.contains(action.stage))
         reject(action, "and a stage whose gradients are summed after the last micro-batch");
-      const bool splits = has(ActionKind::backward_weight, action.stage);
-      return require_done(action, splits ? ActionKind::backward_weight : ActionKind::backward);
+      return require_done(action, ActionKind::backward_weight);
     }
     const uint32_t b = *action.bucket;
     if (b >= summed_.size() || std::ranges::count(list_.links.buckets[b].stages, action.stage) == 0)
       reject(action, "and no such bucket");
     for (const uint32_t stage : list_.links.buckets[b].stages)
-      for (const ActionKind kind :
-           {ActionKind::backward, ActionKind::backward_input, ActionKind::backward_weight})
-        if (passes_of(kind).left[stage] > 0)
-          reject(action, fmt::format("before the last backward pass of stage {}", stage));
+      if (backward_left_[stage] > 0)
+        reject(action, fmt::format("before the last backward pass of stage {}", stage));
     if (!summed_[b].insert(action.stage).second) reject(action, "twice");
   }
 
   void require_done(const PipelineAction& action, ActionKind kind) {
-    const std::vector<bool>& done = passes_of(kind).done[action.stage];
-    if (done.empty() || !done[action.micro_batch])
-      reject_before(action, {kind, action.stage, action.micro_batch});
+    if (!done(kind, action.stage).contains(action.micro_batch))
+      reject_before(action, pass_of(kind, action.stage, action.micro_batch));
   }
   /// If the stage has passes of that kind at all.
   void require_pass(const PipelineAction& action, ActionKind kind) {
@@ -216,29 +227,26 @@ class ListProgress {
   void require_received(const PipelineAction& pass, bool backward) const {
     for (size_t r = 0; r < received_.size(); ++r) {
       const StageRoute& route = list_.links.routes[r];
-      if (route.to == pass.stage && route.before_backward == backward && !received_[r][pass.micro_batch])
+      if (route.to == pass.stage && route.before_backward == backward &&
+          !received_[r].contains(pass.micro_batch))
         reject_before(pass, receive_of(route, pass.micro_batch));
     }
   }
-  static void mark(const PipelineAction& action, std::vector<bool>& done) {
-    if (done[action.micro_batch]) reject(action, "twice");
-    done[action.micro_batch] = true;
+  static void mark(const PipelineAction& action, MicroBatches& passed) {
+    if (!passed.add(action.micro_batch)) reject(action, "twice");
   }
 
   void require_all_passes() const {
     for (size_t kind = 0; kind < kPassKinds; ++kind)
-      for (uint32_t stage = 0; stage < list_.stages; ++stage) {
-        const std::vector<bool>& done = passes_[kind].done[stage];
-        const auto missing = std::ranges::find(done, false);
-        if (missing != done.end())
-          reject_without(
-              {static_cast<ActionKind>(kind), stage, static_cast<uint32_t>(missing - done.begin())});
-      }
+      for (uint32_t stage = 0; stage < list_.stages; ++stage)
+        if (const MicroBatches& passed = done_[kind][stage];
+            !passed.is_empty() && passed.first_missing() < list_.micro_batches)
+          reject_without(pass_of(static_cast<ActionKind>(kind), stage, passed.first_missing()));
   }
   void require_all_links() const {
     for (size_t r = 0; r < received_.size(); ++r)
-      for (uint32_t m = 0; m < list_.micro_batches; ++m)
-        if (!received_[r][m]) reject_without(receive_of(list_.links.routes[r], m));
+      if (const uint32_t m = received_[r].first_missing(); m < list_.micro_batches)
+        reject_without(receive_of(list_.links.routes[r], m));
     for (uint32_t b = 0; b < summed_.size(); ++b)
       for (const uint32_t stage : list_.links.buckets[b].stages)
         if (!summed_[b].contains(stage)) reject_without({ActionKind::reduce_gradients, stage, 0, 0, b});
@@ -256,9 +264,11 @@ class ListProgress {
   }
 
   const ActionList& list_;
-  std::array<Passes, kPassKinds> passes_ = {};
-  std::vector<std::vector<bool>> sent_, received_;  ///< by route and micro-batch
-  std::vector<std::set<uint32_t>> summed_;          ///< by bucket: the stages that have its sum
+  std::array<std::vector<bool>, kPassKinds> has_ = {};           ///< by kind of pass and stage
+  std::array<std::vector<MicroBatches>, kPassKinds> done_ = {};  ///< the same
+  std::vector<uint64_t> backward_left_;        ///< by stage: backward passes in the rest of the list
+  std::vector<MicroBatches> sent_, received_;  ///< by route
+  std::vector<std::set<uint32_t>> summed_;     ///< by bucket: the stages that have its sum
 };
 
 }  // namespace

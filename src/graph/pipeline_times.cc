@@ -31,6 +31,11 @@ double time_of(ActionKind pass, const StageTimes& times) {
   }
 }
 
+/// Of a micro-batch through its stage.
+bool is_last_pass(ActionKind kind) {
+  return kind == ActionKind::backward || kind == ActionKind::backward_weight;
+}
+
 /// Gathers what an analysis says of timed passes, in their order.
 class PassGathering {
  public:
@@ -39,13 +44,13 @@ class PassGathering {
     found_.busy.resize(stages);
   }
 
-  void add(ActionKind kind, uint32_t stage, double begin, double end) {
+  /// `is_last`: of a micro-batch through its stage.
+  void add(ActionKind kind, uint32_t stage, double begin, double end, bool is_last) {
     found_.time = std::max(found_.time, end);
     if (!is_pass(kind)) return;
     found_.busy[stage] += end - begin;
     uint32_t& in_flight = in_flight_[stage];
     if (kind == ActionKind::forward) found_.in_flight[stage] = std::max(found_.in_flight[stage], ++in_flight);
-    const bool is_last = kind == ActionKind::backward || kind == ActionKind::backward_weight;
     if (is_last && in_flight > 0) --in_flight;
   }
 
@@ -59,6 +64,29 @@ class PassGathering {
  private:
   PipelineAnalysis found_;
   std::vector<uint32_t> in_flight_;
+};
+
+/// Which stages have passes for gradients of inputs, and of weights. The program of a network may have only
+/// one of both.
+class StageHalves {
+ public:
+  explicit StageHalves(const ActionList& list) : input_(list.stages), weight_(list.stages) {
+    for (const PipelineAction& action : list.actions) {
+      if (action.kind == ActionKind::backward_input) input_[action.stage] = true;
+      if (action.kind == ActionKind::backward_weight) weight_[action.stage] = true;
+    }
+  }
+
+  double time(const PipelineAction& pass, const StageTimes& times) const {
+    const bool is_half = input_[pass.stage] && weight_[pass.stage];
+    return time_of(pass.kind > ActionKind::backward && !is_half ? ActionKind::backward : pass.kind, times);
+  }
+  bool is_last(const PipelineAction& action) const {
+    return is_last_pass(action.kind) || (action.kind == ActionKind::backward_input && !weight_[action.stage]);
+  }
+
+ private:
+  std::vector<bool> input_, weight_;  ///< by stage
 };
 
 }  // namespace
@@ -90,7 +118,7 @@ std::vector<TimedPass> timed(const PipelineSchedule& schedule, std::span<const S
 PipelineAnalysis analyse(const PipelineSchedule& schedule, std::span<const StageTimes> times) {
   PassGathering passes(schedule.stages);
   for (const auto& [pass, begin, end] : timed(schedule, times))
-    passes.add(action_kind(pass.kind), pass.stage, begin, end);
+    passes.add(action_kind(pass.kind), pass.stage, begin, end, is_last_pass(action_kind(pass.kind)));
   return passes.finish(schedule.stages);
 }
 
@@ -101,16 +129,13 @@ std::vector<TimedAction> timed(const ActionList& list, std::span<const StageTime
   check(list);
   std::vector<TimedAction> all;
   std::vector<double> clocks(list.places());
-  std::vector<bool> has_input(list.stages);  // whether a stage has gradients of inputs apart from all others
-  for (const PipelineAction& action : list.actions)
-    if (action.kind == ActionKind::backward_input) has_input[action.stage] = true;
+  const StageHalves halves(list);
   std::map<std::pair<size_t, uint32_t>, TimedAction> sent;  // by route and micro-batch
   for (const PipelineAction& action : list.actions) {
     double& clock = clocks[list.links.places[action.stage]];
     double begin = clock;
     if (is_pass(action.kind)) {
-      const bool is_all = action.kind == ActionKind::backward_weight && !has_input[action.stage];
-      clock += time_of(is_all ? ActionKind::backward : action.kind, times[action.stage]);
+      clock += halves.time(action, times[action.stage]);
     } else if (is_sending(action.kind)) {
       double& other = clocks[list.links.places[action.peer]];
       begin = std::max(clock, other);
@@ -128,8 +153,10 @@ std::vector<TimedAction> timed(const ActionList& list, std::span<const StageTime
 
 PipelineAnalysis analyse(const ActionList& list, std::span<const StageTimes> times, double sending) {
   PassGathering passes(list.stages);
-  for (const auto& [action, begin, end] : timed(list, times, sending))
-    passes.add(action.kind, action.stage, begin, end);
+  const std::vector<TimedAction> actions = timed(list, times, sending);
+  const StageHalves halves(list);
+  for (const auto& [action, begin, end] : actions)
+    passes.add(action.kind, action.stage, begin, end, halves.is_last(action));
   const std::set<uint32_t> places(list.links.places.begin(), list.links.places.end());
   return passes.finish(static_cast<uint32_t>(places.size()));
 }

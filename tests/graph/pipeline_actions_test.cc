@@ -25,7 +25,10 @@ namespace {
 using staged::chips;
 using staged::equal_stages;
 using staged::network;
+using testing::AllOf;
 using testing::HasSubstr;
+using testing::Lt;
+using testing::SizeIs;
 
 constexpr PipelineKind kAllKinds[] = {PipelineKind::sequential, PipelineKind::grouped,
                                       PipelineKind::interleaved, PipelineKind::one_forward_one_backward,
@@ -107,6 +110,8 @@ TEST(PipelineActions, AreReadFromTheirText) {
   EXPECT_EQ(to_string(list),
             "chips 0: 0F0 0SEND_F0 0RECV_B0 0B0 0REDUCE_GRAD:0\n"
             "chips 1: 1RECV_F0 1F0 1B0 1SEND_B0 1REDUCE_GRAD:1\n");
+  // Gradients of inputs and of weights in one pass, or in two.
+  EXPECT_EQ(to_string(read_actions("0F1 0F0 0I1 0B0 0W1")), "chips 0: 0F1 0F0 0I1 0B0 0W1\n");
 }
 
 TEST(PipelineActions, ThatCannotRunAreRefused) {
@@ -168,6 +173,12 @@ TEST(PipelineActions, ThatCannotBeReadAreRefused) {
   EXPECT_THAT(message("0F0 2F0"), HasSubstr("stage 2 has actions, and stage 1 has none"));
   EXPECT_THAT(message("0F4000000000"), HasSubstr("a list of 1 actions names micro-batch 4000000000"));
   EXPECT_THAT(message("0F0 0B0 0REDUCE_GRAD:4000000000"), HasSubstr("names bucket 4000000000"));
+  EXPECT_THAT(message("0F0 0B0 0I0"), HasSubstr("has 0I0 twice"));
+  EXPECT_THAT(message("0F0 0F1 0B0 0I1"), HasSubstr("has no 0B1"));
+  for (const std::string line : {"chips 0 0F0 0B0", "chips 1: 0F0 0B0", "chips 0F0 0B0 0REDUCE_GRAD:0"})
+    EXPECT_THAT(message(line), HasSubstr("that of part 0 of the chips: begin it with 'chips 0:'"));
+  EXPECT_THAT(message("0F" + std::string(1'000'000, '1')),
+              AllOf(HasSubstr("is no action"), SizeIs(Lt(300U))));
   EXPECT_THAT(message("0F0 0SEND_F0 1RECV_F0 1F0"), HasSubstr("between stages on the same chips"));
   EXPECT_THAT(message("0F0 0RECV_B0 0SEND_F0 0B0\n1RECV_F0 1F0 1B0 1SEND_B0"),
               HasSubstr("never ends: chips 0 before 0RECV_B0, chips 1 before 1RECV_F0 wait"));
@@ -190,6 +201,13 @@ TEST(PipelineActions, AreAnalysedWithoutRunning) {
     EXPECT_LT(analyse(list, equal, 0.25).used, found.used);
     // Two stages on the same chips are never idle at once.
     EXPECT_GT(analyse(chain(kind, kStages, kMicroBatches, {0, 1, 1, 0}), equal).used, found.used);
+  }
+  // A single backward pass takes all of its time, whichever it is.
+  for (const char backward : {'B', 'I', 'W'}) {
+    const ActionList list = read_actions(fmt::format("0F0 0{0}0 0F1 0{0}1", backward));
+    const PipelineAnalysis found = analyse(list, std::vector<StageTimes>(1));
+    EXPECT_EQ(found.time, 2 * 3);
+    EXPECT_EQ(found.in_flight, (std::vector<uint32_t>{1}));
   }
   const ActionList all_on_one = chain(PipelineKind::grouped, 2, 4, {0, 0});
   EXPECT_NEAR(analyse(all_on_one, std::vector<StageTimes>(2)).used, 1, 1e-12);
