@@ -322,7 +322,8 @@ TEST(ProgramsOfPipelines, SumGradientsWhereTheirListsDo) {
   constexpr uint32_t kStages = 4;
   const machine::Machine machine =
       chips(2 * kStages).with("link_gb_per_second", 1).with("tile_bytes", 1'000'000).model();
-  for (const PipelineKind kind : {PipelineKind::grouped, PipelineKind::one_forward_one_backward})
+  for (const PipelineKind kind :
+       {PipelineKind::grouped, PipelineKind::one_forward_one_backward, PipelineKind::zero_bubble})
     for (const bool overlap : {false, true}) {
       SCOPED_TRACE(fmt::format("{}, {}", name_of(kind), overlap));
       const Graph g = equal_stages(kStages, 2 * kStages, {kind}, false, {.replicas = 2, .overlap = overlap});
@@ -336,6 +337,7 @@ TEST(ProgramsOfPipelines, SumGradientsWhereTheirListsDo) {
       EXPECT_EQ(stages.size(), kStages);
       if (overlap) {
         EXPECT_GT(list.links.buckets.size(), 1U);
+        if (splits_backward(kind)) continue;  // the first stage lacks passes of the schedule
         // Each as soon as the last backward pass of its stages has added to it.
         const PipelineSchedule schedule = pipeline_schedule({kind}, kStages, 2 * kStages);
         EXPECT_EQ(texts_of(list.actions), texts_of(actions_of(schedule, list.links).actions));
@@ -348,15 +350,18 @@ TEST(ProgramsOfPipelines, SumGradientsWhereTheirListsDo) {
 }
 
 TEST(ProgramsOfPipelines, SumDividedGradientsOfEachMicroBatch) {
-  TrainingOptions options{.micro_batches = 8, .pipeline = {PipelineKind::interleaved}, .replicas = 2};
-  options.shard_gradients_from = 0;
-  const ActionList list = Session(network(2, 1, options), chips(4)).cost().actions.value();
-  EXPECT_NO_THROW(check(list));
-  EXPECT_EQ(list.links.summed_in_passes, (std::set<uint32_t>{0, 1}));
   const auto is_of_micro_batch = [](const PipelineAction& action) {
     return action.kind == ActionKind::reduce_gradients && !action.bucket;
   };
-  EXPECT_EQ(std::ranges::count_if(list.actions, is_of_micro_batch), 2 * 8);
+  for (const PipelineKind kind : {PipelineKind::interleaved, PipelineKind::zero_bubble}) {
+    SCOPED_TRACE(name_of(kind));
+    TrainingOptions options{.micro_batches = 8, .pipeline = {kind}, .replicas = 2};
+    options.shard_gradients_from = 0;
+    const ActionList list = Session(network(2, 1, options), chips(4)).cost().actions.value();
+    EXPECT_NO_THROW(check(list));
+    EXPECT_EQ(list.links.summed_in_passes, (std::set<uint32_t>{0, 1}));
+    EXPECT_EQ(std::ranges::count_if(list.actions, is_of_micro_batch), 2 * 8);
+  }
 }
 
 /// Values that all stages take, a shared parameter, and stages that share chips.

@@ -35,6 +35,9 @@ using testing::HasSubstr;
 
 constexpr PipelineKind kKinds[] = {PipelineKind::sequential, PipelineKind::grouped, PipelineKind::interleaved,
                                    PipelineKind::one_forward_one_backward};
+constexpr PipelineKind kAllKinds[] = {PipelineKind::sequential, PipelineKind::grouped,
+                                      PipelineKind::interleaved, PipelineKind::one_forward_one_backward,
+                                      PipelineKind::zero_bubble};
 
 template <class Act>
 std::string message_of(const Act& act) {
@@ -42,7 +45,7 @@ std::string message_of(const Act& act) {
 }
 
 TEST(PipelineSchedules, PassEachMicroBatchForwardAndBackwardOnce) {
-  for (const PipelineKind kind : {kKinds[0], kKinds[1], kKinds[2], kKinds[3], PipelineKind::zero_bubble})
+  for (const PipelineKind kind : kAllKinds)
     for (const uint32_t stages : {1U, 2U, 3U, 4U, 8U})
       for (const uint32_t micro_batches : {2 * stages, 4 * stages, 1U, 3U, 7U}) {
         if (kind == PipelineKind::grouped && micro_batches % (2 * stages) != 0) continue;
@@ -305,6 +308,50 @@ TEST(Pipelines, DivideBackwardCallsForGradientsOfWeights) {
     if (node.backward && node.body) called.push_back(node.body);
   EXPECT_EQ(called.size(), 2U * 2 + 1);
   EXPECT_EQ(std::set(called.begin(), called.end()).size(), 3U);
+}
+
+/// One without a weight, and one whose weight is frozen, have no gradients of weights, and the first none of
+/// inputs.
+TEST(Pipelines, HaveOnlyThePassesThatTheirStagesNeed) {
+  constexpr uint32_t kRows = 4, kWidth = 8;
+  auto product = std::make_shared<Graph>(), map = std::make_shared<Graph>();
+  const Value x = product->input("x", {kRows, kWidth}), w = product->input("w", {kWidth, kWidth});
+  product->output("y", tanh(linear(x, w)));
+  map->output("y", gelu(map->input("x", {kRows, kWidth})));
+  const auto trained = [&](const Pipeline& pipeline) {
+    Graph g;
+    const auto layer_on = [&](uint32_t stage, Value h, Value weight) {
+      return g.call(product, {h, weight}, {.stage = stage})[0];
+    };
+    const auto weight = [&](const std::string& name) {
+      return g.parameter(name, {kWidth, kWidth}, Initial::normal(0.5));
+    };
+    const Value frozen = weight("w2");
+    Value h = layer_on(0, g.input("x", {kRows, kWidth}), weight("w0"));
+    h = g.call(map, {h}, {.stage = 1})[0];
+    h = layer_on(3, layer_on(2, h, frozen), weight("w3"));
+    const Value loss = mean(square(h));
+    g.output("loss", loss);
+    add_training(loss, {.micro_batches = 8, .pipeline = pipeline, .frozen = {frozen}});
+    return g;
+  };
+  using enum ActionKind;
+  const std::vector<std::set<ActionKind>> expected_kinds = {{forward, backward_weight},
+                                                            {forward, backward_input},
+                                                            {forward, backward_input},
+                                                            {forward, backward_input, backward_weight}};
+  for (const Machine& machine : {Machine::host(2), chips(4)}) {
+    SCOPED_TRACE(machine.name());
+    const Graph g = trained({PipelineKind::zero_bubble});
+    EXPECT_EQ(steps_of(g, machine).state, steps_of(trained({}), machine).state);
+    const ActionList list = Session(g, machine).cost().actions.value();
+    std::vector<std::set<ActionKind>> kinds(4);
+    for (const PipelineAction& action : list.actions)
+      if (is_pass(action.kind)) kinds[action.stage].insert(action.kind);
+    EXPECT_TRUE(kinds == expected_kinds) << to_string(list);
+    for (const uint32_t in_flight : analyse(list, std::vector<StageTimes>(4)).in_flight)
+      EXPECT_LE(in_flight, 4U);
+  }
 }
 
 TEST(Pipelines, WaitLessWithGradientsOfWeightsApart) {
@@ -607,7 +654,7 @@ TEST(Pipelines, DivideSumsOfGradients) {
   for (const auto& [name, values] : whole.state)
     for (size_t i = 0; i < values.size(); ++i)
       EXPECT_NEAR(expected.state.at(name)[i], values[i], 1e-4 * (1 + std::abs(values[i]))) << name;
-  for (const PipelineKind kind : kKinds)
+  for (const PipelineKind kind : kAllKinds)
     for (const bool offloads : {false, true}) {
       SCOPED_TRACE(fmt::format("{}{}", name_of(kind), offloads ? ", offloaded" : ""));
       TrainingOptions others = options;
