@@ -99,8 +99,9 @@ TEST(GradientSums, KeepInFP32WhatVanishesInFP16) {
 
 TEST(GradientSums, AreThoseOfFP32InPipelinesAndWherePassesAreComputedAgain) {
   for (const Machine& machine : {Machine::host(2), chips()})
-    for (const PipelineKind kind : {PipelineKind::sequential, PipelineKind::grouped,
-                                    PipelineKind::interleaved, PipelineKind::one_forward_one_backward})
+    for (const PipelineKind kind :
+         {PipelineKind::sequential, PipelineKind::grouped, PipelineKind::interleaved,
+          PipelineKind::one_forward_one_backward, PipelineKind::zero_bubble})
       for (const std::set<uint32_t>& recomputed : {std::set<uint32_t>{}, {0, 1}}) {
         SCOPED_TRACE(fmt::format("{}, {}, {} recomputed", machine.name(), name_of(kind), recomputed.size()));
         Session session(staged({.micro_batches = kMicroBatches, .pipeline = {kind, recomputed}}), machine);

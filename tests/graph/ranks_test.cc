@@ -268,7 +268,7 @@ Graph staged(uint32_t stages, Type type, TrainingOptions options) {
 
 TEST(RanksOfSessions, DivideStagesAsOneProcess) {
   for (const PipelineKind kind : {PipelineKind::sequential, PipelineKind::grouped, PipelineKind::interleaved,
-                                  PipelineKind::one_forward_one_backward}) {
+                                  PipelineKind::one_forward_one_backward, PipelineKind::zero_bubble}) {
     SCOPED_TRACE(name_of(kind));
     const Graph g =
         staged(2, Type::f32, {.optimizer = Sgd{.momentum = 0.9}, .micro_batches = 4, .pipeline = {kind}});
