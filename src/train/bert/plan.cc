@@ -391,8 +391,7 @@ class PretrainingPlanner {
     const bool is_whole = s.stage_feed_forwards.empty() && s.head_layers == 0;
     const bool is_in_chips = machine_.chips() % (uint64_t{s.replicas} * s.stages) == 0;
     const bool is_like_small = s.pipeline != PipelineKind::grouped && !graph::splits_backward(s.pipeline);
-    return is_whole && is_in_chips && !is_placed_freely(s) && !s.memory_budget &&
-           is_like_small;
+    return is_whole && is_in_chips && !is_placed_freely(s) && !s.memory_budget && is_like_small;
   }
 
   /// A division that the machine cannot have does not fit it; others may.
