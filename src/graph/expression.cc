@@ -39,17 +39,18 @@ bool has_dense_numbers(const Graph& graph, const Node& node) {
 void refuse_expression(std::string_view why) { throw UsageError(fmt::format("expression: {}", why)); }
 
 std::optional<ExpressionStep> function_of(std::string_view name) {
-  using Kind = ExpressionStep::Kind;
 #define TESSERA_FIND(op) \
-  if (name == #op) return ExpressionStep{Kind::unary, static_cast<uint8_t>(kernels::Unary::op)};
+  if (name == #op)       \
+    return ExpressionStep{ExpressionStep::Kind::unary, static_cast<uint8_t>(kernels::Unary::op)};
   TESSERA_UNARY_OPERATIONS(TESSERA_FIND)
 #undef TESSERA_FIND
 #define TESSERA_FIND(op) \
-  if (name == #op) return ExpressionStep{Kind::binary, static_cast<uint8_t>(kernels::Binary::op)};
+  if (name == #op)       \
+    return ExpressionStep{ExpressionStep::Kind::binary, static_cast<uint8_t>(kernels::Binary::op)};
   TESSERA_BINARY_OPERATIONS(TESSERA_FIND)
 #undef TESSERA_FIND
-  if (name == "where") return ExpressionStep{Kind::where};
-  if (name == "cast") return ExpressionStep{Kind::cast};
+  if (name == "where") return ExpressionStep{ExpressionStep::Kind::where};
+  if (name == "cast") return ExpressionStep{ExpressionStep::Kind::cast};
   return {};
 }
 

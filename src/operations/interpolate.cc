@@ -17,7 +17,7 @@ namespace {
 using ops::Taps;
 using ops::Windows;
 using Mode = Interpolation::Mode;
-using Rounding = Interpolation::Rounding;
+using PositionRounding = Interpolation::Rounding;
 
 constexpr std::pair<const char*, Mode> kModes[] = {
     {"nearest", Mode::nearest}, {"linear", Mode::linear}, {"cubic", Mode::cubic}};
@@ -27,10 +27,10 @@ constexpr std::pair<const char*, Coordinates> kCoordinates[] = {
     {"half_pixel_symmetric", Coordinates::half_pixel_symmetric},
     {"align_corners", Coordinates::align_corners},
     {"asymmetric", Coordinates::asymmetric}};
-constexpr std::pair<const char*, Rounding> kRoundings[] = {{"floor", Rounding::floor},
-                                                           {"ceil", Rounding::ceil},
-                                                           {"half_down", Rounding::half_down},
-                                                           {"half_up", Rounding::half_up}};
+constexpr std::pair<const char*, PositionRounding> kRoundings[] = {{"floor", PositionRounding::floor},
+                                                                   {"ceil", PositionRounding::ceil},
+                                                                   {"half_down", PositionRounding::half_down},
+                                                                   {"half_up", PositionRounding::half_up}};
 
 template <class T, size_t count>
 T named(const std::pair<const char*, T> (&all)[count], const Node& node, const char* attribute) {
@@ -55,7 +55,7 @@ struct Places {
   uint32_t size, outputs;
   Mode mode;
   Coordinates coordinates;
-  Rounding rounding;
+  PositionRounding rounding;
   double cubic;
   double scale;   ///< elements for each output
   double factor;  ///< outputs for each element
@@ -91,10 +91,10 @@ struct Places {
   double nearest(uint32_t i) const {
     const float exact = place_in_f32(static_cast<float>(i));
     switch (rounding) {
-      case Rounding::floor: return std::floor(exact);
-      case Rounding::ceil: return std::ceil(exact);
-      case Rounding::half_down: return std::ceil(exact - 0.5F);
-      case Rounding::half_up: return std::round(exact);
+      case PositionRounding::floor: return std::floor(exact);
+      case PositionRounding::ceil: return std::ceil(exact);
+      case PositionRounding::half_down: return std::ceil(exact - 0.5F);
+      case PositionRounding::half_up: return std::round(exact);
     }
     return exact;
   }

@@ -23,8 +23,8 @@ struct ExpressionProblem {
   kernels::Expression expression;
   uint32_t rows = 0;
   uint32_t cols = 0;
-  std::vector<Input> inputs;
-  std::vector<Type> results;
+  std::vector<Input> inputs = {};
+  std::vector<Type> results = {};
   std::optional<kernels::ReduceOver> over = {};  ///< columns or rows, if they are reduced
 
   uint32_t result_rows() const { return over ? kernels::reduced_rows(*over, rows) : rows; }
