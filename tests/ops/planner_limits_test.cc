@@ -345,6 +345,19 @@ TEST(PlannerLimits, VendorDynamicGridsAreThoseThatPopLibsFindsFastest) {
   EXPECT_EQ(vendor_grid(Type::f16, 16, 16, 4096), Grid{});
 }
 
+/// Blocks of other sizes than PopLibs' are composed of its own, and all have places in buckets.
+TEST(PlannerLimits, VendorDynamicPlansTakeAnyBlockSize) {
+  for (Type type : {Type::f16, Type::f32})
+    for (uint32_t block_size : {1U, 2U, 5U, 12U, 24U, 100U}) {
+      SCOPED_TRACE(fmt::format("{}, b = {}", name_of(type), block_size));
+      const DynamicShape shape{96, 90, 8, block_size, 1, {type, Type::f32}};
+      const auto found =
+          dynamic_tilings(shape, Planner::vendor, testing::toy_machine(16, 1 << 20), {0, 0, 0});
+      ASSERT_EQ(found.size(), 1U);
+      EXPECT_GE(found[0].partition.bucket_blocks, 1U);
+    }
+}
+
 /// Each of the 16 tiles that share a partition has metadata for all of its rows.
 TEST(PlannerLimits, VendorDynamicBucketsRepeatMetadata) {
   const DynamicShape shape{4096, 4096, 1024, 16, 4096, {Type::f16, Type::f32}};

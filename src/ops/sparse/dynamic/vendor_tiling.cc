@@ -63,7 +63,7 @@ class VendorTilings {
         partial_size_(size_of(s.numbers.partials)),
         workers_(m.workers_per_tile),
         b_(s.block_size == 1 ? 1U : kernels::bucket_kernel_size(s.numbers.operands, s.block_size)),
-        per_block_(s.block_size / b_),
+        per_block_(ceil_divide(s.block_size, b_)),
         rows_(std::max<uint64_t>(1, ceil_divide(s.m, s.block_size))),
         cols_(std::max<uint64_t>(1, ceil_divide(s.k, s.block_size))),
         n_(std::max(1U, s.n)),
@@ -113,10 +113,10 @@ class VendorTilings {
                           ceil_divide(uint64_t{ceil_divide(n_, group)}, uint64_t{n}), group, false};
     if (!has_short_offsets(tile)) return;
     const VendorBucket bucket = bucket_of(tile, parts.tiles());
-    DynamicTiling tiling{m, k, n, 0};
-    tiling.bucket_blocks =
-        static_cast<uint32_t>(ceil_divide(n * bucket.blocks, uint64_t{per_block_} * per_block_));
-    tiling.bucket_words = static_cast<uint32_t>(n * bucket.words);
+    const uint64_t blocks = ceil_divide(n * bucket.blocks, uint64_t{per_block_} * per_block_);
+    const uint64_t words = n * bucket.words;
+    if (std::max(blocks, words) > ~uint32_t{0}) return;
+    const DynamicTiling tiling{m, k, n, static_cast<uint32_t>(blocks), static_cast<uint32_t>(words)};
     if (!is_encodable(s_, tiling)) return;
     const VendorEstimate forward = estimate_of(tile, parts, cols_, bucket);
     const VendorEstimate back =
@@ -286,7 +286,7 @@ class VendorTilings {
   uint64_t partial_size_;
   uint64_t workers_;
   uint32_t b_;          ///< side of PopLibs' blocks
-  uint32_t per_block_;  ///< of these in a side of W's blocks
+  uint32_t per_block_;  ///< of these in a side of W's blocks, the last of which may be smaller
   uint64_t rows_;       ///< of W, in its blocks
   uint64_t cols_;
   uint32_t n_;
