@@ -13,6 +13,7 @@
 #include "ops/sparse/static/grouped_sums.h"
 #include "ops/sparse/static/vendor_layout.h"
 #include "ops/sparse/static/vendor_partition.h"
+#include "support/error_of.h"
 #include "support/toy_machine.h"
 
 namespace tessera::ops {
@@ -130,13 +131,30 @@ TEST(PlannerLimits, VendorStaticPlansTakeForcedNumbersOfParts) {
   machine::Machine bow = machine::find("bow");
   bow.tiles = 64;
   const ProductProblem problem{.n = 64, .type = Type::f16, .partials = Type::f16, .planner = Planner::vendor};
-  const TileProductPlan plan = plan_tile_product(random_matrix(256, 256, 4, 0.5).pattern, problem, bow,
-                                                 {{"col_parts", 4}, {"bands", 3}});
+  const Pattern pattern = random_matrix(256, 256, 4, 0.5).pattern;
+  const TileProductPlan plan = plan_tile_product(pattern, problem, bow, {{"col_parts", 4}, {"bands", 3}});
   const auto& partition = std::get<StaticPartition>(plan.partition);
   EXPECT_EQ(std::tuple(partition.col_parts, partition.bands, partition.shared_tiles),
             std::tuple(4U, 3U, 16U));
   EXPECT_EQ(plan.candidates.size(), 1U);
   EXPECT_TRUE(plan.chosen.rejected.empty());
+  // 16 vectors of columns in equal parts are never 7 parts, nor more than 16.
+  for (const uint32_t col_parts : {7U, 33U})
+    EXPECT_TRUE(
+        test::says(plan_tile_product(pattern, problem, bow, {{"col_parts", col_parts}}).chosen.rejected,
+                   "finds no plan"));
+}
+
+/// dW has the forward product's partition, so none if that has none.
+TEST(PlannerLimits, VendorSddmmHasNoPlanWithoutOneOfTheForwardProduct) {
+  const machine::Machine m = testing::toy_machine(2);
+  ProductProblem problem{.n = 64, .planner = Planner::vendor};
+  const Pattern pattern = random_matrix(256, 256, 4, 1.0).pattern;
+  EXPECT_FALSE(vendor_partition({pattern, 64, {}}, m).has_value());
+  for (const ProductKind product : {ProductKind::forward, ProductKind::sddmm}) {
+    problem.product = product;
+    EXPECT_TRUE(test::says(plan_tile_product(pattern, problem, m).chosen.rejected, "finds no plan"));
+  }
 }
 
 // Three bands of 100, 100 and 40 blocks: 24 · 100 / 240 = 10 tiles of 10 blocks each, and the last one the

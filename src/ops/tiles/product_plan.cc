@@ -126,9 +126,11 @@ Planned choose(const Case& c, const std::vector<Expected<Partition>>& partitions
   }
   const size_t exact = candidates.size();
   if (any_fits) choose_fastest(candidates);
-  for (size_t i = exact; i < std::min(partitions.size(), kShown); ++i)
+  for (size_t i = exact; i < std::min(partitions.size(), kShown); ++i) {
+    if (partitions[i].bytes == 0) continue;  // not compared by expected counts
     candidates.push_back({to_string(partitions[i].partition), partitions[i].cycles.scaled(1 / m.clock_hz),
                           static_cast<uint64_t>(partitions[i].bytes), "slower by expected counts"});
+  }
   best.plan.candidates = std::move(candidates);
   return best;
 }
@@ -166,7 +168,8 @@ Planned plan_static(const Case& c, const StaticPartition& forced, const StaticPa
   if (!is_empty)
     for (const StaticPartition& given : product.given(problem.planner, forced))
       partitions.push_back({given, {}, 0});
-  const bool is_vendors = problem.planner == Planner::vendor && !partitions.empty();
+  const bool is_vendors =
+      problem.planner == Planner::vendor && !partitions.empty() && partitions.front().partition.is_vendors();
   size_t recounted = partitions.size();
   if (!is_vendors) {
     recounted += pattern.blocks() > kLargeBlocks ? kRecountedLarge : kRecounted;

@@ -79,13 +79,13 @@ class VendorSearch {
     double fastest = 0;
     for (uint32_t parts = first_parts; parts <= last_parts; ++parts) {
       const std::vector<VendorPart> columns = parts_of_columns(parts);
-      if (columns.back().tiles == 0) continue;
+      const auto count = static_cast<uint32_t>(columns.size());
+      if (columns.back().tiles == 0 || (forced_.col_parts != 0 && count != parts)) continue;
       for (uint32_t bands = first_bands; bands <= last_bands; ++bands) {
         if (uint64_t{parts} * bands > m_.tiles / pair_) break;
         const std::optional<VendorCost> cost = cost_of(columns, bands_of[bands], parts > 1);
         if (!cost || cost->bytes > kVendorMemoryFraction * static_cast<double>(m_.tile_bytes)) continue;
         if (best && cost->cycles >= fastest) continue;
-        const auto count = static_cast<uint32_t>(columns.size());
         const uint32_t tiles = m_.tiles / pair_ / count * pair_;
         const std::vector<uint32_t> tiles_of = vendor_band_tiles(bands_of[bands].blocks, tiles);
         if (tiles_of.empty()) continue;
@@ -103,8 +103,9 @@ class VendorSearch {
  private:
   uint32_t grains() const { return ceil_divide(n_, grain_); }
 
-  /// The forced number alone, or 1 to `most`.
+  /// The forced number alone, or 1 to `most`; empty if more are forced.
   static std::pair<uint32_t, uint32_t> range(uint32_t forced, uint32_t most) {
+    if (forced > most) return {1U, 0U};
     return forced != 0 ? std::pair(forced, forced) : std::pair(1U, most);
   }
 
