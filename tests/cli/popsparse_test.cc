@@ -323,8 +323,8 @@ TEST_F(PopsparseTest, MeasuresThisComputer) {
 
 TEST_F(PopsparseTest, RefusesWhatMakesNoProduct) {
   for (const char* options :
-       {"--m 0", "--n 0", "--block 0 --mode static", "--density 0", "--full --m 256", "--machine nowhere",
-        "--type f16-f32 --machine host", "--type f64", "--mode sparse"}) {
+       {"--m 0", "--n 0", "--block 0 --mode static", "--m 65536 --block 1", "--density 0", "--full --m 256",
+        "--machine nowhere", "--type f16-f32 --machine host", "--type f64", "--mode sparse"}) {
     const Outcome o =
         run(fmt::format("reproduce popsparse --out '{}' {}", path("results"), options), "timeout 20 {}");
     EXPECT_EQ(o.status, 2) << options << o.err;

@@ -13,8 +13,10 @@
 #include <set>
 #include <tuple>
 
+#include "base/ceil_divide.h"
 #include "sparse/blocks/packed_blocks.h"
 #include "sparse/pattern.h"
+#include "sparse/shuffle.h"
 #include "studies/paper/product_cell.h"
 #include "studies/spmm/runner.h"
 
@@ -143,10 +145,24 @@ Ranges ranges_of(const ProductLists& lists, bool host) {
   return ranges;
 }
 
+/// Throws UsageError if there are too many places of blocks to shuffle.
+void check_places(uint32_t size, uint32_t block) {
+  const uint64_t side = base::ceil_divide(size, block), places = side * side;
+  if (places > sparse::kMostShuffled)
+    throw UsageError(
+        fmt::format("--m {} --block {}: a pattern of the benchmark has at most {} places of blocks, not {}; "
+                    "use larger blocks or a smaller size",
+                    size, block, sparse::kMostShuffled, places));
+}
+
 void check(const Ranges& ranges) {
+  const bool has_patterns = std::ranges::any_of(ranges.modes, [](Mode mode) { return mode != Mode::dense; });
   for (uint32_t size : ranges.sizes) {
     if (size == 0) throw UsageError("--m takes sizes from 1; '0' is too small");
-    for (uint32_t block : ranges.blocks) sparse::validate_sizes(size, size, block);
+    for (uint32_t block : ranges.blocks) {
+      sparse::validate_sizes(size, size, block);
+      if (has_patterns) check_places(size, block);
+    }
   }
   if (std::find(ranges.n.begin(), ranges.n.end(), 0U) != ranges.n.end())
     throw UsageError("--n takes numbers of columns from 1; '0' is too small");
