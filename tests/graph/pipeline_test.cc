@@ -355,7 +355,7 @@ TEST(Pipelines, HaveOnlyThePassesThatTheirStagesNeed) {
 }
 
 TEST(Pipelines, WaitLessWithGradientsOfWeightsApart) {
-  constexpr uint32_t kStages = 4, kMicroBatches = 32;
+  constexpr uint32_t kStages = 4, kMicroBatches = 8;
   const auto cost = [&](PipelineKind kind) {
     return Session(equal_stages(kStages, kMicroBatches, {kind}), chips(kStages)).cost();
   };

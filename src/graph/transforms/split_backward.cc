@@ -143,7 +143,10 @@ class BackwardSplit {
       const Node node = graph_.nodes()[n];
       const uint32_t stage = stages_.nodes[n];
       const std::vector<TakenBy> taken = taken_of(node, stage);
-      if (std::ranges::count(taken, TakenBy::nobody) == std::ssize(taken)) continue;
+      if (node.backward && std::ranges::count(taken, TakenBy::nobody) == std::ssize(taken)) {
+        erase(n);  // it would take what no half gives
+        continue;
+      }
       const bool is_for_others = !node.backward || std::ranges::count(taken, TakenBy::others) > 0;
       const bool is_for_both = is_for_others && std::ranges::count(taken, TakenBy::weights) > 0;
       const SplitFunction* halves = is_for_both && may_split(node) ? halves_of(node, taken) : nullptr;
@@ -204,8 +207,12 @@ class BackwardSplit {
     };
     become(halves.first, of_first);
     become(halves.second, of_second);
+    erase(n + added);
+  }
+
+  void erase(uint32_t n) {
     std::vector<bool> erased(graph_.nodes().size());
-    erased[n + added] = true;
+    erased[n] = true;
     graph_.erase(erased);
   }
 

@@ -96,10 +96,12 @@ PartLayout StaticProduct::deal(const StaticPartition& partition) const {
 ProductLayouts StaticProduct::layouts(const PartLayout& parts) const {
   const StaticPartition& partition = parts.partition();
   const uint32_t b = pattern_.block_size, grain = partition.col_grain * (b > 1 ? partition.col_grain : 1);
+  // Products of one layer that are planned freely share X and Y, whichever partitions they have.
+  const bool by_blocks = partition.is_vendors() && problem_.planner == Planner::vendor;
   const auto matrix = [&](uint32_t rows) {
     return matrix_layout(rows, problem_.n,
-                         partition.is_vendors() ? map_by_blocks(rows, problem_.n, b, grain, machine_.tiles)
-                                                : program::map_linearly(rows, problem_.n, machine_.tiles));
+                         by_blocks ? map_by_blocks(rows, problem_.n, b, grain, machine_.tiles)
+                                   : program::map_linearly(rows, problem_.n, machine_.tiles));
   };
   const bool own = problem_.product == ProductKind::forward;
   OperandLayout values{static_cast<uint32_t>(pattern_.blocks()), b * b,
