@@ -58,7 +58,8 @@ TEST(PackedFormat, OfSingleElementsIsThatOfTheirWeightAndGoesBack) {
     SCOPED_TRACE(fmt::format("seed {}: {} x {}, {} non-zeros", seed, rows, cols, pattern.blocks()));
     const std::vector<float> values = numbers_for(pattern);
     const PackedElements weight({pattern, values}, Type::f32);
-    const bool is_sparse = 40 * pattern.blocks() < uint64_t{3} * rows * cols;
+    const uint64_t cells = uint64_t{rows} * cols;
+    const bool is_sparse = 40 * pattern.blocks() < 3 * cells || (cols < 384 && 8 * pattern.blocks() < cells);
     const PackedFormat format = is_sparse ? PackedFormat::whole_row_groups : PackedFormat::row_groups;
     EXPECT_EQ(format_of(weight), format);
     const auto packed = permuted(PackedFormat::values, format, pattern, values);

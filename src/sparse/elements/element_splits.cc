@@ -33,6 +33,8 @@ uint32_t choose_chunks(uint32_t rows, uint64_t non_zeros, uint32_t few_rows, boo
 
 /// Columns of W whose rows of X may be in the L2 cache all at once, as panels.
 constexpr uint32_t kWidestPanel = 1023;
+/// Columns of W whose rows of X nearly fit the L1 cache, as narrower panels.
+constexpr uint32_t kNearPanel = 383;
 
 uint32_t choose_k_block(uint32_t rows, uint32_t cols, uint64_t non_zeros) {
   const double cells = static_cast<double>(rows) * cols;
@@ -94,6 +96,7 @@ ElementIndex split(uint32_t rows, uint32_t cols, uint64_t non_zeros, uint32_t fe
 
 bool has_whole_rows(uint32_t rows, uint32_t cols, uint64_t non_zeros) {
   const uint64_t cells = uint64_t{rows} * cols;
+  if (cols <= kNearPanel && 8 * non_zeros < cells) return true;
   return cols <= kWidestPanel ? 40 * non_zeros < 3 * cells : cols <= kMaxKBlock && 32 * non_zeros < cells;
 }
 

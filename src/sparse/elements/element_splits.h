@@ -18,10 +18,10 @@ struct ElementPacking {
   bool whole_rows = true;   ///< whether has_whole_rows() is taken into account
 };
 
-/// Whether one k-block has all columns of a matrix: below a density of 3/40 where one k-block can, and below
-/// 1/32 for many columns. Sums that are complete after one k-block need not pass through scratch, which saves
-/// more than smaller k-blocks do, whose rows of X stay in the L1 cache, or are copied once and stay in the L2
-/// cache.
+/// Whether one k-block has all columns of a matrix: below a density of 3/40 where one k-block can, below 1/32
+/// for many columns, and below 1/8 for few. Sums that are complete after one k-block need not pass through
+/// scratch, which saves more than smaller k-blocks do, whose rows of X stay in the L1 cache, or are copied
+/// once and stay in the L2 cache.
 bool has_whole_rows(uint32_t rows, uint32_t cols, uint64_t non_zeros);
 
 /// An empty index split for the pattern: chunks have similar numbers of non-zeros.
