@@ -110,15 +110,22 @@ struct Problem {
     if (c.has_bias) c.epilogue.bias = bias.data();
   }
 
-  /// Rows parts × column parts slices, one after another.
-  void run(void (*kernel)(const ElementSlice&), uint32_t row_parts, uint32_t col_parts) {
+  struct OfImages {
+    MatrixView<const float> x;
+    Seen seen;
+  };
+
+  /// Rows parts × column parts slices, one after another; of images instead of X.
+  void run(void (*kernel)(const ElementSlice&), uint32_t row_parts, uint32_t col_parts,
+           const OfImages& images = {}) {
     ElementSlice slice;
     slice.weight = view_of(packed);
-    slice.x = x.const_view();
+    slice.x = images.seen ? images.x : x.const_view();
+    slice.seen = images.seen;
     slice.y = y.view();
     slice.epilogue = c.epilogue;
     slice.schedule = c.schedule;
-    test::Scratch scratch(element_scratch_floats(c.schedule, slice.weight, c.n));
+    test::Scratch scratch(element_scratch_floats(c.schedule, slice.weight, c.n, slice.seen));
     slice.scratch = scratch.data();
     for (uint32_t r = 0; r < row_parts; ++r) {
       for (uint32_t p = 0; p < col_parts; ++p) {
@@ -283,6 +290,37 @@ TEST_P(ElementSparse, SharesAgreeBitForBit) {
     for (uint32_t i = 0; i < c.m; ++i)
       for (uint32_t j = 0; j < c.n; ++j)
         ASSERT_EQ(std::bit_cast<uint32_t>(whole.y(i, j)), std::bit_cast<uint32_t>(parts.y(i, j))) << c.text;
+  }
+}
+
+// X as the elements under a window, against X itself; with infinities.
+TEST_P(ElementSparse, SeesImagesUnderWindows) {
+  for (uint64_t seed = 400; seed < 560; ++seed) {
+    Random random(seed);
+    Case c = random_case(seed);
+    const test::Images images(random);
+    c.m = random.one_of({1U, 3U, 16U, 33U, 40U});
+    c.k = images.seen.rows();
+    c.n = images.n;
+    c.w = random_matrix(c.m, c.k, random.one_of({0.05, 0.2, 0.6}), random.coin(), random);
+    c.x.by_columns = c.y.by_columns = false;
+    Problem p(c, seed), expected(c, seed);
+    Dense seen(images.seen.channels, images.seen.positions, c.x, kNaN);
+    seen.fill([&](uint32_t, uint32_t) { return random.value(); });
+    if (seed % 4 == 0) seen(0, random.below(images.seen.positions)) = std::numeric_limits<float>::infinity();
+    const std::vector<float> x = matrix_of(seen.const_view(), images.seen, c.n);
+    expected.x.fill([&](uint32_t i, uint32_t j) { return x[size_t{i} * c.n + j]; });
+    expected.run(element_spmm_reference, 1, 1);
+    p.run(element_spmm, 1 + seed % 2, 1 + seed % 3, {seen.const_view(), images.seen});
+    for (uint32_t i = 0; i < c.m; ++i)
+      for (uint32_t j = 0; j < c.n; ++j) {
+        const float value = p.y(i, j), other = expected.y(i, j);
+        ASSERT_EQ(std::isnan(value), std::isnan(other)) << c.text << ", element " << i << ", " << j;
+        if (value != other && !std::isnan(value)) {
+          ASSERT_NEAR(value, other, 1e-5 * (c.k + 4)) << c.text << ", element " << i << ", " << j;
+        }
+      }
+    p.y.expect_only_margin_left(c.text);
   }
 }
 

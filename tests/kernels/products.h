@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "kernels/common/epilogue.h"
+#include "kernels/common/window.h"
 #include "support/activations.h"
 #include "support/random_choices.h"
 
@@ -31,6 +32,40 @@ class Scratch {
     Line() { std::fill_n(values, 16, kNaN); }
   };
   std::vector<Line> lines_;
+};
+
+/// A window of any taps, strides and zeros; every other one has 3 × 3 taps, and keeps the images' size.
+inline kernels::Window random_window(Random& random) {
+  kernels::Window w;
+  if (random.coin()) {
+    w.height = w.out_height = random.one_of({1U, 5U, 7U, 8U, 16U});
+    w.width = w.out_width = random.one_of({4U, 7U, 8U, 14U, 16U, 32U});
+    w.kernel_height = w.kernel_width = 3, w.top = w.left = 1;
+    return w;
+  }
+  w.height = 1 + random.below(24), w.width = 1 + random.below(44);
+  w.out_height = 1 + random.below(20), w.out_width = random.one_of({1 + random.below(40), 8U, 16U, 32U});
+  w.kernel_height = 1 + random.below(4), w.kernel_width = 1 + random.below(4);
+  w.stride_down = random.one_of({1U, 1U, 2U, 3U}), w.stride_across = random.one_of({1U, 1U, 2U, 3U});
+  w.dilation_down = random.one_of({1U, 1U, 2U}), w.dilation_across = random.one_of({1U, 1U, 2U});
+  w.top = random.below(4), w.left = random.below(4);
+  return w;
+}
+
+/// Images under a window, of which X has `n` columns.
+struct Images {
+  kernels::Seen seen;
+  uint32_t n;
+
+  explicit Images(Random& random) {
+    const kernels::Window w = random_window(random);
+    const uint32_t count = 1 + random.below(9);
+    seen = {w, 1 + random.below(9), count * w.positions(), 0};
+    n = count * w.out_positions();
+    if (random.below(4) != 0) return;
+    seen.first = random.below(n);
+    n = 1 + random.below(n - seen.first);
+  }
 };
 
 /// The layout of a matrix in an array: by columns or by rows, with a gap after each, and the first element at

@@ -179,6 +179,54 @@ TEST(SddmmTest, ElementsAgreeWithFloat64) {
     check_elements(seed, element_sddmm_reference);
 }
 
+/// X as the elements under a window, against X itself; with infinities.
+void check_images(uint64_t seed) {
+  Random random(seed);
+  const test::Images images(random);
+  const uint32_t m = random.one_of({1U, 3U, 16U, 33U, 70U}), k = images.seen.rows();
+  SCOPED_TRACE(fmt::format("seed {}: {} x {} x {}, from {}", seed, m, k, images.n, images.seen.first));
+  const Pattern pattern = random_pattern(m, k, 1, random.one_of({0.05, 0.2, 0.6}), random);
+  sparse::ElementPacking packing;
+  packing.k_block = random.one_of({0U, 16U, 63U});
+  packing.chunk_rows = random.one_of({0U, 16U});
+  const sparse::PackedElements packed(SparseMatrix{pattern, std::vector<float>(pattern.blocks(), 1)},
+                                      Type::f32, packing);
+  Dense dy(m, images.n, {}, kNaN), seen(images.seen.channels, images.seen.positions, {}, kNaN);
+  for (Dense* matrix : {&dy, &seen}) matrix->fill([&](uint32_t, uint32_t) { return random.value(); });
+  if (seed % 4 == 0) {
+    constexpr float kInfinity = std::numeric_limits<float>::infinity();
+    dy(0, random.below(images.n)) = seen(0, random.below(images.seen.positions)) = kInfinity;
+  }
+  ElementSddmmSlice slice;
+  slice.weight = view_of(packed);
+  slice.chunk_end = packed.chunks();
+  slice.schedule.panel_cols = random.one_of<uint16_t>({16, 48, 128});
+  slice.schedule.group_panels = random.one_of<uint16_t>({1, 3});
+  slice.operands = {.n = images.n, .dy = dy.const_view(), .x = seen.const_view(), .seen = images.seen};
+  slice.operands.beta = random.one_of({0.0F, 1.0F});
+  Scratch scratch(element_sddmm_scratch(slice.schedule, slice.weight, images.n, images.seen));
+  slice.operands.scratch = scratch.data();
+  std::vector<float> dw(packed.value_count()), expected;
+  for (float& value : dw) value = random.value();
+  expected = dw;
+  slice.operands.dw = expected.data();
+  element_sddmm_reference(slice);
+  slice.operands.dw = dw.data();
+  element_sddmm(slice);
+  for (uint64_t i = 0; i < dw.size(); ++i) {
+    ASSERT_EQ(std::isnan(dw[i]), std::isnan(expected[i])) << "place " << i;
+    if (dw[i] != expected[i] && !std::isnan(dw[i])) {
+      ASSERT_NEAR(dw[i], expected[i], 1e-6 * (images.n + 10)) << "place " << i;
+    }
+  }
+}
+
+TEST(SddmmTest, ElementsSeeImagesUnderWindows) {
+  test::on_every_isa([] {
+    for (uint64_t seed = 0; seed < 120 && !testing::Test::HasFatalFailure(); ++seed) check_images(seed);
+  });
+}
+
 /// An infinite row of X or dY reaches the elements in its column or row, and no other places.
 TEST(SddmmTest, InfinityStaysWhereItBelongs) {
   Random random(5);

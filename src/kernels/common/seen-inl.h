@@ -39,6 +39,52 @@ HWY_INLINE void copy_run(const float* from, float* to, size_t count) {
   }
 }
 
+#if TESSERA_HAS_VECTORS
+// Every other element, up to a vector of results.
+HWY_INLINE void copy_every_other(const float* from, float* to, size_t count) {
+  const Floats d;
+  const size_t last = 2 * std::min<size_t>(count, kLanes) - 1;  // elements up to the last one
+  const auto lower = last >= kLanes ? hn::LoadU(d, from) : load_first(d, from, last);
+  const auto upper = last > kLanes ? load_first(d, from + kLanes, last - kLanes) : hn::Zero(d);
+  const auto even = hn::ConcatEven(d, upper, lower);
+  if (count >= kLanes)
+    hn::StoreU(even, d, to);
+  else
+    hn::BlendedStore(even, hn::FirstN(d, count), d, to);
+}
+#endif
+
+// Copies `count` floats that are `step` apart.
+HWY_INLINE void copy_strided(const float* from, int64_t step, float* to, size_t count) {
+  if (step == 1) return copy_run(from, to, count);
+  size_t i = 0;
+#if TESSERA_HAS_VECTORS
+  if (step == 2)
+    for (; i < count; i += kLanes) copy_every_other(from + 2 * i, to + i, count - i);
+#endif
+  for (; i < count; ++i) to[i] = from[static_cast<int64_t>(i) * step];
+}
+
+// Neighbours among the columns of a copy, whose first element is at position `from` of the images.
+struct SeenRun {
+  uint32_t to, count;
+  int64_t from;
+};
+
+// Copies a row of runs in ascending order, with zeros between them; elements of the images are `col_stride`
+// apart, those of a run `step`.
+HWY_INLINE void copy_runs(const float* images, int64_t col_stride, int64_t step, const SeenRun* runs,
+                          uint32_t count, float* to, uint32_t width) {
+  uint32_t end = 0;
+  for (uint32_t r = 0; r < count; ++r) {
+    const SeenRun& run = runs[r];
+    std::fill(to + end, to + run.to, 0.0F);
+    copy_strided(images + run.from * col_stride, step, to + run.to, run.count);
+    end = run.to + run.count;
+  }
+  std::fill(to + end, to + width, 0.0F);
+}
+
 // Columns of a panel as elements under a tap: runs of neighbours, with zeros between them.
 class SeenColumns {
  public:
@@ -63,11 +109,6 @@ class SeenColumns {
   }
 
  private:
-  struct Run {
-    uint32_t to, count;
-    int64_t from;  // position in the images
-  };
-
   void find_runs(uint32_t tap) {
     const uint32_t tap_row = tap / w_.kernel_width, tap_col = tap % w_.kernel_width;
     const Span inside = w_.out_cols(tap_col);
@@ -83,12 +124,11 @@ class SeenColumns {
       add({col + begin - out_col, end - begin,
            (image * w_.height + row) * w_.width + w_.col(begin, tap_col)});
     }
-    covers_ = runs_ == 1 && run_[0].count == tile_.width;
     mask_shifted();
   }
 
-  void add(const Run& run) {
-    Run* last = runs_ > 0 ? &run_[runs_ - 1] : nullptr;
+  void add(const SeenRun& run) {
+    SeenRun* last = runs_ > 0 ? &run_[runs_ - 1] : nullptr;
     const bool follows = last != nullptr && w_.stride_across == 1 && last->to + last->count == run.to &&
                          last->from + last->count == run.from;
     if (follows)
@@ -113,16 +153,8 @@ class SeenColumns {
   HWY_INLINE void copy_row(int64_t channel, float* to) const {
     const int64_t shifted = channel + shift_;
     if (shifts_ && shifted >= 0 && shifted + tile_.width <= size_) return copy_masked(x_.data + shifted, to);
-    if (!covers_) std::fill_n(to, tile_.width, 0.0F);
-    const int64_t step = x_.col_stride * w_.stride_across;
-    for (uint32_t r = 0; r < runs_; ++r) {
-      const Run& run = run_[r];
-      const int64_t first = channel + run.from * x_.col_stride;
-      if (step == 1)
-        copy_run(x_.data + first, to + run.to, run.count);
-      else
-        copy_strided(first, step, to + run.to, run.count);
-    }
+    copy_runs(x_.data + channel, x_.col_stride, x_.col_stride * w_.stride_across, run_, runs_, to,
+              tile_.width);
   }
 
   HWY_INLINE void copy_masked(const float* from, float* to) const {
@@ -134,41 +166,15 @@ class SeenColumns {
     }
   }
 
-  HWY_INLINE void copy_strided(int64_t first, int64_t step, float* to, uint32_t count) const {
-    const float* from = x_.data + first;
-    uint32_t i = 0;
-#if TESSERA_HAS_VECTORS
-    if (step == 2)
-      for (const Floats d; i < count; i += kLanes)
-        copy_every_other(d, from + 2 * size_t{i}, to + i, count - i);
-#endif
-    for (; i < count; ++i) to[i] = from[i * step];
-  }
-
-#if TESSERA_HAS_VECTORS
-  // Up to a vector of results.
-  template <class D>
-  static HWY_INLINE void copy_every_other(D d, const float* from, float* to, size_t count) {
-    const size_t last = 2 * std::min<size_t>(count, kLanes) - 1;  // elements up to the last one
-    const auto lower = last >= kLanes ? hn::LoadU(d, from) : load_first(d, from, last);
-    const auto upper = last > kLanes ? load_first(d, from + kLanes, last - kLanes) : hn::Zero(d);
-    const auto even = hn::ConcatEven(d, upper, lower);
-    if (count >= kLanes)
-      hn::StoreU(even, d, to);
-    else
-      hn::BlendedStore(even, hn::FirstN(d, count), d, to);
-  }
-#endif
-
   const MatrixView<const float>& x_;
   const Seen& seen_;
   const Window& w_;
   const PanelTile& tile_;
   int64_t size_;  // size of the memory of all images
   uint32_t runs_ = 0;
-  bool covers_ = false, shifts_ = false;
+  bool shifts_ = false;
   int64_t shift_ = 0;
-  Run run_[kMaxSeenCols];
+  SeenRun run_[kMaxSeenCols];
   HWY_ALIGN uint32_t mask_[kMaxSeenCols];
 };
 

@@ -3,7 +3,10 @@
 
 #include <tessera/types.h>
 
+#include <algorithm>
+
 #include "kernels/common/cost.h"
+#include "kernels/common/planes.h"
 #include "kernels/common/window.h"
 
 namespace tessera::kernels {
@@ -24,6 +27,27 @@ inline double gather_cycles(const Seen& seen, const MatrixView<const float>& ima
   const double pieces = keeps_size ? 0 : cols / w.out_width;
   const double vectors = cols / lanes_of(f) * (w.stride_across > 1 ? 3 : 1);
   return streamed + rows * (kVectorCycles * vectors + kPieceCycles * pieces);
+}
+
+/// Cycles for copying the planes of `cols` columns.
+inline double plane_cycles(const Planes& planes, double cols, const machine::HostFigures& f) {
+  // A load, a mask and a store to planes that the L2 cache holds; with strides a few shuffles, and by pieces
+  // of an image's row.
+  constexpr double kVectorCycles = 5, kStridedCycles = 15, kPlaneCycles = 30;
+  const Window& w = planes.seen().window;
+  const double channels = planes.seen().channels, images = cols / w.out_positions();
+  const double streamed = images * w.positions() * channels * sizeof(float);
+  const double pieces = cols / planes.most_places();
+  const double vectors = pieces * planes.count() * planes.step() / lanes_of(f);
+  return streamed / streaming_rate(streamed, f) +
+         vectors * (w.stride_across > 1 ? kStridedCycles : kVectorCycles) +
+         pieces * planes.count() * kPlaneCycles;
+}
+
+/// Bytes of planes that the rows of X in a panel of `cols` columns take, which share most of them.
+inline double plane_bytes(const Planes& planes, double cols) {
+  return sizeof(float) * double{1} * planes.count() *
+         std::min<double>(planes.step(), cols + planes.step() - planes.most_places());
 }
 
 }  // namespace tessera::kernels

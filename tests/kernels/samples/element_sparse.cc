@@ -7,12 +7,13 @@ namespace tessera::kernels {
 namespace {
 
 /// A power-law pattern of density 1/5, so that row lengths differ.
-enum class Columns : uint8_t { matrix, seen, seen_strided };
+enum class Columns : uint8_t { matrix, seen, seen_strided, seen_vectors };
 
 template <Type type, uint32_t n, bool reads_y = true, Columns columns = Columns::matrix>
 Sample sample(uint32_t scale, uint64_t seed) {
-  constexpr bool kSees = columns != Columns::matrix, kStrided = columns == Columns::seen_strided;
-  const Window window = sample_window(kStrided);
+  constexpr bool kSees = columns != Columns::matrix;
+  const Window window = columns == Columns::seen_vectors ? sample_window_of_vectors()
+                                                         : sample_window(columns == Columns::seen_strided);
   const uint32_t channels = 5 * scale;
   const uint32_t rows = scale == 0 ? 0 : 8 + 29 * scale;
   const uint32_t cols = kSees ? channels * window.taps() : scale == 0 ? 0 : 5 + 31 * scale;
@@ -33,8 +34,9 @@ Sample sample(uint32_t scale, uint64_t seed) {
   reads_y ? s.random(Type::f32, rows, n, seed + 2) : s.unset(Type::f32, rows, n);
   s.values(Type::f32, 1, 2, [](uint64_t i) { return i == 0 ? 0.75 : -0.5; }).packed();
   s.random(Type::f32, 1, rows, seed + 3).packed();
-  add_window(s, kSees, kStrided);
-  s.scratch(element_scratch_floats(schedule, view_of(packed), n));
+  add_window(s, kSees, window);
+  const Seen seen{window, channels, kSampleImages * window.positions(), kFirstPosition};
+  s.scratch(element_scratch_floats(schedule, view_of(packed), n, kSees ? seen : Seen{}));
   s.param(packed.k_block()).param(0).param(0).param(static_cast<int64_t>(Activation::gelu));
   s.param(kSees ? kFirstPosition : 0);
   visit_element_knobs(schedule, [&](std::string_view, auto& knob) { s.param(static_cast<int64_t>(knob)); });
@@ -54,6 +56,7 @@ constexpr NamedSample element_spmm_assign_uses[] = {
     {"f32-n101-seen", sample<Type::f32, 101, false, Columns::seen>},
     {"f32-n40-seen-strided", sample<Type::f32, 40, false, Columns::seen_strided>},
     {"bf16-n6-seen", sample<Type::bf16, 6, false, Columns::seen>},
+    {"f32-n185-seen-vectors", sample<Type::f32, 185, false, Columns::seen_vectors>},
 };
 
 }  // namespace

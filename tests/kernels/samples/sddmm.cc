@@ -10,9 +10,12 @@ uint32_t rows_at(uint32_t scale) { return scale == 0 ? 0 : 8 + 29 * scale; }
 uint32_t cols_at(uint32_t scale) { return scale == 0 ? 0 : 5 + 31 * scale; }
 
 /// What x is: X, or images that it is seen in.
-enum class Given : uint8_t { matrix, images, strided_images };
+enum class Given : uint8_t { matrix, images, strided_images, images_of_vectors };
 
-Window window_of_given(Given given) { return sample_window(given == Given::strided_images); }
+Window window_of_given(Given given) {
+  return given == Given::images_of_vectors ? sample_window_of_vectors()
+                                           : sample_window(given == Given::strided_images);
+}
 uint32_t channels_at(uint32_t scale) { return 5 * scale; }
 uint32_t x_rows_at(uint32_t scale, Given given) {
   return given == Given::matrix ? cols_at(scale) : channels_at(scale) * window_of_given(given).taps();
@@ -59,7 +62,7 @@ Sample block_sample(uint32_t scale, uint64_t seed) {
   add_x(s, given, scale, n, seed + 2);
   add_gradient(s, blocks, packed.order().block_values(), reads_dw && !with_slots, seed + 3);
   add_scalars(s, with_slots ? 0 : -0.5);
-  add_window(s, given != Given::matrix, given == Given::strided_images);
+  add_window(s, given != Given::matrix, window_of_given(given));
   s.scratch(
       block_sddmm_scratch(schedule, view_of(packed), index.rows(), n, {.sees = given != Given::matrix}));
   s.param(block_size).param(0);
@@ -71,7 +74,8 @@ Sample block_sample(uint32_t scale, uint64_t seed) {
 }
 
 /// A power-law pattern of density 1/5, so that row lengths differ.
-template <uint32_t n, bool accumulates, bool reads_dw = true, Given given = Given::matrix>
+template <uint32_t n, bool accumulates, bool reads_dw = true, Given given = Given::matrix,
+          uint32_t first_col = 0>
 Sample element_sample(uint32_t scale, uint64_t seed) {
   const uint32_t rows = rows_at(scale), cols = x_rows_at(scale, given);
   const sparse::PackedElements packed(generate({PatternKind::power_law, rows, cols, 0.2, 1, seed}), Type::f32,
@@ -92,9 +96,11 @@ Sample element_sample(uint32_t scale, uint64_t seed) {
   const uint64_t steps = end.value / sparse::kRowGroupLanes + 3;  // the last ones belong to no task
   add_gradient(s, steps, sparse::kRowGroupLanes, reads_dw && accumulates, seed + 3);
   add_scalars(s, accumulates ? -0.5 : 0);
-  add_window(s, given != Given::matrix, given == Given::strided_images);
-  s.scratch(element_sddmm_scratch(schedule, w, n));
-  s.param(w.k_block).param(0).param(0).param(static_cast<int64_t>(steps)).param(0);
+  add_window(s, given != Given::matrix, window_of_given(given));
+  const Window window = window_of_given(given);
+  const Seen seen{window, channels_at(scale), kSampleImages * window.positions(), first_col};
+  s.scratch(element_sddmm_scratch(schedule, w, n, given == Given::matrix ? Seen{} : seen));
+  s.param(w.k_block).param(0).param(0).param(static_cast<int64_t>(steps)).param(0).param(first_col);
   visit_element_sddmm_knobs(schedule,
                             [&](std::string_view, auto& knob) { s.param(static_cast<int64_t>(knob)); });
   // Sums of n products below 1, in another order.
@@ -121,6 +127,7 @@ constexpr NamedSample element_sddmm_uses[] = {
     {"n260", element_sample<260, true>},
     {"n198-seen", element_sample<198, true, true, Given::images>},
     {"n40-seen-strided", element_sample<40, false, true, Given::strided_images>},
+    {"n192-seen-vectors", element_sample<192, true, true, Given::images_of_vectors>},
 };
 
 constexpr NamedSample block_sddmm_assign_uses[] = {
@@ -133,6 +140,8 @@ constexpr NamedSample element_sddmm_assign_uses[] = {
     {"n1", element_sample<1, true, false>},
     {"n100", element_sample<100, true, false>},
     {"n101-seen", element_sample<101, true, false, Given::images>},
+    {"n64-seen-vectors", element_sample<64, true, false, Given::images_of_vectors, 128>},
+    {"n90-seen-part", element_sample<90, true, false, Given::images, 7>},
 };
 
 }  // namespace

@@ -18,13 +18,26 @@ inline Window sample_window(bool strided) {
   return w;
 }
 
+/// A window of 3 × 3 taps that keeps the size of images whose rows are half a vector.
+inline Window sample_window_of_vectors() {
+  return {.height = 8,
+          .width = 8,
+          .out_height = 8,
+          .out_width = 8,
+          .kernel_height = 3,
+          .kernel_width = 3,
+          .top = 1,
+          .left = 1};
+}
+
 /// Number of images of a sample, of which X has columns from the 7th position on; and no window, for a
 /// matrix.
 inline constexpr uint32_t kSampleImages = 3, kFirstPosition = 7;
 
-inline void add_window(Sample& s, bool sees, bool strided) {
-  const auto words = std::bit_cast<std::array<uint32_t, kWindowWords>>(sample_window(strided));
+inline void add_window(Sample& s, bool sees, const Window& window) {
+  const auto words = std::bit_cast<std::array<uint32_t, kWindowWords>>(window);
   s.values(Type::u32, 1, sees ? kWindowWords : 0, [&](uint64_t i) { return words[i]; }).packed();
 }
+inline void add_window(Sample& s, bool sees, bool strided) { add_window(s, sees, sample_window(strided)); }
 
 }  // namespace tessera::kernels

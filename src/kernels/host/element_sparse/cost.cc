@@ -171,8 +171,9 @@ double panel_cycles(const ElementSlice& slice, const Counts& counts, double vect
   // Paired: a row of X, two broadcast values, half a word; unpaired: two rows of X, two values, a word.
   const auto step = [&](double loads) { return std::max({multiply_adds, latency, loads / loads_per_cycle}); };
   const double row_bytes = vectors * lanes * sizeof(float);
-  const double far =
-      std::max(0.0, 1 - kL1Share * static_cast<double>(f.l1_bytes) / ((w.k_block + 1) * row_bytes));
+  double x_bytes = (w.k_block + 1) * row_bytes;
+  if (uses_planes(slice)) x_bytes = std::min(x_bytes, plane_bytes(Planes(slice.seen), vectors * lanes));
+  const double far = std::max(0.0, 1 - kL1Share * static_cast<double>(f.l1_bytes) / x_bytes);
   const double row = exposed_rows(slice, vectors * lanes) * far * row_bytes / waiting_rate;
   const double shared = step(vectors + 2.5) + row;
   const double unpaired = step(2 * vectors + 3) + 2 * row;
@@ -227,6 +228,7 @@ double pack_cycles(const ElementSlice& slice, const Panels& panels, const HostFi
   const ElementWeight& w = slice.weight;
   if (is_in_place(slice, panels.vectors * panels.lanes) || runs_by_rows(slice, lanes_of(f))) return 0;
   const double cols = slice.col_end - slice.col_begin;
+  if (uses_planes(slice)) return plane_cycles(Planes(slice.seen), cols, f);
   if (slice.seen) return gather_cycles(slice.seen, slice.x, cols, f);
   const double bytes = cols * w.cols * sizeof(float);
   const double lines = bytes / kLineBytes;

@@ -11,6 +11,7 @@
 #include "kernels/host/element_sparse/layout.h"
 
 #if TESSERA_HAS_VECTORS
+#include "kernels/host/element_sparse/planes-inl.h"
 #include "kernels/host/element_sparse/slice-inl.h"
 #endif
 
@@ -76,7 +77,41 @@ void run_panels(const ElementSlice& slice, uint32_t panels, const PanelColumns& 
                       [&](uint32_t i, std::byte* scratch) { run(i, reinterpret_cast<float*>(scratch)); });
 }
 
+template <size_t kVectors>
+void run_places(const PlaneSlice& slice, const Planes::Piece& piece, uint32_t begin, size_t vectors) {
+  if constexpr (kVectors <= kMostVectors) {
+    if (vectors > kVectors) return run_places<kVectors + 1>(slice, piece, begin, vectors);
+    PlanePanel<TaskLoop<Floats, kVectors>>(slice, piece, begin).run();
+  }
+}
+
+void run_piece(const PlaneSlice& of, const Planes::Piece& piece) {
+  program::PhaseClock* const clock = of.scratch == of.slice.scratch ? of.slice.clock : nullptr;
+  program::enter(clock, program::Phase::rearrange);
+  copy_planes(of.slice.x, of.planes, piece, of.scratch + of.layout.x);
+  program::enter(clock, program::Phase::compute);
+  constexpr auto kStep = static_cast<uint32_t>(kLanes);
+  const uint32_t most = std::min(plane_cols(of.slice.schedule) / kStep, kMostVectors);
+  const TileSplit panels{(of.planes.places(piece) + kStep - 1) / kStep, most};
+  for (uint32_t i = 0; i < panels.tiles(); ++i)
+    run_places<1>(of, piece, panels.begin(i) * kStep, panels.begin(i + 1) - panels.begin(i));
+}
+
+// Threads share pieces of planes.
+void run_on_planes(const ElementSlice& slice) {
+  const Planes planes(slice.seen);
+  const ElementScratch layout = scratch_of(slice);
+  auto* const begins = reinterpret_cast<uint32_t*>(slice.scratch + layout.begins);
+  planes.find_begins(slice.weight.cols, slice.weight.k_block, begins);
+  const Span pieces = planes.pieces_of(slice.col_begin, slice.col_end);
+  program::share_work(slice.helpers, pieces.size(), slice.scratch, [&](uint32_t i, std::byte* scratch) {
+    run_piece({slice, planes, begins, layout, reinterpret_cast<float*>(scratch)},
+              planes.piece(pieces.begin + i));
+  });
+}
+
 void run_slice(const ElementSlice& slice) {
+  if (uses_planes(slice)) return run_on_planes(slice);
   const uint32_t cols = slice.col_end - slice.col_begin;
   const uint32_t widest =
       runs_by_rows(slice, kLanes) ? kMaxPanelCols : static_cast<uint32_t>(kMostVectors * kLanes);
@@ -124,8 +159,9 @@ ElementWeight view_of(const sparse::PackedElements& weight) {
   return view_of(weight.index(), weight.type(), weight.values());
 }
 
-size_t element_scratch_floats(const ElementSchedule& schedule, const ElementWeight& weight, uint32_t cols) {
-  return ElementScratch(schedule, weight, cols).total;
+size_t element_scratch_floats(const ElementSchedule& schedule, const ElementWeight& weight, uint32_t cols,
+                              const Seen& seen) {
+  return ElementScratch(schedule, weight, cols, seen).total;
 }
 
 }  // namespace tessera::kernels

@@ -72,6 +72,7 @@ void element_spmm(const ElementSlice& slice);
 void element_spmm_reference(const ElementSlice& slice);
 
 /// Floats of scratch for a slice of `cols` columns.
-size_t element_scratch_floats(const ElementSchedule& schedule, const ElementWeight& weight, uint32_t cols);
+size_t element_scratch_floats(const ElementSchedule& schedule, const ElementWeight& weight, uint32_t cols,
+                              const Seen& seen = {});
 
 }  // namespace tessera::kernels

@@ -7,19 +7,19 @@
 #endif
 
 #include <algorithm>
-#include <array>
 #include <cstddef>
 #include <cstdint>
 
 #include "kernels/common/columns-inl.h"
-#include "kernels/common/convert-inl.h"
 #include "kernels/common/epilogue-inl.h"
 #include "kernels/common/panels-inl.h"
 #include "kernels/common/seen-inl.h"
 #include "kernels/host/element_sparse/column-inl.h"
 #include "kernels/host/element_sparse/layout.h"
+#include "kernels/host/element_sparse/row_groups-inl.h"
 #include "kernels/host/element_sparse/rows-inl.h"
 #include "kernels/host/element_sparse/tasks-inl.h"
+#include "kernels/host/element_sparse/whole_rows-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace tessera::kernels::HWY_NAMESPACE {
@@ -109,7 +109,7 @@ class PanelSlice {
         col_(int64_t{col} - rotation_.columns),
         cols_(cols),
         keeps_x_(keeps_panel(slice.schedule, w_.chunks)) {
-    x_ = scratch + ElementScratch(slice.schedule, w_, slice.col_end - slice.col_begin).x;
+    x_ = scratch + scratch_of(slice).x;
     work_in(scratch);
     if (col != slice.col_begin) rotation_ = {};
   }
@@ -143,10 +143,12 @@ class PanelSlice {
 
   // Sets the scratch of the running thread; the panel of X is in the slice's scratch.
   void work_in(float* scratch) {
-    const ElementScratch layout(slice_.schedule, w_, slice_.col_end - slice_.col_begin);
+    const ElementScratch layout = scratch_of(slice_);
     y_ = scratch + layout.y;
     widened_ = scratch + layout.widened;
   }
+
+  RowGroups groups() const { return {w_, widened_}; }
 
   size_t width() const { return Loop::width(); }
 
@@ -214,26 +216,12 @@ class PanelSlice {
     return {slice_.x, begin, end, col_, cols_, step};
   }
 
-  // Calls visit(row group, its values, its index words) for each row group of a k-block.
-  template <class Visit>
-  HWY_INLINE void for_each_row_group(uint32_t chunk, uint32_t block, const Visit& visit) const {
-    const sparse::ElementBlock* at = w_.blocks + uint64_t{chunk} * w_.k_blocks() + block;
-    uint64_t value = at->value;
-    const uint32_t* words = w_.indices + at->index;
-    for (uint64_t i = at[0].row_group; i < at[1].row_group; ++i) {
-      const RowGroup& row_group = w_.row_groups[i];
-      visit(row_group, values_of(row_group, value), words);
-      value += row_group.value_count();
-      words += row_group.index_count();
-    }
-  }
-
   void run_block(uint32_t chunk, uint32_t block, const ElementOperands& operands, ComingRows& coming) const {
-    for_each_row_group(chunk, block,
-                       [&](const RowGroup& row_group, const float* values, const uint32_t* words) HWY_ATTR {
-                         coming.advance();
-                         Loop::run(row_group, values, words, operands);
-                       });
+    groups().each(chunk, block,
+                  [&](const RowGroup& row_group, const float* values, const uint32_t* words) HWY_ATTR {
+                    coming.advance();
+                    Loop::run(row_group, values, words, operands);
+                  });
   }
 
   // Computes all rows of Y of some chunks, each from its only k-block.
@@ -242,7 +230,7 @@ class PanelSlice {
     if (!slice_.seen && reads_in_place(x, cols_) && cols_ == width() && rotation_.columns == 0 &&
         is_aligned(x.pointer_to(0, col_))) {
       const RowsInPlace rows(x.pointer_to(0, col_), static_cast<size_t>(x.row_stride) * sizeof(float),
-                             w_.k_block, kZeros);
+                             w_.k_block, kZeroRow);
       for (uint32_t chunk = first; chunk < end; ++chunk) finish_chunk(chunk, rows);
     } else {
       if (!keeps_x_ || first == slice_.chunk_begin) pack_block(0);
@@ -261,63 +249,11 @@ class PanelSlice {
 
   template <class RowsOfX>
   void finish_chunk(uint32_t chunk, const RowsOfX& x) const {
-    const uint32_t begin = w_.chunk_begin[chunk];
-    const uint32_t rows = w_.chunk_begin[chunk + 1] - begin;
-    std::array<bool, sparse::kMaxChunkRows + 1> done;
-    std::fill_n(done.begin(), rows, false);
-    if (is_direct()) {
-      const Epilogue& e = slice_.epilogue;
-      const typename Loop::OfY of_y{slice_.y.pointer_to(begin, col_),
-                                    slice_.y.row_stride,
-                                    rows,
-                                    y_,
-                                    bias_of(e, begin),
-                                    e.beta != 0,
-                                    e.activation,
-                                    width() - cols_};
-      for_each_row_group(chunk, 0,
-                         [&](const RowGroup& row_group, const float* values, const uint32_t* words) HWY_ATTR {
-                           Loop::run(row_group, values, words, x, of_y);
-                           mark(row_group, done);
-                         });
-    } else {
-      for_each_row_group(chunk, 0,
-                         [&](const RowGroup& row_group, const float* values, const uint32_t* words) HWY_ATTR {
-                           Loop::run(row_group, values, words, x, typename Loop::New{y_});
-                           mark(row_group, done);
-                           for (uint32_t lane = 0; lane < row_group.tasks; ++lane)
-                             for (const uint32_t row : {row_group.row_a[lane], row_group.row_b[lane]})
-                               if (row < rows) write_row(begin + row, y_ + row * width());
-                         });
-    }
-    for (uint32_t row = 0; row < rows; ++row)
-      if (!done[row]) write_row(begin + row, kZeros);
-  }
-
-  static void mark(const RowGroup& row_group, std::array<bool, sparse::kMaxChunkRows + 1>& done) {
-    for (const uint16_t row : row_group.row_a) done[row] = true;
-    for (const uint16_t row : row_group.row_b) done[row] = true;
-  }
-
-  const float* values_of(const RowGroup& row_group, uint64_t value) const {
-    switch (w_.type) {
-      case Type::f16: return widen(static_cast<const base::Half*>(w_.values) + value, row_group);
-      case Type::bf16: return widen(static_cast<const base::Bfloat16*>(w_.values) + value, row_group);
-      default: return static_cast<const float*>(w_.values) + value;
-    }
-  }
-
-  template <class T>
-  const float* widen(const T* values, const RowGroup& row_group) const {
-    const hn::CappedTag<float, kRowGroupLanes> d;
-    for (size_t i = 0; i < row_group.value_count(); i += hn::Lanes(d)) {
-      hn::Store(load_f32(d, values + i), d, widened_ + i);
-    }
-    return widened_;
+    finish_rows<Loop>(slice_, groups(), chunk, x, {is_direct(), col_, width() - cols_}, y_,
+                      [&](uint32_t row, const float* sums) { write_row(row, sums); });
   }
 
   static constexpr uint32_t kRowsAhead = 8;
-  HWY_ALIGN static constexpr float kZeros[kMaxPanelCols] = {};
 
   void write(uint32_t chunk, float* sums) const {
     const uint32_t begin = w_.chunk_begin[chunk];

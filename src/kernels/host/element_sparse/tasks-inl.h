@@ -37,6 +37,14 @@ struct PackedRows {
   }
 };
 
+// Rows of X in a piece of planes, by the columns of a k-block.
+struct PlaneRows {
+  const float* HWY_RESTRICT x;
+  const uint32_t* HWY_RESTRICT begins;
+
+  HWY_INLINE const float* at(size_t half_word) const { return x + begins[half_word / sparse::kColumnScale]; }
+};
+
 // Rows of X in place; filler reads a row of zeros.
 class RowsInPlace {
  public:
@@ -124,7 +132,7 @@ HWY_INLINE void add_shared(D d, float value_a, float value_b, const float* x, Ro
   const auto w_b = hn::Set(d, value_b);
 #pragma GCC unroll 16
   for (size_t v = 0; v < kVectors; ++v) {
-    auto row = hn::Load(d, x + v * hn::Lanes(d));
+    auto row = hn::LoadU(d, x + v * hn::Lanes(d));
     keep_in_register(row);
     accumulate(w_a, row, a.sum[v]);
     accumulate(w_b, row, b.sum[v]);

@@ -12,12 +12,12 @@ using program::Vertex;
 /// dy and dw begin `first_row` rows and `first_value` values after the whole matrices.
 SddmmOperands operands_of(const Vertex& v, const FieldView& dy, const FieldView& x, const FieldView& dw,
                           const FieldView& scalars, const FieldView& window, const FieldView& scratch,
-                          int64_t first_row, int64_t first_value) {
+                          int64_t first_row, int64_t first_value, int64_t first_col) {
   SddmmOperands o;
   o.clock = v.clock;
   o.helpers = v.helpers;
   o.n = window.empty() ? x.cols : dy.cols;
-  o.seen = seen_of(x, window, 0);
+  o.seen = seen_of(x, window, first_col);
   o.dy = dy.matrix<const float>();
   if (o.dy.data != nullptr) o.dy.data -= first_row * o.dy.row_stride;
   o.x = x.matrix<const float>();
@@ -52,7 +52,7 @@ BlockSddmmSlice block_slice_of(const Vertex& v) {
   slice.block_row_end = v.fields[row_begin].cols - 1;
   const int64_t first_value = v.params[block_sddmm_param::first_block] * w.block_size * w.block_size;
   slice.operands = operands_of(v, v.fields[dy], v.fields[x], v.fields[dw], v.fields[scalars],
-                               v.fields[window], v.fields[scratch], 0, first_value);
+                               v.fields[window], v.fields[scratch], 0, first_value, 0);
   take_knobs(v.params.subspan(block_sddmm_param::row_parts), slice.schedule,
              [](auto& schedule, const auto& visit) { visit_block_sddmm_knobs(schedule, visit); });
   return slice;
@@ -77,8 +77,9 @@ ElementSddmmSlice element_slice_of(const Vertex& v) {
   slice.chunk_end = w.chunks;
   const int64_t first_value = v.params[element_sddmm_param::first_step] * sparse::kRowGroupLanes;
   slice.end_place = static_cast<uint64_t>(v.params[element_sddmm_param::end_step]) * sparse::kRowGroupLanes;
-  slice.operands = operands_of(v, v.fields[dy], v.fields[x], v.fields[dw], v.fields[scalars],
-                               v.fields[window], v.fields[scratch], w.chunk_begin[0], first_value);
+  slice.operands =
+      operands_of(v, v.fields[dy], v.fields[x], v.fields[dw], v.fields[scalars], v.fields[window],
+                  v.fields[scratch], w.chunk_begin[0], first_value, v.params[element_sddmm_param::first_col]);
   take_knobs(v.params.subspan(element_sddmm_param::row_parts), slice.schedule,
              [](auto& schedule, const auto& visit) { visit_element_sddmm_knobs(schedule, visit); });
   return slice;

@@ -8,7 +8,7 @@ namespace tessera::kernels {
 
 /// The knobs of the schedules, by the names of their members.
 #define TESSERA_BLOCK_SDDMM_KNOBS(X) X(row_parts) X(group_rows) X(panel_cols)
-#define TESSERA_ELEMENT_SDDMM_KNOBS(X) X(row_parts) X(panel_cols) X(group_panels)
+#define TESSERA_ELEMENT_SDDMM_KNOBS(X) X(row_parts) X(col_parts) X(panel_cols) X(group_panels)
 
 /// Calls visit(name, knob) for every knob of a schedule, in the order of the codelet's parameters.
 #define TESSERA_VISIT(knob) visit(#knob, schedule.knob);
@@ -45,7 +45,8 @@ void visit_element_sddmm_knobs(Schedule& schedule, const Visit& visit) {
 /// dW = alpha · (dY·Xᵀ at the pattern) + beta · dW at single elements. chunk_begin holds the slice's chunks
 /// and the end, dy their rows; the other arrays of W are whole; dw, sixteen values per row, begins with row
 /// `first_step`, and is cleared from the slice's last row to `end_step`. The cost reads the pattern if it is
-/// constant, and otherwise assumes `capacity` non-zeros in the slice.
+/// constant, and otherwise assumes `capacity` non-zeros in the slice. With a window, x has whole images, and
+/// dy's columns are the window's positions from first_col on.
 #define TESSERA_ELEMENT_SDDMM_FIELDS_OF(X, result)            \
   X(chunk_begin)                                              \
   X(blocks, .alignment = 8)                                   \
@@ -60,7 +61,7 @@ void visit_element_sddmm_knobs(Schedule& schedule, const Visit& visit) {
 #define TESSERA_ELEMENT_SDDMM_FIELDS(X) TESSERA_ELEMENT_SDDMM_FIELDS_OF(X, inout)
 #define TESSERA_ELEMENT_SDDMM_ASSIGN_FIELDS(X) TESSERA_ELEMENT_SDDMM_FIELDS_OF(X, out)
 #define TESSERA_ELEMENT_SDDMM_PARAMS(X) \
-  X(k_block) X(first_chunk) X(first_step) X(end_step) X(capacity) TESSERA_ELEMENT_SDDMM_KNOBS(X)
+  X(k_block) X(first_chunk) X(first_step) X(end_step) X(capacity) X(first_col) TESSERA_ELEMENT_SDDMM_KNOBS(X)
 
 #define TESSERA_SDDMM_CODELETS(X)                                                                        \
   X(block_sddmm, TESSERA_BLOCK_SDDMM_FIELDS, TESSERA_BLOCK_SDDMM_PARAMS, block_sddmm_simd, 4096)         \

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "kernels/common/cost.h"
+#include "kernels/common/seen_cost.h"
 #include "kernels/host/sddmm/layout.h"
 
 namespace tessera::kernels {
@@ -99,8 +100,8 @@ program::PhaseTimes block_cycles(const BlockSddmmSlice& slice, const HostFigures
 
 /// Counts of a slice, from its row groups.
 struct Counts {
-  double shared_groups = 0;  ///< of four products of each of sixteen tasks
-  double unpaired_groups = 0;
+  double shared = 0;  ///< four products of a task
+  double unpaired = 0;
   double values = 0;
   double rows = 0;
 
@@ -119,8 +120,11 @@ struct Counts {
     const auto& first = w.blocks[uint64_t{slice.chunk_begin} * w.k_blocks()];
     const auto& last = w.blocks[uint64_t{slice.chunk_end} * w.k_blocks()];
     for (uint64_t i = first.row_group; i < last.row_group; ++i) {
-      shared_groups += static_cast<double>(w.row_groups[i].shared_steps / 2);
-      unpaired_groups += static_cast<double>((w.row_groups[i].unpaired_steps + 1) / 2);
+      const sparse::RowGroup& row_group = w.row_groups[i];
+      shared += double{1} * row_group.tasks * (row_group.shared_steps / 2);
+      for (uint32_t q = 0; q * sparse::kQuarterLanes < row_group.tasks; ++q)
+        unpaired += double{1} * ((row_group.quarter_steps[q] + 1) / 2) *
+                    std::min(sparse::kQuarterLanes, row_group.tasks - q * sparse::kQuarterLanes);
     }
     values = static_cast<double>(last.value - first.value);
   }
@@ -129,7 +133,7 @@ struct Counts {
   void estimate(const ElementWeight& w) {
     constexpr double kFiller = 1.1;
     values = kFiller * static_cast<double>(w.capacity);
-    unpaired_groups = values / (4 * kRowGroupLanes);
+    unpaired = values / 4;
   }
 };
 
@@ -145,16 +149,17 @@ program::PhaseTimes element_cycles(const ElementSddmmSlice& slice, const HostFig
   // Four sums of a task: multiply-adds and reductions on two ports, loads on two others.
   const double arithmetic = 4 * vectors / kMultiplyAddsPerCycle + 4 * kTotalPerSum;
   // Rows of X that do not fit the L1 cache come from the L2 cache.
-  const double x_bytes = (w.k_block + 1) * row_bytes;
+  const bool has_planes = uses_planes(slice);
+  double x_bytes = (w.k_block + 1) * row_bytes;
+  if (has_planes) x_bytes = std::min(x_bytes, plane_bytes(Planes(o.seen), vectors * lanes));
   const double missed = std::max(0.0, 1 - static_cast<double>(f.l1_bytes) / x_bytes);
   const auto task = [&](double loads) {
     const double reads = loads * vectors * lanes * 4 / f.l1_bytes_per_cycle;
     return kSlack * std::max(arithmetic, reads) + kTaskCycles +
            kExposedL2 * missed * (loads - 2) * row_bytes / f.l2_bytes_per_cycle;
   };
-  double pass = kRowGroupLanes * (counts.shared_groups * task(4) + counts.unpaired_groups * task(6));
-  pass += 2 * kExposedL2 * kRowGroupLanes * (counts.shared_groups + counts.unpaired_groups) / 4 * row_bytes /
-          f.l2_bytes_per_cycle;
+  double pass = counts.shared * task(4) + counts.unpaired * task(6);
+  pass += 2 * kExposedL2 * (counts.shared + counts.unpaired) / 4 * row_bytes / f.l2_bytes_per_cycle;
   const double updates = kUpdateTraffic * counts.values * 4 / streaming_rate(counts.values * 4, f);
   const double groups = std::ceil(panels / std::max<double>(1, slice.schedule.group_panels));
   const double bands = sddmm_bands(w, slice.chunk_begin, slice.chunk_end);
@@ -163,9 +168,12 @@ program::PhaseTimes element_cycles(const ElementSddmmSlice& slice, const HostFig
   };
 
   program::PhaseTimes out;
-  out[program::Phase::rearrange] = pack(counts.rows * o.n, o.dy) +
-                                   bands * pack(double{1} * w.cols * o.n, o.x) +
-                                   find_cycles(o, bands * panels * w.k_blocks());
+  out[program::Phase::rearrange] = pack(counts.rows * o.n, o.dy);
+  if (has_planes)
+    out[program::Phase::rearrange] += bands * plane_cycles(Planes(o.seen), o.n, f);
+  else
+    out[program::Phase::rearrange] +=
+        bands * pack(double{1} * w.cols * o.n, o.x) + find_cycles(o, bands * panels * w.k_blocks());
   out[program::Phase::compute] = panels * pass + kExposedStream * groups * updates;
   return out;
 }
@@ -205,6 +213,7 @@ std::vector<BlockSddmmSchedule> block_sddmm_candidates(const BlockWeight& w, uin
 
 std::vector<ElementSddmmSchedule> element_sddmm_candidates(const ElementWeight& w, uint32_t n,
                                                            uint32_t threads, const HostFigures& f) {
+  constexpr uint32_t kMostColParts = 8;  // whose results are added one after another
   const uint32_t rows = sddmm_band_rows(w);
   std::vector<ElementSddmmSchedule> schedules;
   const auto lanes = static_cast<uint32_t>(lanes_of(f));
@@ -216,6 +225,11 @@ std::vector<ElementSddmmSchedule> element_sddmm_candidates(const ElementWeight& 
     schedule.group_panels = static_cast<uint16_t>(
         std::clamp<uint64_t>(f.l2_bytes / 2 / (uint64_t{rows} * panel * sizeof(float)), 1, 8));
     schedules.push_back(schedule);
+    if (threads > 1 && w.chunks < threads) {
+      schedule.row_parts = 1;
+      schedule.col_parts = static_cast<uint16_t>(std::min(threads, kMostColParts));
+      schedules.push_back(schedule);
+    }
     if (panel >= n) break;
   }
   return schedules;

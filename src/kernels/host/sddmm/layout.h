@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "kernels/common/planes.h"
 #include "kernels/common/splits.h"
 #include "kernels/host/sddmm/sddmm.h"
 
@@ -82,18 +83,41 @@ inline uint32_t sddmm_band_rows(const ElementWeight& w) {
   return rows;
 }
 
-/// Scratch of a slice at single elements.
+/// Whether a slice at single elements copies the images that X is seen in, rather than rows of X, of which
+/// there is one for each tap: if it has all columns of the images, in whole vectors.
+inline bool uses_planes(const ElementSddmmSlice& slice) {
+  const SddmmOperands& o = slice.operands;
+  if (!o.seen || o.x.col_stride != 1 || o.dy.col_stride != 1) return false;
+  const Planes planes(o.seen);
+  return planes.fit() && planes.are_whole() && planes.has_piece_at(o.seen.first) &&
+         planes.has_piece_at(o.seen.first + o.n);
+}
+
+/// Scratch of a slice at single elements; offsets in floats.
 struct ElementSddmmScratch {
-  size_t x = 0;  ///< a k-block's rows of X and a row of zeros: [k_block + 1][panel]
-  size_t dy;     ///< a band's rows of dY, a row of zeros behind each chunk: [panels of a group][rows][panel]
-  size_t dy_step;  ///< from one panel of the group to the next
+  size_t x = 0;  ///< a k-block's rows of X and a row of zeros: [k_block + 1][panel]; or a piece of planes
+  size_t dy;     ///< a band's rows of dY, a row of zeros behind each chunk: [panels of a group][rows][panel],
+                 ///< or [rows][places of a piece]
+  size_t dy_step;  ///< from one panel of the group to the next, or from one row to the next
+  size_t begins =
+      0;  ///< with planes: where the rows of X of each k-block begin in a piece, and zeros (uint32_t)
   size_t total;
 
-  ElementSddmmScratch(const ElementSddmmSchedule& schedule, const ElementWeight& w, uint32_t n) {
+  /// `planes`: or null.
+  ElementSddmmScratch(const ElementSddmmSchedule& schedule, const ElementWeight& w, uint32_t n,
+                      const Planes* planes) {
+    const uint32_t rows = sddmm_band_rows(w);
+    if (planes != nullptr) {
+      dy = planes->floats();
+      dy_step = round_up(planes->most_places(), kMaxLanes) | kMaxLanes;
+      begins = dy + rows * dy_step;
+      total = begins + w.k_blocks() * (w.k_block + size_t{1});
+      return;
+    }
     const size_t width = std::min(round_up(std::max<uint32_t>(schedule.panel_cols, kMaxLanes), kMaxLanes),
                                   std::min(kMaxSddmmPanel, round_up(std::max(n, 1U), kMaxLanes)));
     dy = (w.k_block + size_t{1}) * width;
-    dy_step = sddmm_band_rows(w) * width;
+    dy_step = rows * width;
     total = dy + dy_step * std::max<size_t>(schedule.group_panels, 1);
   }
 };

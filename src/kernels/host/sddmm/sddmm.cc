@@ -21,7 +21,7 @@ namespace tessera::kernels::HWY_NAMESPACE {
 
 #if TESSERA_HAS_VECTORS
 void run_blocks(const BlockSddmmSlice& slice) { run_block_sddmm(slice); }
-void run_elements(const ElementSddmmSlice& slice) { ElementSddmm(slice).run(); }
+void run_elements(const ElementSddmmSlice& slice) { run_element_sddmm(slice); }
 #else
 void run_blocks(const BlockSddmmSlice& slice) { block_sddmm_reference(slice); }
 void run_elements(const ElementSddmmSlice& slice) { element_sddmm_reference(slice); }
@@ -53,8 +53,12 @@ size_t block_sddmm_scratch(const BlockSddmmSchedule& schedule, const BlockWeight
   return BlockSddmmScratch(schedule, weight, block_rows, n, layouts).total;
 }
 
-size_t element_sddmm_scratch(const ElementSddmmSchedule& schedule, const ElementWeight& weight, uint32_t n) {
-  return ElementSddmmScratch(schedule, weight, n).total;
+size_t element_sddmm_scratch(const ElementSddmmSchedule& schedule, const ElementWeight& weight, uint32_t n,
+                             const Seen& seen) {
+  const size_t copied = ElementSddmmScratch(schedule, weight, n, nullptr).total;
+  if (!seen) return copied;
+  const Planes planes(seen);
+  return std::max(copied, ElementSddmmScratch(schedule, weight, n, &planes).total);
 }
 
 }  // namespace tessera::kernels

@@ -26,7 +26,9 @@ struct BlockSddmmSchedule {
 /// How an SDDMM at single elements is partitioned over cores, and how a core processes its slice: the knobs
 /// of a plan.
 struct ElementSddmmSchedule {
-  uint16_t row_parts = 1;     ///< slices along the rows of dY, in whole chunks
+  uint16_t row_parts = 1;  ///< slices along the rows of dY, in whole chunks
+  uint16_t col_parts =
+      1;  ///< slices along the columns, whose results are added, if there is one along the rows
   uint16_t panel_cols = 64;   ///< columns of dY and X in one pass over dW, at most kMaxSddmmPanel
   uint16_t group_panels = 2;  ///< panels of dY that stay in the L2 cache together
 
@@ -36,8 +38,8 @@ struct ElementSddmmSchedule {
 /// Largest panel_cols at single elements, and at blocks with a window: larger ones are as this one.
 inline constexpr uint32_t kMaxSddmmPanel = 128;
 
-/// The whole dense operands of a slice: dY m × n and X k × n, or images in which X has the elements under a
-/// window. With beta = 0, dW is not read.
+/// The dense operands of a slice: dY m × n and X k × n, or whole images in which X has the elements under a
+/// window, from a position on. With beta = 0, dW is not read.
 struct SddmmOperands {
   uint32_t n = 0;
   MatrixView<const float> dy;
@@ -91,6 +93,7 @@ size_t block_sddmm_scratch(const BlockSddmmSchedule& schedule, const BlockWeight
                            uint32_t n, const SddmmLayouts& layouts);
 
 /// Floats of scratch for a slice of any chunks of the weight.
-size_t element_sddmm_scratch(const ElementSddmmSchedule& schedule, const ElementWeight& weight, uint32_t n);
+size_t element_sddmm_scratch(const ElementSddmmSchedule& schedule, const ElementWeight& weight, uint32_t n,
+                             const Seen& seen = {});
 
 }  // namespace tessera::kernels

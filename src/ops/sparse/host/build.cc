@@ -5,6 +5,7 @@
 #include <string_view>
 #include <utility>
 
+#include "ops/map/elementwise.h"
 #include "ops/sparse/host/families.h"
 #include "ops/window.h"
 
@@ -18,6 +19,7 @@ using program::Param;
 using program::Purpose;
 using program::Role;
 using program::StepId;
+using program::VertexGroup;
 using sparse::kRowGroupLanes;
 
 /// alpha and beta if the caller passes none.
@@ -97,19 +99,26 @@ class ProductBuilder {
     return {scratch.variable, BoxSeries::stepped({0, 1, 0, cols}, {.row = 1})};
   }
 
-  /// The product's compute set; the knobs are its last parameters.
-  StepId multiply(const char* name, std::vector<Field> fields, std::vector<Param> params) const {
+  /// The product's vertices; the knobs are their last parameters.
+  VertexGroup vertices(std::vector<Field> fields, std::vector<Param> params) const {
     typename Family::Schedule schedule = std::get<typename Family::Schedule>(partition_.schedule);
     Family::visit_knobs(
         schedule, [&](std::string_view, auto& knob) { params.emplace_back(static_cast<int64_t>(knob)); });
-    program::VertexGroup group;
+    VertexGroup group;
     group.codelet = &family_.codelet(problem_);
     group.tiles = partition_.tiles_used();
     group.fields = std::move(fields);
     group.params = std::move(params);
-    program::ComputeSet set{name, program::Phase::compute, {}};
-    set.groups.push_back(std::move(group));
-    return builder_.execute(std::move(set));
+    return group;
+  }
+
+  StepId execute(const char* name, std::vector<VertexGroup> groups) const {
+    return builder_.execute({name, program::Phase::compute, std::move(groups)});
+  }
+
+  /// The product's compute set.
+  StepId multiply(const char* name, std::vector<Field> fields, std::vector<Param> params) const {
+    return execute(name, {vertices(std::move(fields), std::move(params))});
   }
 
  private:
@@ -259,39 +268,83 @@ StepId build(const ProductBuilder<Elements>& b, const Elements& family) {
   return b.builder().in_order(std::move(steps));
 }
 
+/// Some vertices of a group with one for each tile.
+VertexGroup some_of(const VertexGroup& all, uint32_t first, uint32_t count) {
+  VertexGroup some{all.codelet, all.first_tile + first, count, 1, {}, {}};
+  for (const Field& field : all.fields) {
+    std::vector<Box> boxes;
+    for (uint32_t i = 0; i < count; ++i) boxes.push_back(field.boxes.at(first + i));
+    some.fields.push_back({field.variable, BoxSeries::table(std::move(boxes))});
+  }
+  for (const Param& param : all.params) {
+    std::vector<int64_t> values;
+    for (uint32_t i = 0; i < count; ++i) values.push_back(param.at(first + i));
+    some.params.emplace_back(std::move(values));
+  }
+  return some;
+}
+
+/// Each vertex writes a part of its own, or the first one dW if it adds to it; then the parts are added in
+/// order.
+StepId add_parts(const ProductBuilder<ElementSddmm>& b, const VertexGroup& all) {
+  using kernels::element_sddmm_field::dw;
+  const Operand& sum = b.operands().values;
+  const uint32_t rows = sum.rows(), cols = sum.cols();
+  const Operand parts = b.builder().temporary("parts", Type::f32, all.tiles * rows, cols);
+  const auto part_of = [&](uint32_t vertex) { return parts.part({vertex * rows, rows, 0, cols}); };
+  const bool adds = b.problem().uses_beta;
+  VertexGroup first = some_of(all, 0, 1), others = some_of(all, 1, all.tiles - 1);
+  if (!adds) first.fields[dw] = b.whole(part_of(0));
+  others.codelet = &kernels::element_sddmm_assign_codelet;
+  others.fields[dw] = {parts.variable, BoxSeries::stepped({rows, rows, 0, cols}, {.row = rows})};
+  std::vector<StepId> steps = {b.execute("sample", {std::move(first), std::move(others)})};
+  const BinaryProblem problem{.op = kernels::Binary::add, .type = Type::f32, .rows = rows, .cols = cols};
+  Operand total = adds ? sum : part_of(0);
+  for (uint32_t i = 1; i < all.tiles; ++i) {
+    const Operand& to = i + 1 == all.tiles ? sum : total;
+    steps.push_back(ops::add(b.builder(), problem, {total, part_of(i), to}));
+  }
+  return b.builder().in_order(std::move(steps));
+}
+
 StepId build(const ProductBuilder<ElementSddmm>& b, const ElementSddmm& family) {
   const sparse::PackedElements& w = family.weight;
   const sparse::ElementIndex& index = w.index();
   const ProductOperands& o = b.operands();
-  const size_t row_parts = b.partition().row_parts();
+  const size_t row_parts = b.partition().row_parts(), col_parts = b.partition().col_parts();
   const auto first_step_of = [&](uint32_t chunk) {
     return static_cast<uint32_t>(index.blocks[uint64_t{chunk} * w.k_blocks()].value / kRowGroupLanes);
   };
   // The last part also clears the places outside all row groups.
-  std::vector<int64_t> first_chunk, first_step(row_parts, 0), end_step(row_parts, 0), capacity;
-  end_step.back() = o.values.rows();
+  std::vector<int64_t> first_chunk, first_step, end_step, capacity;
   for (size_t r = 0; r < row_parts; ++r) {
-    first_chunk.push_back(b.first_unit(r));
-    capacity.push_back(static_cast<int64_t>(family.capacity_of(b.first_unit(r), b.first_unit(r + 1))));
+    const bool is_last = r + 1 == row_parts;
+    first_chunk.insert(first_chunk.end(), col_parts, b.first_unit(r));
+    first_step.insert(first_step.end(), col_parts, w.is_dynamic() ? 0 : first_step_of(b.first_unit(r)));
+    end_step.insert(end_step.end(), col_parts, is_last ? o.values.rows() : 0);
+    capacity.insert(capacity.end(), col_parts,
+                    static_cast<int64_t>(family.capacity_of(b.first_unit(r), b.first_unit(r + 1))));
   }
   Field dw = b.whole(o.values);
-  if (!w.is_dynamic()) {
-    for (size_t r = 0; r < row_parts; ++r) first_step[r] = first_step_of(b.first_unit(r));
+  if (!w.is_dynamic())
     dw = b.parts(o.values, [&](size_t r, size_t) {
-      const auto first = static_cast<uint32_t>(first_step[r]);
-      const uint32_t end = r + 1 < row_parts ? static_cast<uint32_t>(first_step[r + 1]) : o.values.rows();
+      const uint32_t first = first_step_of(b.first_unit(r));
+      const uint32_t end = r + 1 < row_parts ? first_step_of(b.first_unit(r + 1)) : o.values.rows();
       return Box{first, end - first, 0, o.values.cols()};
     });
-  }
   std::vector<Field> fields;
   add_index(b, index, w.is_dynamic(), fields);
-  fields.push_back(b.parts(o.y, [&](size_t r, size_t) {
-    return Box{b.first_row(r), b.rows_of(r), 0, o.y.cols()};
+  fields.push_back(b.parts(o.y, [&](size_t r, size_t c) {
+    return Box{b.first_row(r), b.rows_of(r), b.first_col(c), b.cols_of(c)};
   }));
-  fields.insert(fields.end(), {b.whole(o.x), std::move(dw), b.scalars(), window_field(b), b.scratch()});
-  return b.multiply("sample", std::move(fields),
-                    {Param(w.k_block()), Param(std::move(first_chunk)), Param(std::move(first_step)),
-                     Param(std::move(end_step)), Param(std::move(capacity))});
+  fields.push_back(b.problem().layouts.window ? b.whole(o.x) : b.parts(o.x, [&](size_t, size_t c) {
+    return Box{0, o.x.rows(), b.first_col(c), b.cols_of(c)};
+  }));
+  fields.insert(fields.end(), {std::move(dw), b.scalars(), window_field(b), b.scratch()});
+  const VertexGroup all = b.vertices(
+      std::move(fields), {Param(w.k_block()), Param(std::move(first_chunk)), Param(std::move(first_step)),
+                          Param(std::move(end_step)), Param(std::move(capacity)), first_columns(b)});
+  return col_parts > 1 ? add_parts(b, all) : b.execute("sample", {all});
 }
 
 /// Throws UsageError for operands that do not match the problem.

@@ -1,17 +1,26 @@
 // The families of product kernels of a host, as seen by the planner and builder of products.
 #pragma once
 
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "kernels/common/planes.h"
 #include "kernels/host/sddmm/codelet.h"
 #include "kernels/host/sddmm/cost.h"
+#include "kernels/map/elementwise/codelet.h"
 #include "ops/sparse/host/spmm_family.h"
 
 namespace tessera::ops {
 
-inline kernels::SddmmOperands operands_of(const HostProblem& problem, uint32_t m, uint32_t k) {
+/// Of some columns.
+inline kernels::SddmmOperands operands_of(const HostProblem& problem, uint32_t m, uint32_t k,
+                                          const program::Box& units) {
   kernels::SddmmOperands o;
-  o.n = problem.n;
+  o.n = units.cols;
   o.dy = placed<const float>(problem.layouts.y, m, problem.n);
   o.seen = seen_of(problem, k);
+  o.seen.first = units.col;
   o.x = o.seen ? placed<const float>(problem.layouts.x, o.seen.channels, o.seen.positions)
                : placed<const float>(problem.layouts.x, k, problem.n);
   return o;
@@ -39,7 +48,9 @@ struct BlockSddmm {
   }
 
   std::vector<uint32_t> row_parts(uint32_t parts) const { return Blocks{weight}.row_parts(parts); }
-  static std::vector<uint32_t> col_parts(const Schedule&, uint32_t n) { return {0, n}; }
+  static std::vector<uint32_t> col_parts(const Schedule&, const HostProblem& problem) {
+    return {0, problem.n};
+  }
   uint32_t first_row(uint32_t unit) const { return std::min(unit * weight.block_size(), weight.rows()); }
 
   program::PhaseTimes cost(const Schedule& schedule, const HostProblem& problem, const program::Box& units,
@@ -50,14 +61,14 @@ struct BlockSddmm {
     slice.weight.capacity = static_cast<uint32_t>(weight.capacity());
     slice.block_row_begin = units.row;
     slice.block_row_end = static_cast<uint32_t>(units.row_end());
-    slice.operands = operands_of(problem, weight.rows(), weight.cols());
+    slice.operands = operands_of(problem, weight.rows(), weight.cols(), units);
     slice.schedule = schedule;
     return kernels::block_sddmm_cost(slice, m.figures);
   }
 
-  /// The product has no steps before it.
-  program::PhaseTimes prologue(uint32_t, const machine::Machine&) const { return {}; }
-  uint64_t prologue_bytes() const { return 0; }
+  /// The product is the only step.
+  program::PhaseTimes other_steps(const Schedule&, uint32_t, const machine::Machine&) const { return {}; }
+  uint64_t bytes_between_steps(const Schedule&) const { return 0; }
 
   size_t scratch_floats(const Schedule& schedule, const HostProblem& problem,
                         const program::Box& units) const {
@@ -88,7 +99,12 @@ struct ElementSddmm {
   }
 
   std::vector<uint32_t> row_parts(uint32_t parts) const { return Elements{weight}.row_parts(parts); }
-  static std::vector<uint32_t> col_parts(const Schedule&, uint32_t n) { return {0, n}; }
+  /// In whole pieces of planes.
+  std::vector<uint32_t> col_parts(const Schedule& schedule, const HostProblem& problem) const {
+    const kernels::Seen seen = seen_of(problem, weight.cols());
+    if (!seen) return split_columns(problem.n, schedule.col_parts);
+    return split_evenly(problem.n, schedule.col_parts, kernels::Planes(seen).positions_together());
+  }
   uint32_t first_row(uint32_t unit) const { return Elements{weight}.first_row(unit); }
   uint64_t capacity_of(uint32_t begin, uint32_t end) const {
     return Elements{weight}.capacity_of(begin, end);
@@ -102,17 +118,31 @@ struct ElementSddmm {
     slice.weight.capacity = capacity_of(units.row, static_cast<uint32_t>(units.row_end()));
     slice.chunk_begin = units.row;
     slice.chunk_end = static_cast<uint32_t>(units.row_end());
-    slice.operands = operands_of(problem, weight.rows(), weight.cols());
+    slice.operands = operands_of(problem, weight.rows(), weight.cols(), units);
     slice.schedule = schedule;
     return kernels::element_sddmm_cost(slice, m.figures);
   }
 
-  /// The product has no steps before it.
-  program::PhaseTimes prologue(uint32_t, const machine::Machine&) const { return {}; }
-  uint64_t prologue_bytes() const { return 0; }
+  /// Adding the results of column parts, one after another.
+  program::PhaseTimes other_steps(const Schedule& schedule, uint32_t, const machine::Machine& m) const {
+    const uint32_t rows = value_rows();
+    const auto some = static_cast<uint32_t>((rows + m.tiles - 1) / m.tiles);
+    const program::FieldView part{nullptr, Type::f32, some, sparse::kRowGroupLanes, sparse::kRowGroupLanes,
+                                  1};
+    const std::array fields = {part, part, part};
+    program::PhaseTimes cycles = kernels::codelet_of(kernels::Binary::add).cost({fields, {}}, m);
+    cycles[program::Phase::sync] += program::sync_cycles(m, m.tiles);
+    return cycles.scaled(schedule.col_parts - 1);
+  }
+  uint64_t bytes_between_steps(const Schedule& schedule) const {
+    return (schedule.col_parts - 1) * weight.places() * sizeof(float);
+  }
+  uint32_t value_rows() const { return static_cast<uint32_t>(weight.places() / sparse::kRowGroupLanes); }
 
-  size_t scratch_floats(const Schedule& schedule, const HostProblem& problem, const program::Box&) const {
-    return kernels::element_sddmm_scratch(schedule, kernels::view_of(weight), problem.n);
+  size_t scratch_floats(const Schedule& schedule, const HostProblem& problem,
+                        const program::Box& units) const {
+    return kernels::element_sddmm_scratch(schedule, kernels::view_of(weight), units.cols,
+                                          seen_of(problem, weight.cols()));
   }
 };
 

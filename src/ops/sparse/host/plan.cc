@@ -33,9 +33,9 @@ HostPlan evaluate(const Family& family, const typename Family::Schedule& schedul
   HostPartition& partition = plan.partition;
   partition.schedule = schedule;
   partition.row_begin = family.row_parts(schedule.row_parts);
-  partition.col_begin = Family::col_parts(schedule, problem.n);
+  partition.col_begin = family.col_parts(schedule, problem);
   PhaseTimes slowest;
-  uint64_t scratch = family.prologue_bytes();
+  uint64_t scratch = family.bytes_between_steps(schedule);
   for (size_t r = 0; r + 1 < partition.row_begin.size(); ++r)
     for (size_t c = 0; c + 1 < partition.col_begin.size(); ++c) {
       const Box units{partition.row_begin[r], partition.row_begin[r + 1] - partition.row_begin[r],
@@ -46,7 +46,7 @@ HostPlan evaluate(const Family& family, const typename Family::Schedule& schedul
     }
   const uint32_t tiles = partition.tiles_used();
   slowest[program::Phase::sync] += program::sync_cycles(m, tiles) / m.clock_hz;
-  slowest += family.prologue(tiles, m).scaled(1 / m.clock_hz);
+  slowest += family.other_steps(schedule, tiles, m).scaled(1 / m.clock_hz);
   plan.chosen = {describe_knobs<Family>(schedule), slowest, scratch, ""};
   if (tiles > m.tiles) plan.chosen.rejected = fmt::format("{} parts for {} tiles", tiles, m.tiles);
   return plan;

@@ -108,8 +108,8 @@ struct Blocks {
     return split_rows(index.row_begin, index.rows(), parts);
   }
 
-  static std::vector<uint32_t> col_parts(const Schedule& schedule, uint32_t n) {
-    return split_columns(n, schedule.col_parts);
+  static std::vector<uint32_t> col_parts(const Schedule& schedule, const HostProblem& problem) {
+    return split_columns(problem.n, schedule.col_parts);
   }
 
   uint32_t first_row(uint32_t unit) const { return std::min(unit * weight.block_size(), rows()); }
@@ -125,9 +125,9 @@ struct Blocks {
     return kernels::block_cost(slice, m.figures);
   }
 
-  /// The product has no steps before it.
-  program::PhaseTimes prologue(uint32_t, const machine::Machine&) const { return {}; }
-  uint64_t prologue_bytes() const { return 0; }
+  /// The product is the only step.
+  program::PhaseTimes other_steps(const Schedule&, uint32_t, const machine::Machine&) const { return {}; }
+  uint64_t bytes_between_steps(const Schedule&) const { return 0; }
 
   size_t scratch_floats(const Schedule& schedule, const HostProblem&, const program::Box& units) const {
     return kernels::block_scratch_floats(schedule, cols(), weight.block_size(), units.cols, transpose);
@@ -174,8 +174,8 @@ struct Elements {
     return split_rows(places_before, chunks, parts);
   }
 
-  static std::vector<uint32_t> col_parts(const Schedule& schedule, uint32_t n) {
-    return split_columns(n, schedule.col_parts);
+  static std::vector<uint32_t> col_parts(const Schedule& schedule, const HostProblem& problem) {
+    return split_columns(problem.n, schedule.col_parts);
   }
 
   uint32_t first_row(uint32_t unit) const { return index().chunk_begin[unit]; }
@@ -202,7 +202,7 @@ struct Elements {
   std::vector<uint32_t> gather_parts(uint32_t tiles) const { return split_evenly(value_rows(), tiles); }
 
   /// Cycles for gathering the values on `tiles` tiles.
-  program::PhaseTimes prologue(uint32_t tiles, const machine::Machine& m) const {
+  program::PhaseTimes other_steps(const Schedule&, uint32_t tiles, const machine::Machine& m) const {
     if (!transpose) return {};
     const std::vector<uint32_t> parts = gather_parts(tiles);
     uint32_t most = 0;
@@ -218,12 +218,13 @@ struct Elements {
   }
 
   /// Bytes of the gathered values.
-  uint64_t prologue_bytes() const {
+  uint64_t bytes_between_steps(const Schedule&) const {
     return transpose ? uint64_t{value_rows()} * sparse::kRowGroupLanes * size_of(weight.type()) : 0;
   }
 
-  size_t scratch_floats(const Schedule& schedule, const HostProblem&, const program::Box& units) const {
-    return kernels::element_scratch_floats(schedule, view(), units.cols);
+  size_t scratch_floats(const Schedule& schedule, const HostProblem& problem,
+                        const program::Box& units) const {
+    return kernels::element_scratch_floats(schedule, view(), units.cols, seen_of(problem, cols()));
   }
 };
 
