@@ -78,7 +78,7 @@ Sample folded_input_sample(uint32_t scale, uint64_t seed) {
   add_panels(s, weights, m, channels * window.taps(), seed + 1);
   s.random(f32, has_relu ? rows : 0, own, seed + 2).random(f32, 1, 0, seed).random(f32, 1, 1, seed).packed();
   add_window(s, true, strided);
-  s.unset(f32, rows, own).scratch(panel_input_gradient_scratch(m, own, n, weights, f32));
+  s.unset(f32, rows, own).scratch(panel_input_gradient_scratch(m, window, own, n, weights, f32));
   s.param(static_cast<int64_t>(Activation::none)).param(first);
   const uint32_t terms = m * window.taps();
   return s.tolerance(sum_tolerance(f32, terms)).flops(2.0 * terms * own * n);
@@ -202,6 +202,8 @@ constexpr NamedSample panel_input_gradient_uses[] = {
     {"n64-strided-m300", strided_sample<64, input_gradient, false, none, 300>},
     {"n397-strided", strided_sample<397, input_gradient, false>},
     {"folded", folded_input_sample<false, false>},
+    {"folded-relu-m32", folded_input_sample<false, true, f32, 32>},
+    {"folded-f32-bf16-m10", folded_input_sample<false, false, bf16, 10>},
     {"folded-relu-m300", folded_input_sample<false, true, f32, 300>},
     {"folded-strided-relu", folded_input_sample<true, true>},
     {"folded-f32-bf16-m1100", folded_input_sample<true, false, bf16, 1100>},

@@ -32,6 +32,13 @@ size_t panel_forward_scratch(uint32_t m, const Window& window, uint32_t channels
 size_t panel_input_gradient_scratch(uint32_t m, uint32_t k, uint32_t n, Type weights, Type values) {
   return row_scratch(n, m, k, true, are_bf16(weights, values));
 }
+size_t panel_input_gradient_scratch(uint32_t m, const Window& window, uint32_t channels, uint32_t n,
+                                    Type weights, Type values) {
+  const size_t folded = panel_input_gradient_scratch(m, channels, n, weights, values);
+  const uint32_t rows = n / window.out_positions() * window.positions();
+  const auto adjoint = DenseAdjoint::of(window, m, rows, channels);
+  return adjoint ? std::max(folded, adjoint->total) : folded;
+}
 size_t panel_weight_gradient_scratch(uint32_t m, uint32_t k, uint32_t n, Type weights, Type values,
                                      bool any_strides, bool sees) {
   const bool has_rows = !any_strides && !sees;

@@ -90,13 +90,15 @@ TESSERA_DENSE_CODELETS(TESSERA_DECLARE_FUNCTIONS)
 /// Number of output features of a panel.
 inline constexpr uint32_t kPanelRows = sparse::PanelLayout::kRows;
 
-/// Floats of scratch for slices of these sizes and types, for any instruction set; the second function is for
-/// forward products with a window. Weight gradients need more where X may have any strides, or has what a
-/// window sees.
+/// Floats of scratch for slices of these sizes and types, for any instruction set; the second and the fourth
+/// function are for products with a window, of which n counts positions. Weight gradients need more where X
+/// may have any strides, or has what a window sees.
 size_t panel_forward_scratch(uint32_t m, uint32_t k, uint32_t n, Type weights, Type values);
 size_t panel_forward_scratch(uint32_t m, const Window& window, uint32_t channels, uint32_t n, Type weights,
                              Type values);
 size_t panel_input_gradient_scratch(uint32_t m, uint32_t k, uint32_t n, Type weights, Type values);
+size_t panel_input_gradient_scratch(uint32_t m, const Window& window, uint32_t channels, uint32_t n,
+                                    Type weights, Type values);
 size_t panel_weight_gradient_scratch(uint32_t m, uint32_t k, uint32_t n, Type weights, Type values,
                                      bool any_strides = false, bool sees = false);
 

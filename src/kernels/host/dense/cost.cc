@@ -125,6 +125,23 @@ program::PhaseTimes phases(double rearrange, double compute) {
   return times;
 }
 
+/// An input gradient of images as a forward product, for which taps are transposed.
+program::PhaseTimes adjoint_times(const program::Vertex& v, const DenseAdjoint& adjoint,
+                                  const HostFigures& f) {
+  using namespace panel_input_gradient_field;
+  const FieldView &in = v.fields[dy], &out = v.fields[dx];
+  const double panels = std::ceil(double{1} * out.cols / kPanelRows);
+  const double weights = panels * static_cast<double>(adjoint.panel_step);
+  const double stream = weights * sizeof(float) / streaming_rate(weights * sizeof(float), f);
+  const double arithmetic =
+      micro_tile_cycles({panels, double{1} * out.rows, double{1} * adjoint.terms}, 0, f);
+  const double masks = v.fields[relu].empty() ? 0 : stream_cycles(v.fields[relu], f);
+  return phases(std::max(kTransposePerVector / lanes_of(f) * weights, 2 * stream) +
+                    seen_cycles(in, adjoint.window, out.rows, f),
+                std::max(arithmetic, stream) + kExposedStream * std::min(arithmetic, stream) +
+                    stream_cycles(out, f) + masks);
+}
+
 }  // namespace
 
 program::PhaseTimes panel_forward_cost(const program::Vertex& v, const machine::Machine& m) {
@@ -160,7 +177,10 @@ program::PhaseTimes panel_input_gradient_cost(const program::Vertex& v, const ma
   using namespace panel_input_gradient_field;
   const HostFigures& f = m.figures;
   const FieldView &in = v.fields[dy], &weight = v.fields[w], &out = v.fields[dx];
-  if (!v.fields[window].empty()) return phases(copy_cycles(in, f), fold_cycles(v, f));
+  if (!v.fields[window].empty()) {
+    const auto adjoint = DenseAdjoint::of(window_of(v.fields[window]), in.cols, out.rows, out.cols);
+    return adjoint ? adjoint_times(v, *adjoint, f) : phases(copy_cycles(in, f), fold_cycles(v, f));
+  }
   if (multiplies_bf16(in, weight, f.isa)) {
     constexpr double kPack = 8;  // and transposed
     return phases(can_multiply_in_place(in) ? 0 : copy_cycles(in, f),

@@ -29,17 +29,27 @@ inline DenseEpilogue epilogue_of_forward(const program::Vertex& v, bool adds) {
 class PanelForward {
  public:
   PanelForward(const program::Vertex& v, bool adds)
+      : PanelForward(v, v.fields[panel_forward_field::x], v.fields[panel_forward_field::w],
+                     panel_forward_terms(v), panel_forward_scratch(v), v.fields[panel_forward_field::scratch],
+                     epilogue_of_forward(v, adds)) {}
+
+  // Of a vertex of any codelet.
+  PanelForward(const program::Vertex& v, const FieldView& x, const FieldView& w, uint32_t terms,
+               const DenseRowScratch& layout, const FieldView& scratch, const DenseEpilogue& epilogue)
       : v_(v),
-        x_(v.fields[panel_forward_field::x]),
-        w_(v.fields[panel_forward_field::w]),
-        y_(v.fields[panel_forward_field::y]),
-        terms_(panel_forward_terms(v)),
-        scratch_(panel_forward_scratch(v)),
-        finish_(epilogue_of_forward(v, adds)) {}
+        x_(x),
+        w_(w),
+        y_(epilogue.result),
+        terms_(terms),
+        layout_(layout),
+        scratch_(scratch.as<float>()),
+        finish_(epilogue) {}
 
   void run() const {
     const FieldView& window = v_.fields[panel_forward_field::window];
-    if (!window.empty()) return run_seen(SeenRows(window_of(window), x_.cols));
+    if (!window.empty())
+      return run_seen(SeenRows(window_of(window), x_.cols),
+                      static_cast<uint32_t>(v_.params[panel_forward_param::first_row]));
     each_batch(y_.rows, [&](uint32_t begin, uint32_t end) {
       v_.enter(Phase::rearrange);
       copy_passes(x_, begin, end - begin, copies());
@@ -50,11 +60,8 @@ class PanelForward {
     });
   }
 
- private:
-  float* copies() const { return v_.fields[panel_forward_field::scratch].as<float>() + scratch_.rows; }
-
-  void run_seen(const SeenRows& seen) const {
-    const auto first = static_cast<uint32_t>(v_.params[panel_forward_param::first_row]);
+  // Of what a window sees from position `first` on.
+  void run_seen(const SeenRows& seen, uint32_t first) const {
     const uint32_t end = first + y_.rows;
     for (SeenBatch batch{first, first}; batch.begin < end; batch.begin = batch.end) {
       batch = seen.batch(batch.begin, end);
@@ -65,14 +72,15 @@ class PanelForward {
     }
   }
 
+ private:
+  float* copies() const { return scratch_ + layout_.rows; }
   // Calls work(panel, sums) for groups of `some` panels.
   template <class Work>
   void compute(uint32_t some, const Work& work) const {
     v_.enter(Phase::compute);
-    float* scratch = v_.fields[panel_forward_field::scratch].as<float>();
     const uint32_t groups = (w_.rows + some - 1) / some;
-    program::share_work(v_.helpers, groups, scratch, [&](uint32_t i, std::byte* of_thread) {
-      work(i * some, reinterpret_cast<float*>(of_thread) + scratch_.sums);
+    program::share_work(v_.helpers, groups, scratch_, [&](uint32_t i, std::byte* of_thread) {
+      work(i * some, reinterpret_cast<float*>(of_thread) + layout_.sums);
     });
   }
 
@@ -165,7 +173,8 @@ class PanelForward {
   const FieldView& w_;
   const FieldView& y_;
   const uint32_t terms_;
-  const DenseRowScratch scratch_;
+  const DenseRowScratch layout_;
+  float* const scratch_;
   const RowFinish finish_;
 };
 

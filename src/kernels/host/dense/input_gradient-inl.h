@@ -13,6 +13,7 @@
 #include "kernels/host/dense/dot_tile-inl.h"
 #include "kernels/host/dense/finish-inl.h"
 #include "kernels/host/dense/fold-inl.h"
+#include "kernels/host/dense/forward-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace tessera::kernels::HWY_NAMESPACE {
@@ -37,10 +38,11 @@ class PanelInputGradient {
         dx_(v.fields[panel_input_gradient_field::dx]),
         scratch_(dy_.rows, dy_.cols, true),
         method_(has_window() ? DenseInputMethod() : DenseInputMethod(w_.type, dy_.rows, dy_.cols)),
-        finish_(epilogue_of_input_gradient(v, adds)) {}
+        epilogue_(epilogue_of_input_gradient(v, adds)),
+        finish_(epilogue_) {}
 
   void run() const {
-    if (has_window()) return run_folded();
+    if (has_window()) return run_seen();
     float* scratch = v_.fields[panel_input_gradient_field::scratch].as<float>();
     const uint32_t groups = (dx_.cols + kDenseSumStep - 1) / kDenseSumStep;
     each_batch(dx_.rows, [&](uint32_t begin, uint32_t end) {
@@ -79,9 +81,43 @@ class PanelInputGradient {
     }
   };
 
-  // Adds up what images get under the window.
-  void run_folded() const {
+  void run_seen() const {
     const FoldedImages images(v_);
+    const auto adjoint = DenseAdjoint::of(images.window, dy_.cols, dx_.rows, dx_.cols);
+    adjoint&& has_contiguous_rows(dy_) ? run_adjoint(*adjoint, images) : run_folded(images);
+  }
+
+  // As the forward product of the window's adjoint.
+  void run_adjoint(const DenseAdjoint& adjoint, const FoldedImages& images) const {
+    const FieldView& scratch = v_.fields[panel_input_gradient_field::scratch];
+    float* const panels = scratch.as<float>() + adjoint.panels;
+    const uint32_t count = panels_of(dx_.cols);
+    v_.enter(Phase::rearrange);
+    program::share_work(v_.helpers, count, nullptr, [&](uint32_t i, std::byte*) {
+      transpose_taps(images, i * kPanelRows, panels + i * adjoint.panel_step);
+    });
+    const FieldView w = {
+        reinterpret_cast<std::byte*>(panels),     Type::f32, count, static_cast<uint32_t>(adjoint.panel_step),
+        static_cast<int64_t>(adjoint.panel_step), 1};
+    PanelForward(v_, dy_, w, adjoint.terms, adjoint.layout, scratch, epilogue_)
+        .run_seen(SeenRows(adjoint.window, dy_.cols), 0);
+  }
+
+  // Copies the taps in reverse order, each transposed, for the channels of a panel. Where outputs are no
+  // whole panels, squares overlap, and the last one goes beyond the last term.
+  void transpose_taps(const FoldedImages& images, uint32_t channel, float* to) const {
+    const uint32_t taps = images.window.taps(), cols = std::min(kPanelRows, dx_.cols - channel);
+    if (cols < kPanelRows) std::fill_n(to, (size_t{taps} * dy_.cols + kPanelRows) * kPanelRows, 0.0F);
+    with_float_type(w_.type, [&]<class T>(T) HWY_ATTR {
+      for (uint32_t tap = 0; tap < taps; ++tap)
+        for (uint32_t panel = 0; panel < w_.rows; ++panel)
+          transpose_values(values_at<T>(panel, images.column(taps - 1 - tap, channel)), cols,
+                           to + (size_t{tap} * dy_.cols + size_t{panel} * kPanelRows) * kPanelRows);
+    });
+  }
+
+  // Adds up what images get under the window.
+  void run_folded(const FoldedImages& images) const {
     float* scratch = v_.fields[panel_input_gradient_field::scratch].as<float>();
     const uint32_t parts = (dx_.cols + kDenseSumStep - 1) / kDenseSumStep;
     for (uint32_t image = 0, next; image < images.count; image = next) {
@@ -290,6 +326,7 @@ class PanelInputGradient {
   const FieldView& dx_;
   const DenseRowScratch scratch_;
   const DenseInputMethod method_;
+  const DenseEpilogue epilogue_;
   const RowFinish finish_;
 };
 

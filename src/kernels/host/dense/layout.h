@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 
 #include "base/isa.h"
 #include "kernels/common/bf16_product.h"
@@ -148,6 +149,37 @@ struct DenseRowScratch {
     sums = weights + weights_size;
     total = sums + batch(n) * kDenseSumStep;
   }
+};
+
+/// An input gradient of images as the forward product of the window's adjoint over dY, with the taps
+/// transposed to panels of channels: its sums stay in registers, where those of each tap would be added to
+/// the images. Not for sums of so many outputs that adding takes no time beside, nor if most of the adjoint's
+/// positions would see zeros alone.
+struct DenseAdjoint {
+  Window window;
+  uint32_t terms;          ///< of a sum: outputs of all taps
+  size_t panel_step;       ///< floats of a panel: [term][kPanelRows], and the rest of the last square
+  DenseRowScratch layout;  ///< of the forward product
+  size_t panels;           ///< where the panels are, behind that
+  size_t total;
+
+  /// With dX of `rows` positions and `channels` channels.
+  static std::optional<DenseAdjoint> of(const Window& window, uint32_t m, uint32_t rows, uint32_t channels) {
+    constexpr uint32_t kMostOutputs = 256;
+    const std::optional<Window> adjoint = window.adjoint();
+    const bool is_large = 4 * uint64_t{window.positions()} > 5 * uint64_t{window.out_positions()};
+    if (!adjoint || is_large || m == 0 || m > kMostOutputs) return {};
+    return DenseAdjoint(*adjoint, m, rows, channels);
+  }
+
+ private:
+  DenseAdjoint(const Window& adjoint, uint32_t m, uint32_t rows, uint32_t channels)
+      : window(adjoint),
+        terms(m * adjoint.taps()),
+        panel_step((size_t{terms} + kPanelRows) * kPanelRows),
+        layout(rows, SeenRows(adjoint, m)),
+        panels((layout.total + kMaxLanes - 1) / kMaxLanes * kMaxLanes),
+        total(panels + round_up(channels, kPanelRows) / kPanelRows * panel_step) {}
 };
 
 inline DenseRowScratch panel_forward_scratch(const program::Vertex& v) {

@@ -66,6 +66,8 @@ inline size_t scratch_floats(const HostDenseProblem& p, const DensePart& part) {
   if (p.product == ProductKind::sddmm)
     return kernels::panel_weight_gradient_scratch(features, part.cols, part.rows, p.weights, p.values,
                                                   p.arrays.has_value(), p.window.has_value());
+  if (folds(p))
+    return kernels::panel_input_gradient_scratch(p.m, *p.window, part.cols, part.rows, p.weights, p.values);
   if (p.product == ProductKind::input_gradient)
     return kernels::panel_input_gradient_scratch(p.m, part.cols, part.rows, p.weights, p.values);
   if (p.window)
