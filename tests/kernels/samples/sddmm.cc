@@ -44,7 +44,7 @@ void add_gradient(Sample& s, uint64_t rows, uint32_t cols, bool is_read, uint64_
 /// A random pattern of density 1/4 whose blocks overhang the matrix. With slots, blocks
 /// stand in another order.
 template <uint32_t block_size, uint32_t n, bool with_slots = false, bool reads_dw = true,
-          Given given = Given::matrix>
+          Given given = Given::matrix, uint32_t first_col = 0>
 Sample block_sample(uint32_t scale, uint64_t seed) {
   const uint32_t rows = rows_at(scale), cols = x_rows_at(scale, given);
   const sparse::PackedBlocks packed(
@@ -65,7 +65,7 @@ Sample block_sample(uint32_t scale, uint64_t seed) {
   add_window(s, given != Given::matrix, window_of_given(given));
   s.scratch(
       block_sddmm_scratch(schedule, view_of(packed), index.rows(), n, {.sees = given != Given::matrix}));
-  s.param(block_size).param(0);
+  s.param(block_size).param(0).param(first_col);
   visit_block_sddmm_knobs(schedule,
                           [&](std::string_view, auto& knob) { s.param(static_cast<int64_t>(knob)); });
   // Sums of n products below 1, in another order.
@@ -134,6 +134,7 @@ constexpr NamedSample block_sddmm_assign_uses[] = {
     {"b8-n37", block_sample<8, 37, false, false>},
     {"b16-n48", block_sample<16, 48, false, false>},
     {"b16-n54-seen-strided", block_sample<16, 54, false, false, Given::strided_images>},
+    {"b8-n90-seen-part", block_sample<8, 90, false, false, Given::images, 7>},
 };
 
 constexpr NamedSample element_sddmm_assign_uses[] = {

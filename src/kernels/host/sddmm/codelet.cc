@@ -51,8 +51,9 @@ BlockSddmmSlice block_slice_of(const Vertex& v) {
   w.capacity = v.fields[columns].cols;
   slice.block_row_end = v.fields[row_begin].cols - 1;
   const int64_t first_value = v.params[block_sddmm_param::first_block] * w.block_size * w.block_size;
-  slice.operands = operands_of(v, v.fields[dy], v.fields[x], v.fields[dw], v.fields[scalars],
-                               v.fields[window], v.fields[scratch], 0, first_value, 0);
+  slice.operands =
+      operands_of(v, v.fields[dy], v.fields[x], v.fields[dw], v.fields[scalars], v.fields[window],
+                  v.fields[scratch], 0, first_value, v.params[block_sddmm_param::first_col]);
   take_knobs(v.params.subspan(block_sddmm_param::row_parts), slice.schedule,
              [](auto& schedule, const auto& visit) { visit_block_sddmm_knobs(schedule, visit); });
   return slice;

@@ -7,7 +7,7 @@
 namespace tessera::kernels {
 
 /// The knobs of the schedules, by the names of their members.
-#define TESSERA_BLOCK_SDDMM_KNOBS(X) X(row_parts) X(group_rows) X(panel_cols)
+#define TESSERA_BLOCK_SDDMM_KNOBS(X) X(row_parts) X(col_parts) X(group_rows) X(panel_cols)
 #define TESSERA_ELEMENT_SDDMM_KNOBS(X) X(row_parts) X(col_parts) X(panel_cols) X(group_panels)
 
 /// Calls visit(name, knob) for every knob of a schedule, in the order of the codelet's parameters.
@@ -40,7 +40,7 @@ void visit_element_sddmm_knobs(Schedule& schedule, const Visit& visit) {
 #define TESSERA_BLOCK_SDDMM_FIELDS(X) TESSERA_BLOCK_SDDMM_FIELDS_OF(X, inout)
 /// block_sddmm with beta = 0, whatever the scalars: dW is written without being read.
 #define TESSERA_BLOCK_SDDMM_ASSIGN_FIELDS(X) TESSERA_BLOCK_SDDMM_FIELDS_OF(X, out)
-#define TESSERA_BLOCK_SDDMM_PARAMS(X) X(block_size) X(first_block) TESSERA_BLOCK_SDDMM_KNOBS(X)
+#define TESSERA_BLOCK_SDDMM_PARAMS(X) X(block_size) X(first_block) X(first_col) TESSERA_BLOCK_SDDMM_KNOBS(X)
 
 /// dW = alpha · (dY·Xᵀ at the pattern) + beta · dW at single elements. chunk_begin holds the slice's chunks
 /// and the end, dy their rows; the other arrays of W are whole; dw, sixteen values per row, begins with row

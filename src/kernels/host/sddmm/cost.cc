@@ -37,6 +37,8 @@ constexpr double kUpdateTraffic = 3;
 constexpr double kTransposePerElement = 0.5;
 // Addresses of a task's four rows of X and two of dY.
 constexpr double kTaskCycles = 8;
+// Column parts, whose results are added one after another.
+constexpr uint32_t kMostColParts = 8;
 
 double copy_cycles(double elements, bool transposes, double lanes) {
   return transposes ? kTransposePerElement * elements + elements / lanes : 0;
@@ -204,6 +206,11 @@ std::vector<BlockSddmmSchedule> block_sddmm_candidates(const BlockWeight& w, uin
       schedule.group_rows = std::max(w.block_size, round_up(static_cast<uint32_t>(rows), 32));
       schedule.panel_cols = panel;
       schedules.push_back(schedule);
+      if (threads > 1 && w.rows <= (threads - 1) * w.block_size) {
+        schedule.row_parts = 1;
+        schedule.col_parts = static_cast<uint16_t>(std::min(threads, kMostColParts));
+        schedules.push_back(schedule);
+      }
       if (schedule.group_rows >= w.cols) break;
     }
     if (panel >= n) break;
@@ -213,7 +220,6 @@ std::vector<BlockSddmmSchedule> block_sddmm_candidates(const BlockWeight& w, uin
 
 std::vector<ElementSddmmSchedule> element_sddmm_candidates(const ElementWeight& w, uint32_t n,
                                                            uint32_t threads, const HostFigures& f) {
-  constexpr uint32_t kMostColParts = 8;  // whose results are added one after another
   const uint32_t rows = sddmm_band_rows(w);
   std::vector<ElementSddmmSchedule> schedules;
   const auto lanes = static_cast<uint32_t>(lanes_of(f));

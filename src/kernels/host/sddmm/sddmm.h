@@ -17,6 +17,7 @@ namespace tessera::kernels {
 /// How an SDDMM at blocks is partitioned over cores, and how a core processes its slice: the knobs of a plan.
 struct BlockSddmmSchedule {
   uint16_t row_parts = 1;     ///< slices along the rows of dY
+  uint16_t col_parts = 1;     ///< slices along the columns, whose results are added, if row_parts is 1
   uint32_t group_rows = 512;  ///< rows of X that stay in the L2 cache while dY streams
   uint32_t panel_cols = 512;  ///< columns of dY and X in one pass
 
@@ -26,9 +27,8 @@ struct BlockSddmmSchedule {
 /// How an SDDMM at single elements is partitioned over cores, and how a core processes its slice: the knobs
 /// of a plan.
 struct ElementSddmmSchedule {
-  uint16_t row_parts = 1;  ///< slices along the rows of dY, in whole chunks
-  uint16_t col_parts =
-      1;  ///< slices along the columns, whose results are added, if there is one along the rows
+  uint16_t row_parts = 1;     ///< slices along the rows of dY, in whole chunks
+  uint16_t col_parts = 1;     ///< slices along the columns, whose results are added, if row_parts is 1
   uint16_t panel_cols = 64;   ///< columns of dY and X in one pass over dW, at most kMaxSddmmPanel
   uint16_t group_panels = 2;  ///< panels of dY that stay in the L2 cache together
 

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "ops/map/elementwise.h"
+#include "ops/map/fill.h"
 #include "ops/sparse/host/families.h"
 #include "ops/window.h"
 
@@ -190,32 +191,87 @@ StepId build(const ProductBuilder<Blocks>& b, const Blocks& family) {
                      Param(static_cast<int64_t>(b.problem().activation)), first_columns(b)});
 }
 
+/// Some vertices of a group with one for each tile.
+VertexGroup some_of(const VertexGroup& all, uint32_t first, uint32_t count) {
+  VertexGroup some{all.codelet, all.first_tile + first, count, 1, {}, {}};
+  for (const Field& field : all.fields) {
+    std::vector<Box> boxes;
+    for (uint32_t i = 0; i < count; ++i) boxes.push_back(field.boxes.at(first + i));
+    some.fields.push_back({field.variable, BoxSeries::table(std::move(boxes))});
+  }
+  for (const Param& param : all.params) {
+    std::vector<int64_t> values;
+    for (uint32_t i = 0; i < count; ++i) values.push_back(param.at(first + i));
+    some.params.emplace_back(std::move(values));
+  }
+  return some;
+}
+
+/// The vertices of an SDDMM, of which field `dw` is dW. If they are column parts, each writes a part of its
+/// own, or the first one dW if it adds to it; then the parts are added in order.
+template <class Family>
+StepId sample(const ProductBuilder<Family>& b, const VertexGroup& all, size_t dw) {
+  if (b.partition().col_parts() == 1) return b.execute("sample", {all});
+  const Operand& sum = b.operands().values;
+  const uint32_t rows = sum.rows(), cols = sum.cols();
+  const Operand parts = b.builder().temporary("parts", Type::f32, all.tiles * rows, cols);
+  const auto part_of = [&](uint32_t vertex) { return parts.part({vertex * rows, rows, 0, cols}); };
+  const bool adds = b.problem().uses_beta;
+  VertexGroup first = some_of(all, 0, 1), others = some_of(all, 1, all.tiles - 1);
+  if (!adds) first.fields[dw] = b.whole(part_of(0));
+  others.fields[dw] = {parts.variable, BoxSeries::stepped({rows, rows, 0, cols}, {.row = rows})};
+  std::vector<StepId> steps;
+  if (all.codelet->fields[dw].access == program::Access::inout)  // in which not all is written
+    steps.push_back(ops::add(b.builder(), FillProblem{Type::f32, all.tiles * rows, cols, 0}, {parts}));
+  steps.push_back(b.execute("sample", {std::move(first), std::move(others)}));
+  const BinaryProblem problem{.op = kernels::Binary::add, .type = Type::f32, .rows = rows, .cols = cols};
+  const Operand total = adds ? sum : part_of(0);
+  for (uint32_t i = 1; i < all.tiles; ++i)
+    steps.push_back(ops::add(b.builder(), problem, {total, part_of(i), i + 1 == all.tiles ? sum : total}));
+  return b.builder().in_order(std::move(steps));
+}
+
+/// Columns of X of each part; of images, all.
+template <class Family>
+Field sampled_columns(const ProductBuilder<Family>& b) {
+  const Operand& x = b.operands().x;
+  if (b.problem().layouts.window) return b.whole(x);
+  return b.parts(x, [&](size_t, size_t c) { return Box{0, x.rows(), b.first_col(c), b.cols_of(c)}; });
+}
+
+/// A part's rows and columns of dY.
+template <class Family>
+Field gradient_part(const ProductBuilder<Family>& b) {
+  return b.parts(b.operands().y, [&](size_t r, size_t c) {
+    return Box{b.first_row(r), b.rows_of(r), b.first_col(c), b.cols_of(c)};
+  });
+}
+
 StepId build(const ProductBuilder<BlockSddmm>& b, const BlockSddmm& family) {
   const sparse::PackedBlocks& w = family.weight;
   const sparse::BlockIndex& index = w.index();
   const auto blocks = static_cast<uint32_t>(w.capacity());
   const bool changes = w.is_dynamic();
   const ProductOperands& o = b.operands();
-  std::vector<int64_t> first_block(b.partition().row_parts(), 0);
+  std::vector<int64_t> first_block;
+  for (size_t r = 0; r < b.partition().row_parts(); ++r)
+    first_block.insert(first_block.end(), b.partition().col_parts(),
+                       changes ? 0 : index.row_begin[b.first_unit(r)]);
   Field dw = b.whole(o.values);
-  if (!changes) {
-    for (size_t r = 0; r < first_block.size(); ++r) first_block[r] = index.row_begin[b.first_unit(r)];
+  if (!changes)
     dw = b.parts(o.values, [&](size_t r, size_t) {
       const uint32_t first = index.row_begin[b.first_unit(r)];
       return Box{first, index.row_begin[b.first_unit(r + 1)] - first, 0, o.values.cols()};
     });
-  }
-  return b.multiply(
-      "sample",
-      {b.unit_index("row_begin", index.row_begin, changes),
-       b.index("columns", index.column_type, index.columns.data(), 1, blocks, changes),
-       b.index("slots", Type::u32, index.slots.data(), 1, static_cast<uint32_t>(index.slots.size()), changes),
-       b.parts(o.y,
-               [&](size_t r, size_t) {
-                 return Box{b.first_row(r), b.rows_of(r), 0, o.y.cols()};
-               }),
-       b.whole(o.x), std::move(dw), b.scalars(), window_field(b), b.scratch()},
-      {Param(w.block_size()), Param(std::move(first_block))});
+  return sample(b,
+                b.vertices({b.unit_index("row_begin", index.row_begin, changes),
+                            b.index("columns", index.column_type, index.columns.data(), 1, blocks, changes),
+                            b.index("slots", Type::u32, index.slots.data(), 1,
+                                    static_cast<uint32_t>(index.slots.size()), changes),
+                            gradient_part(b), sampled_columns(b), std::move(dw), b.scalars(), window_field(b),
+                            b.scratch()},
+                           {Param(w.block_size()), Param(std::move(first_block)), first_columns(b)}),
+                kernels::block_sddmm_field::dw);
 }
 
 /// Fields chunk_begin, blocks, row groups and indices of a single-element index.
@@ -268,45 +324,6 @@ StepId build(const ProductBuilder<Elements>& b, const Elements& family) {
   return b.builder().in_order(std::move(steps));
 }
 
-/// Some vertices of a group with one for each tile.
-VertexGroup some_of(const VertexGroup& all, uint32_t first, uint32_t count) {
-  VertexGroup some{all.codelet, all.first_tile + first, count, 1, {}, {}};
-  for (const Field& field : all.fields) {
-    std::vector<Box> boxes;
-    for (uint32_t i = 0; i < count; ++i) boxes.push_back(field.boxes.at(first + i));
-    some.fields.push_back({field.variable, BoxSeries::table(std::move(boxes))});
-  }
-  for (const Param& param : all.params) {
-    std::vector<int64_t> values;
-    for (uint32_t i = 0; i < count; ++i) values.push_back(param.at(first + i));
-    some.params.emplace_back(std::move(values));
-  }
-  return some;
-}
-
-/// Each vertex writes a part of its own, or the first one dW if it adds to it; then the parts are added in
-/// order.
-StepId add_parts(const ProductBuilder<ElementSddmm>& b, const VertexGroup& all) {
-  using kernels::element_sddmm_field::dw;
-  const Operand& sum = b.operands().values;
-  const uint32_t rows = sum.rows(), cols = sum.cols();
-  const Operand parts = b.builder().temporary("parts", Type::f32, all.tiles * rows, cols);
-  const auto part_of = [&](uint32_t vertex) { return parts.part({vertex * rows, rows, 0, cols}); };
-  const bool adds = b.problem().uses_beta;
-  VertexGroup first = some_of(all, 0, 1), others = some_of(all, 1, all.tiles - 1);
-  if (!adds) first.fields[dw] = b.whole(part_of(0));
-  others.codelet = &kernels::element_sddmm_assign_codelet;
-  others.fields[dw] = {parts.variable, BoxSeries::stepped({rows, rows, 0, cols}, {.row = rows})};
-  std::vector<StepId> steps = {b.execute("sample", {std::move(first), std::move(others)})};
-  const BinaryProblem problem{.op = kernels::Binary::add, .type = Type::f32, .rows = rows, .cols = cols};
-  Operand total = adds ? sum : part_of(0);
-  for (uint32_t i = 1; i < all.tiles; ++i) {
-    const Operand& to = i + 1 == all.tiles ? sum : total;
-    steps.push_back(ops::add(b.builder(), problem, {total, part_of(i), to}));
-  }
-  return b.builder().in_order(std::move(steps));
-}
-
 StepId build(const ProductBuilder<ElementSddmm>& b, const ElementSddmm& family) {
   const sparse::PackedElements& w = family.weight;
   const sparse::ElementIndex& index = w.index();
@@ -334,17 +351,13 @@ StepId build(const ProductBuilder<ElementSddmm>& b, const ElementSddmm& family) 
     });
   std::vector<Field> fields;
   add_index(b, index, w.is_dynamic(), fields);
-  fields.push_back(b.parts(o.y, [&](size_t r, size_t c) {
-    return Box{b.first_row(r), b.rows_of(r), b.first_col(c), b.cols_of(c)};
-  }));
-  fields.push_back(b.problem().layouts.window ? b.whole(o.x) : b.parts(o.x, [&](size_t, size_t c) {
-    return Box{0, o.x.rows(), b.first_col(c), b.cols_of(c)};
-  }));
-  fields.insert(fields.end(), {std::move(dw), b.scalars(), window_field(b), b.scratch()});
-  const VertexGroup all = b.vertices(
-      std::move(fields), {Param(w.k_block()), Param(std::move(first_chunk)), Param(std::move(first_step)),
-                          Param(std::move(end_step)), Param(std::move(capacity)), first_columns(b)});
-  return col_parts > 1 ? add_parts(b, all) : b.execute("sample", {all});
+  fields.insert(fields.end(), {gradient_part(b), sampled_columns(b), std::move(dw), b.scalars(),
+                               window_field(b), b.scratch()});
+  return sample(b,
+                b.vertices(std::move(fields),
+                           {Param(w.k_block()), Param(std::move(first_chunk)), Param(std::move(first_step)),
+                            Param(std::move(end_step)), Param(std::move(capacity)), first_columns(b)}),
+                kernels::element_sddmm_field::dw);
 }
 
 /// Throws UsageError for operands that do not match the problem.

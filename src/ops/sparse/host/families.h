@@ -13,6 +13,28 @@
 
 namespace tessera::ops {
 
+/// Slices of an SDDMM along its columns, of images in whole pieces of planes.
+inline std::vector<uint32_t> split_sddmm(const HostProblem& problem, uint32_t k, uint32_t parts) {
+  const kernels::Seen seen = seen_of(problem, k);
+  if (!seen) return split_columns(problem.n, parts);
+  return split_evenly(problem.n, parts, kernels::Planes(seen).positions_together());
+}
+
+/// The steps that add the results of slices along the columns, one after another, each of `rows` × `cols`.
+inline program::PhaseTimes adding_parts(uint32_t parts, uint64_t rows, uint32_t cols,
+                                        const machine::Machine& m) {
+  const auto some = static_cast<uint32_t>((rows + m.tiles - 1) / m.tiles);
+  const program::FieldView part{nullptr, Type::f32, some, cols, cols, 1};
+  const std::array fields = {part, part, part};
+  program::PhaseTimes cycles = kernels::codelet_of(kernels::Binary::add).cost({fields, {}}, m);
+  cycles[program::Phase::sync] += program::sync_cycles(m, m.tiles);
+  return cycles.scaled(parts - 1);
+}
+/// Bytes of these results.
+inline uint64_t bytes_of_parts(uint32_t parts, uint64_t rows, uint32_t cols) {
+  return parts > 1 ? parts * rows * cols * sizeof(float) : 0;
+}
+
 /// Of some columns.
 inline kernels::SddmmOperands operands_of(const HostProblem& problem, uint32_t m, uint32_t k,
                                           const program::Box& units) {
@@ -48,8 +70,8 @@ struct BlockSddmm {
   }
 
   std::vector<uint32_t> row_parts(uint32_t parts) const { return Blocks{weight}.row_parts(parts); }
-  static std::vector<uint32_t> col_parts(const Schedule&, const HostProblem& problem) {
-    return {0, problem.n};
+  std::vector<uint32_t> col_parts(const Schedule& schedule, const HostProblem& problem) const {
+    return split_sddmm(problem, weight.cols(), schedule.col_parts);
   }
   uint32_t first_row(uint32_t unit) const { return std::min(unit * weight.block_size(), weight.rows()); }
 
@@ -66,14 +88,17 @@ struct BlockSddmm {
     return kernels::block_sddmm_cost(slice, m.figures);
   }
 
-  /// The product is the only step.
-  program::PhaseTimes other_steps(const Schedule&, uint32_t, const machine::Machine&) const { return {}; }
-  uint64_t bytes_between_steps(const Schedule&) const { return 0; }
+  program::PhaseTimes other_steps(const Schedule& schedule, uint32_t, const machine::Machine& m) const {
+    return adding_parts(schedule.col_parts, weight.capacity(), weight.order().block_values(), m);
+  }
+  uint64_t bytes_between_steps(const Schedule& schedule) const {
+    return bytes_of_parts(schedule.col_parts, weight.capacity(), weight.order().block_values());
+  }
 
   size_t scratch_floats(const Schedule& schedule, const HostProblem& problem,
                         const program::Box& units) const {
     return kernels::block_sddmm_scratch(
-        schedule, kernels::view_of(weight), units.rows, problem.n,
+        schedule, kernels::view_of(weight), units.rows, units.cols,
         {problem.layouts.x == Layout::column_major, problem.layouts.y == Layout::column_major,
          problem.layouts.window.has_value()});
   }
@@ -99,11 +124,8 @@ struct ElementSddmm {
   }
 
   std::vector<uint32_t> row_parts(uint32_t parts) const { return Elements{weight}.row_parts(parts); }
-  /// In whole pieces of planes.
   std::vector<uint32_t> col_parts(const Schedule& schedule, const HostProblem& problem) const {
-    const kernels::Seen seen = seen_of(problem, weight.cols());
-    if (!seen) return split_columns(problem.n, schedule.col_parts);
-    return split_evenly(problem.n, schedule.col_parts, kernels::Planes(seen).positions_together());
+    return split_sddmm(problem, weight.cols(), schedule.col_parts);
   }
   uint32_t first_row(uint32_t unit) const { return Elements{weight}.first_row(unit); }
   uint64_t capacity_of(uint32_t begin, uint32_t end) const {
@@ -123,21 +145,14 @@ struct ElementSddmm {
     return kernels::element_sddmm_cost(slice, m.figures);
   }
 
-  /// Adding the results of column parts, one after another.
   program::PhaseTimes other_steps(const Schedule& schedule, uint32_t, const machine::Machine& m) const {
-    const uint32_t rows = value_rows();
-    const auto some = static_cast<uint32_t>((rows + m.tiles - 1) / m.tiles);
-    const program::FieldView part{nullptr, Type::f32, some, sparse::kRowGroupLanes, sparse::kRowGroupLanes,
-                                  1};
-    const std::array fields = {part, part, part};
-    program::PhaseTimes cycles = kernels::codelet_of(kernels::Binary::add).cost({fields, {}}, m);
-    cycles[program::Phase::sync] += program::sync_cycles(m, m.tiles);
-    return cycles.scaled(schedule.col_parts - 1);
+    return adding_parts(schedule.col_parts, weight.places() / sparse::kRowGroupLanes, sparse::kRowGroupLanes,
+                        m);
   }
   uint64_t bytes_between_steps(const Schedule& schedule) const {
-    return (schedule.col_parts - 1) * weight.places() * sizeof(float);
+    return bytes_of_parts(schedule.col_parts, weight.places() / sparse::kRowGroupLanes,
+                          sparse::kRowGroupLanes);
   }
-  uint32_t value_rows() const { return static_cast<uint32_t>(weight.places() / sparse::kRowGroupLanes); }
 
   size_t scratch_floats(const Schedule& schedule, const HostProblem& problem,
                         const program::Box& units) const {

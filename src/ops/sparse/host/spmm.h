@@ -72,8 +72,8 @@ HostPlan plan_host_product(const PackedWeight& weight, const ProductProblem& pro
 /// FP32, or X and Y of the problem's `activations` type, and for a dense weight their transposes, n × k and
 /// n × m; the bias is 1 × rows of the result. With `uses_beta`
 /// the result is `inout`; otherwise it is written without being read, whatever the scalars. (Except dW of a
-/// dynamic block weight, which is written only where the weight has blocks.) Throws UsageError for operands
-/// of another type or shape.
+/// dynamic block weight, which is written where the weight has blocks, and is 0 or as before elsewhere.)
+/// Throws UsageError for operands of another type or shape.
 program::StepId build_host_product(const Builder& builder, WeightIndex& weight, const ProductProblem& problem,
                                    const HostPlan& plan, const ProductOperands& operands);
 
