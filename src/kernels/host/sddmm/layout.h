@@ -84,10 +84,10 @@ inline uint32_t sddmm_band_rows(const ElementWeight& w) {
 }
 
 /// Whether a slice at single elements copies the images that X is seen in, rather than rows of X, of which
-/// there is one for each tap: if it has all columns of the images, in whole vectors.
+/// there is one for each tap: if it has all columns of some images, in whole vectors.
 inline bool uses_planes(const ElementSddmmSlice& slice) {
   const SddmmOperands& o = slice.operands;
-  if (!o.seen || o.x.col_stride != 1 || o.dy.col_stride != 1) return false;
+  if (!o.seen || o.n == 0 || o.x.col_stride != 1 || o.dy.col_stride != 1) return false;
   const Planes planes(o.seen);
   return planes.fit() && planes.are_whole() && planes.has_piece_at(o.seen.first) &&
          planes.has_piece_at(o.seen.first + o.n);

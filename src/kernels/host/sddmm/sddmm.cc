@@ -58,6 +58,7 @@ size_t element_sddmm_scratch(const ElementSddmmSchedule& schedule, const Element
   const size_t copied = ElementSddmmScratch(schedule, weight, n, nullptr).total;
   if (!seen) return copied;
   const Planes planes(seen);
+  if (!planes.fit()) return copied;
   return std::max(copied, ElementSddmmScratch(schedule, weight, n, &planes).total);
 }
 
