@@ -76,7 +76,6 @@ struct ElementScratch {
   size_t x = 0;    ///< [k-blocks kept][k_block + 1][panel columns], or a piece of planes
   size_t y;        ///< [rows of a group, plus one per chunk][panel columns]
   size_t widened;  ///< the values of one row group as FP32, if stored in fewer bits
-  size_t line;     ///< with planes: a row of Y in a panel
   size_t begins;  ///< with planes: where the rows of X of each k-block begin in a piece, and zeros (uint32_t)
   size_t total;
 
@@ -86,20 +85,19 @@ struct ElementScratch {
       const uint32_t width = std::min({uint32_t{schedule.panel_cols}, most, std::max(cols, 1U)});
       return (width + kLine - 1) / kLine * kLine;
     };
-    const size_t width = seen ? std::max<size_t>(whole_lines(kMaxPanelCols), plane_cols(schedule))
-                              : whole_lines(kMaxPanelCols);
+    const bool has_planes = seen && Planes(seen).fit();
+    const size_t width = std::max<size_t>(whole_lines(kMaxPanelCols), has_planes ? plane_cols(schedule) : 0);
     const size_t kept = keeps_panel(schedule, w.chunks) ? w.k_blocks() : 1;
     uint32_t chunk_rows = 0;
     for (uint32_t c = 0; c < w.chunks; ++c)
       chunk_rows = std::max(chunk_rows, w.chunk_begin[c + 1] - w.chunk_begin[c]);
     y = kept * (w.k_block + size_t{1}) * whole_lines(kMaxTaskCols);
-    if (seen) y = std::max(y, Planes(seen).floats());
+    if (has_planes) y = std::max(y, Planes(seen).floats());
     widened = y + std::min<size_t>(schedule.group_chunks, w.chunks) * (chunk_rows + size_t{1}) * width;
     // A row of a row group has at most one element per column.
     const size_t row_group = w.type == Type::f32 ? 0 : size_t{2} * sparse::kRowGroupLanes * w.k_block;
-    line = widened + row_group;
-    begins = line + (seen ? kMaxTaskCols : 0);
-    total = begins + (seen ? w.k_blocks() * (w.k_block + size_t{1}) : 0);
+    begins = widened + row_group;
+    total = begins + (has_planes ? w.k_blocks() * (w.k_block + size_t{1}) : 0);
   }
 };
 
