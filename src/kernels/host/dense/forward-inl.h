@@ -74,6 +74,7 @@ class PanelForward {
 
  private:
   float* copies() const { return scratch_ + layout_.rows; }
+
   // Calls work(panel, sums) for groups of `some` panels.
   template <class Work>
   void compute(uint32_t some, const Work& work) const {

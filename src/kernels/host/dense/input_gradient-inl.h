@@ -84,7 +84,8 @@ class PanelInputGradient {
   void run_seen() const {
     const FoldedImages images(v_);
     const auto adjoint = DenseAdjoint::of(images.window, dy_.cols, dx_.rows, dx_.cols);
-    adjoint&& has_contiguous_rows(dy_) ? run_adjoint(*adjoint, images) : run_folded(images);
+    if (adjoint && has_contiguous_rows(dy_)) return run_adjoint(*adjoint, images);
+    run_folded(images);
   }
 
   // As the forward product of the window's adjoint.
