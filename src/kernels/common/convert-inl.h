@@ -121,6 +121,17 @@ HWY_INLINE void store_first(D d, hn::Vec<D> value, T* to, size_t count) {
   std::memcpy(to, lanes, count * sizeof(T));
 }
 
+// Stores the first `count` lanes, and writes nothing behind them, where another thread may write: on Arm, a
+// BlendedStore would write back what it has read there.
+template <class D>
+HWY_INLINE void store_masked(D d, hn::Vec<D> value, float* to, size_t count) {
+#if HWY_ARCH_ARM
+  store_first(d, value, to, count);
+#else
+  hn::BlendedStore(value, hn::FirstN(d, count), d, to);
+#endif
+}
+
 // out[i] = op(in[i]…), in FP32, rounded once.
 template <class Op, class Out, class... In>
 HWY_INLINE void map_elements(const Op& op, size_t count, Out* out, const In*... in) {

@@ -14,6 +14,7 @@
 #include <cstdint>
 
 #include "kernels/common/activation-inl.h"
+#include "kernels/common/convert-inl.h"
 #include "kernels/common/epilogue.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -56,7 +57,7 @@ HWY_NOINLINE void finish_lines_with(const Epilogue& e, const Lines& of) {
     const auto finish_part = [&](size_t i, size_t count) HWY_ATTR {
       const auto part = hn::FirstN(d, count);
       const auto load_part = [&](const float* from) HWY_ATTR { return hn::MaskedLoad(part, d, from); };
-      hn::BlendedStore(value_at(i, load_part), part, d, y + i);
+      store_masked(d, value_at(i, load_part), y + i, count);
     };
 
     const auto address = reinterpret_cast<uintptr_t>(y);

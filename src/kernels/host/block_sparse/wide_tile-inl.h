@@ -15,6 +15,7 @@
 
 #include "kernels/common/accumulate-inl.h"
 #include "kernels/common/activation-inl.h"
+#include "kernels/common/convert-inl.h"
 #include "kernels/common/panels-inl.h"
 #include "kernels/host/block_sparse/layout.h"
 #include "kernels/host/block_sparse/widen-inl.h"
@@ -263,7 +264,7 @@ HWY_NOINLINE void wide_tile(const WideTile& t) {
       if (is_rotated) {
         rotation.store(total, to);
       } else if (v + 1 == kVectors && end.missing != 0) {
-        hn::BlendedStore(total, hn::FirstN(d, kLanes - end.missing), d, to);
+        store_masked(d, total, to, kLanes - end.missing);
       } else if (t.stream) {
         hn::Stream(total, d, to);
       } else {

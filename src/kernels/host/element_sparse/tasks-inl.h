@@ -15,6 +15,7 @@
 
 #include "kernels/common/accumulate-inl.h"
 #include "kernels/common/activation-inl.h"
+#include "kernels/common/convert-inl.h"
 #include "kernels/host/element_sparse/layout.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -217,7 +218,7 @@ struct RowsOfY {
     if (missing == 0)
       hn::StoreU(sum.sum[kVectors - 1], d, last);
     else
-      hn::BlendedStore(sum.sum[kVectors - 1], hn::FirstN(d, hn::Lanes(d) - missing), d, last);
+      store_masked(d, sum.sum[kVectors - 1], last, hn::Lanes(d) - missing);
   }
 };
 
