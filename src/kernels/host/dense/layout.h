@@ -153,8 +153,8 @@ struct DenseRowScratch {
 
 /// An input gradient of images as the forward product of the window's adjoint over dY, with the taps
 /// transposed to panels of channels: its sums stay in registers, where those of each tap would be added to
-/// the images. Not for sums of so many outputs that adding takes no time beside, nor if most of the adjoint's
-/// positions would see zeros alone.
+/// the images. Not for sums of so many outputs that adding takes no time beside, nor for images much larger
+/// than the results: the adjoint multiplies the zeros around these.
 struct DenseAdjoint {
   Window window;
   uint32_t terms;          ///< of a sum: outputs of all taps
