@@ -38,8 +38,8 @@ ProductKind product_of(bool transpose) {
 
 /// The plan's prediction is what the account of its program gives.
 HostPlan expect_account(const std::shared_ptr<const PackedWeight>& weight, const ProductProblem& problem,
-                        std::optional<size_t> index_arrays = {}) {
-  const machine::Machine host = machine::host(2);
+                        std::optional<size_t> index_arrays = {}, uint32_t threads = 2) {
+  const machine::Machine host = machine::host(threads);
   HostPlan plan = plan_host_product(*weight, problem, host);
   HostProgram built = build_host_program(weight, problem, plan, host);
   EXPECT_EQ(built.index.size(), index_arrays.value_or(built.index.size()));
@@ -128,6 +128,10 @@ TEST(HostPlan, TakesForcedKnobsOfAnSddmm) {
   });
   EXPECT_TRUE(test::says(message, "no knob 'colour'"));
   EXPECT_TRUE(test::says(message, "group_rows"));
+  const HostPlan of_elements = plan_host_product(*pack(random_matrix(1024, 512, 1)), sddmm, machine::host(8),
+                                                 {{"row_parts", 2}, {"col_parts", 2}});
+  EXPECT_EQ(of_elements.partition.row_parts(), 2U);
+  EXPECT_EQ(of_elements.partition.col_parts(), 1U);
 }
 
 /// Values rounded to BF16, m × k.
@@ -241,6 +245,17 @@ TEST(HostPlan, PredictsTheAccountOfTheExecutable) {
   for (uint32_t block_size : {1U, 4U, 16U})
     for (ProductKind product : {ProductKind::forward, ProductKind::sddmm})
       expect_account(pack(random_matrix(300, 200, block_size)), {.n = 70, .product = product});
+}
+
+// Weight gradients of a single chunk, divided along the columns, of which there may be few.
+TEST(HostPlan, PredictsTheSumsOfColumnParts) {
+  const auto weight = pack(random_matrix(16, 144, 1, 0.1));
+  for (const uint32_t n : {70U, 4096U})
+    for (const bool adds : {false, true}) {
+      SCOPED_TRACE(fmt::format("n = {}, adds {}", n, adds));
+      const ProductProblem sddmm{.n = n, .product = ProductKind::sddmm, .uses_beta = adds};
+      EXPECT_EQ(expect_account(weight, sddmm, {}, 8).partition.row_parts(), 1U);
+    }
 }
 
 // A dynamic weight's plan and account know only the capacity.
