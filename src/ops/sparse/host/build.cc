@@ -5,8 +5,6 @@
 #include <string_view>
 #include <utility>
 
-#include "ops/map/elementwise.h"
-#include "ops/map/fill.h"
 #include "ops/sparse/host/families.h"
 #include "ops/window.h"
 
@@ -210,24 +208,26 @@ VertexGroup some_of(const VertexGroup& all, uint32_t first, uint32_t count) {
 /// The vertices of an SDDMM, of which field `dw` is dW. If they are column parts, each writes a part of its
 /// own, or the first one dW if it adds to it; then the parts are added in order.
 template <class Family>
-StepId sample(const ProductBuilder<Family>& b, const VertexGroup& all, size_t dw) {
+StepId sample(const ProductBuilder<Family>& b, const Family& family, const VertexGroup& all, size_t dw) {
   if (b.partition().col_parts() == 1) return b.execute("sample", {all});
   const Operand& sum = b.operands().values;
   const uint32_t rows = sum.rows(), cols = sum.cols();
+  const SddmmParts of(std::get<typename Family::Schedule>(b.partition().schedule), all.tiles, rows, cols);
   const Operand parts = b.builder().temporary("parts", Type::f32, all.tiles * rows, cols);
   const auto part_of = [&](uint32_t vertex) { return parts.part({vertex * rows, rows, 0, cols}); };
   const bool adds = b.problem().uses_beta;
   VertexGroup first = some_of(all, 0, 1), others = some_of(all, 1, all.tiles - 1);
   if (!adds) first.fields[dw] = b.whole(part_of(0));
+  others.codelet = &family.part_codelet();
   others.fields[dw] = {parts.variable, BoxSeries::stepped({rows, rows, 0, cols}, {.row = rows})};
   std::vector<StepId> steps;
-  if (all.codelet->fields[dw].access == program::Access::inout)  // in which not all is written
-    steps.push_back(ops::add(b.builder(), FillProblem{Type::f32, all.tiles * rows, cols, 0}, {parts}));
+  if (others.codelet->fields[dw].access == program::Access::inout)  // in which not all is written
+    steps.push_back(ops::add(b.builder(), of.clearing(), {parts}));
   steps.push_back(b.execute("sample", {std::move(first), std::move(others)}));
-  const BinaryProblem problem{.op = kernels::Binary::add, .type = Type::f32, .rows = rows, .cols = cols};
   const Operand total = adds ? sum : part_of(0);
   for (uint32_t i = 1; i < all.tiles; ++i)
-    steps.push_back(ops::add(b.builder(), problem, {total, part_of(i), i + 1 == all.tiles ? sum : total}));
+    steps.push_back(
+        ops::add(b.builder(), of.addition(), {total, part_of(i), i + 1 == all.tiles ? sum : total}));
   return b.builder().in_order(std::move(steps));
 }
 
@@ -263,7 +263,7 @@ StepId build(const ProductBuilder<BlockSddmm>& b, const BlockSddmm& family) {
       const uint32_t first = index.row_begin[b.first_unit(r)];
       return Box{first, index.row_begin[b.first_unit(r + 1)] - first, 0, o.values.cols()};
     });
-  return sample(b,
+  return sample(b, family,
                 b.vertices({b.unit_index("row_begin", index.row_begin, changes),
                             b.index("columns", index.column_type, index.columns.data(), 1, blocks, changes),
                             b.index("slots", Type::u32, index.slots.data(), 1,
@@ -353,7 +353,7 @@ StepId build(const ProductBuilder<ElementSddmm>& b, const ElementSddmm& family) 
   add_index(b, index, w.is_dynamic(), fields);
   fields.insert(fields.end(), {gradient_part(b), sampled_columns(b), std::move(dw), b.scalars(),
                                window_field(b), b.scratch()});
-  return sample(b,
+  return sample(b, family,
                 b.vertices(std::move(fields),
                            {Param(w.k_block()), Param(std::move(first_chunk)), Param(std::move(first_step)),
                             Param(std::move(end_step)), Param(std::move(capacity)), first_columns(b)}),

@@ -1,39 +1,58 @@
 // The families of product kernels of a host, as seen by the planner and builder of products.
 #pragma once
 
-#include <array>
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
 #include "kernels/common/planes.h"
 #include "kernels/host/sddmm/codelet.h"
 #include "kernels/host/sddmm/cost.h"
-#include "kernels/map/elementwise/codelet.h"
+#include "ops/map/elementwise.h"
+#include "ops/map/fill.h"
 #include "ops/sparse/host/spmm_family.h"
 
 namespace tessera::ops {
 
-/// Slices of an SDDMM along its columns, of images in whole pieces of planes.
-inline std::vector<uint32_t> split_sddmm(const HostProblem& problem, uint32_t k, uint32_t parts) {
-  const kernels::Seen seen = seen_of(problem, k);
-  if (!seen) return split_columns(problem.n, parts);
-  return split_evenly(problem.n, parts, kernels::Planes(seen).positions_together());
+/// Whether an SDDMM has slices along its columns: not if it has several along the rows.
+template <class Schedule>
+bool divides_columns(const Schedule& schedule) {
+  return schedule.row_parts == 1 && schedule.col_parts > 1;
 }
 
-/// The steps that add the results of slices along the columns, one after another, each of `rows` × `cols`.
-inline program::PhaseTimes adding_parts(uint32_t parts, uint64_t rows, uint32_t cols,
-                                        const machine::Machine& m) {
-  const auto some = static_cast<uint32_t>((rows + m.tiles - 1) / m.tiles);
-  const program::FieldView part{nullptr, Type::f32, some, cols, cols, 1};
-  const std::array fields = {part, part, part};
-  program::PhaseTimes cycles = kernels::codelet_of(kernels::Binary::add).cost({fields, {}}, m);
-  cycles[program::Phase::sync] += program::sync_cycles(m, m.tiles);
-  return cycles.scaled(parts - 1);
+/// Slices of an SDDMM along its columns, of images in whole pieces of planes.
+template <class Schedule>
+std::vector<uint32_t> split_sddmm(const Schedule& schedule, const HostProblem& problem, uint32_t k) {
+  if (!divides_columns(schedule)) return {0, problem.n};
+  const kernels::Seen seen = seen_of(problem, k);
+  if (!seen) return split_columns(problem.n, schedule.col_parts);
+  return split_evenly(problem.n, schedule.col_parts, kernels::Planes(seen).positions_together());
 }
-/// Bytes of these results.
-inline uint64_t bytes_of_parts(uint32_t parts, uint64_t rows, uint32_t cols) {
-  return parts > 1 ? parts * rows * cols * sizeof(float) : 0;
-}
+
+/// The results of slices along the columns, rows × cols each, which are added one after another. Few columns
+/// have fewer slices than their schedule.
+struct SddmmParts {
+  uint32_t count, rows, cols;
+
+  template <class Schedule>
+  SddmmParts(const Schedule& schedule, uint32_t tiles, uint64_t rows_of_dw, uint32_t cols_of_dw)
+      : count(divides_columns(schedule) ? std::max(tiles, 1U) : 1),
+        rows(static_cast<uint32_t>(rows_of_dw)),
+        cols(cols_of_dw) {}
+
+  BinaryProblem addition() const {
+    return {.op = kernels::Binary::add, .type = Type::f32, .rows = rows, .cols = cols};
+  }
+  FillProblem clearing() const { return {Type::f32, count * rows, cols, 0}; }
+  uint64_t bytes() const { return count > 1 ? uint64_t{count} * rows * cols * sizeof(float) : 0; }
+  /// Cycles for adding them, and for clearing them first.
+  program::PhaseTimes cycles(bool clears, const machine::Machine& m) const {
+    if (count == 1) return {};
+    program::PhaseTimes seconds = plan(addition(), m).chosen.seconds.scaled(count - 1);
+    if (clears) seconds += plan(clearing(), m).chosen.seconds;
+    return seconds.scaled(m.clock_hz);
+  }
+};
 
 /// Of some columns.
 inline kernels::SddmmOperands operands_of(const HostProblem& problem, uint32_t m, uint32_t k,
@@ -56,8 +75,11 @@ struct BlockSddmm {
 
   /// A dynamic weight has free slots whose dW is never written, so its dW is not written completely.
   const program::Codelet& codelet(const ProductProblem& problem) const {
-    return problem.uses_beta || weight.is_dynamic() ? kernels::block_sddmm_codelet
-                                                    : kernels::block_sddmm_assign_codelet;
+    return problem.uses_beta ? kernels::block_sddmm_codelet : part_codelet();
+  }
+  /// Of a part that is added to others.
+  const program::Codelet& part_codelet() const {
+    return weight.is_dynamic() ? kernels::block_sddmm_codelet : kernels::block_sddmm_assign_codelet;
   }
 
   template <class Visit>
@@ -71,7 +93,7 @@ struct BlockSddmm {
 
   std::vector<uint32_t> row_parts(uint32_t parts) const { return Blocks{weight}.row_parts(parts); }
   std::vector<uint32_t> col_parts(const Schedule& schedule, const HostProblem& problem) const {
-    return split_sddmm(problem, weight.cols(), schedule.col_parts);
+    return split_sddmm(schedule, problem, weight.cols());
   }
   uint32_t first_row(uint32_t unit) const { return std::min(unit * weight.block_size(), weight.rows()); }
 
@@ -88,11 +110,14 @@ struct BlockSddmm {
     return kernels::block_sddmm_cost(slice, m.figures);
   }
 
-  program::PhaseTimes other_steps(const Schedule& schedule, uint32_t, const machine::Machine& m) const {
-    return adding_parts(schedule.col_parts, weight.capacity(), weight.order().block_values(), m);
+  SddmmParts parts(const Schedule& schedule, uint32_t tiles) const {
+    return {schedule, tiles, weight.capacity(), weight.order().block_values()};
   }
-  uint64_t bytes_between_steps(const Schedule& schedule) const {
-    return bytes_of_parts(schedule.col_parts, weight.capacity(), weight.order().block_values());
+  program::PhaseTimes other_steps(const Schedule& schedule, uint32_t tiles, const machine::Machine& m) const {
+    return parts(schedule, tiles).cycles(weight.is_dynamic(), m);
+  }
+  uint64_t bytes_between_steps(const Schedule& schedule, uint32_t tiles) const {
+    return parts(schedule, tiles).bytes();
   }
 
   size_t scratch_floats(const Schedule& schedule, const HostProblem& problem,
@@ -111,8 +136,9 @@ struct ElementSddmm {
   const sparse::PackedElements& weight;
 
   const program::Codelet& codelet(const ProductProblem& problem) const {
-    return problem.uses_beta ? kernels::element_sddmm_codelet : kernels::element_sddmm_assign_codelet;
+    return problem.uses_beta ? kernels::element_sddmm_codelet : part_codelet();
   }
+  const program::Codelet& part_codelet() const { return kernels::element_sddmm_assign_codelet; }
 
   template <class Visit>
   static void visit_knobs(Schedule& schedule, const Visit& visit) {
@@ -125,7 +151,7 @@ struct ElementSddmm {
 
   std::vector<uint32_t> row_parts(uint32_t parts) const { return Elements{weight}.row_parts(parts); }
   std::vector<uint32_t> col_parts(const Schedule& schedule, const HostProblem& problem) const {
-    return split_sddmm(problem, weight.cols(), schedule.col_parts);
+    return split_sddmm(schedule, problem, weight.cols());
   }
   uint32_t first_row(uint32_t unit) const { return Elements{weight}.first_row(unit); }
   uint64_t capacity_of(uint32_t begin, uint32_t end) const {
@@ -145,13 +171,14 @@ struct ElementSddmm {
     return kernels::element_sddmm_cost(slice, m.figures);
   }
 
-  program::PhaseTimes other_steps(const Schedule& schedule, uint32_t, const machine::Machine& m) const {
-    return adding_parts(schedule.col_parts, weight.places() / sparse::kRowGroupLanes, sparse::kRowGroupLanes,
-                        m);
+  SddmmParts parts(const Schedule& schedule, uint32_t tiles) const {
+    return {schedule, tiles, weight.places() / sparse::kRowGroupLanes, sparse::kRowGroupLanes};
   }
-  uint64_t bytes_between_steps(const Schedule& schedule) const {
-    return bytes_of_parts(schedule.col_parts, weight.places() / sparse::kRowGroupLanes,
-                          sparse::kRowGroupLanes);
+  program::PhaseTimes other_steps(const Schedule& schedule, uint32_t tiles, const machine::Machine& m) const {
+    return parts(schedule, tiles).cycles(false, m);
+  }
+  uint64_t bytes_between_steps(const Schedule& schedule, uint32_t tiles) const {
+    return parts(schedule, tiles).bytes();
   }
 
   size_t scratch_floats(const Schedule& schedule, const HostProblem& problem,

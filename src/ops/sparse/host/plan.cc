@@ -35,7 +35,8 @@ HostPlan evaluate(const Family& family, const typename Family::Schedule& schedul
   partition.row_begin = family.row_parts(schedule.row_parts);
   partition.col_begin = family.col_parts(schedule, problem);
   PhaseTimes slowest;
-  uint64_t scratch = family.bytes_between_steps(schedule);
+  const uint32_t tiles = partition.tiles_used();
+  uint64_t scratch = family.bytes_between_steps(schedule, tiles);
   for (size_t r = 0; r + 1 < partition.row_begin.size(); ++r)
     for (size_t c = 0; c + 1 < partition.col_begin.size(); ++c) {
       const Box units{partition.row_begin[r], partition.row_begin[r + 1] - partition.row_begin[r],
@@ -44,7 +45,6 @@ HostPlan evaluate(const Family& family, const typename Family::Schedule& schedul
       if (cost.total() > slowest.total()) slowest = cost;
       scratch += family.scratch_floats(schedule, problem, units) * sizeof(float);
     }
-  const uint32_t tiles = partition.tiles_used();
   slowest[program::Phase::sync] += program::sync_cycles(m, tiles) / m.clock_hz;
   slowest += family.other_steps(schedule, tiles, m).scaled(1 / m.clock_hz);
   plan.chosen = {describe_knobs<Family>(schedule), slowest, scratch, ""};

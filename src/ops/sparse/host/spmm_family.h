@@ -127,7 +127,7 @@ struct Blocks {
 
   /// The product is the only step.
   program::PhaseTimes other_steps(const Schedule&, uint32_t, const machine::Machine&) const { return {}; }
-  uint64_t bytes_between_steps(const Schedule&) const { return 0; }
+  uint64_t bytes_between_steps(const Schedule&, uint32_t) const { return 0; }
 
   size_t scratch_floats(const Schedule& schedule, const HostProblem&, const program::Box& units) const {
     return kernels::block_scratch_floats(schedule, cols(), weight.block_size(), units.cols, transpose);
@@ -218,7 +218,7 @@ struct Elements {
   }
 
   /// Bytes of the gathered values.
-  uint64_t bytes_between_steps(const Schedule&) const {
+  uint64_t bytes_between_steps(const Schedule&, uint32_t) const {
     return transpose ? uint64_t{value_rows()} * sparse::kRowGroupLanes * size_of(weight.type()) : 0;
   }
 
