@@ -247,15 +247,16 @@ TEST(HostPlan, PredictsTheAccountOfTheExecutable) {
       expect_account(pack(random_matrix(300, 200, block_size)), {.n = 70, .product = product});
 }
 
-// Weight gradients of a single chunk, divided along the columns, of which there may be few.
+// Weight gradients of a single chunk or row of blocks, divided along the columns, of which there may be few.
 TEST(HostPlan, PredictsTheSumsOfColumnParts) {
-  const auto weight = pack(random_matrix(16, 144, 1, 0.1));
-  for (const uint32_t n : {70U, 4096U})
-    for (const bool adds : {false, true}) {
-      SCOPED_TRACE(fmt::format("n = {}, adds {}", n, adds));
-      const ProductProblem sddmm{.n = n, .product = ProductKind::sddmm, .uses_beta = adds};
-      EXPECT_EQ(expect_account(weight, sddmm, {}, 8).partition.row_parts(), 1U);
-    }
+  for (const uint32_t block_size : {1U, 16U})
+    for (const uint32_t n : {70U, 4096U})
+      for (const bool adds : {false, true}) {
+        SCOPED_TRACE(fmt::format("b = {}, n = {}, adds {}", block_size, n, adds));
+        const ProductProblem sddmm{.n = n, .product = ProductKind::sddmm, .uses_beta = adds};
+        const HostPlan plan = expect_account(pack(random_matrix(16, 144, block_size)), sddmm, {}, 8);
+        EXPECT_EQ(plan.partition.row_parts(), 1U);
+      }
 }
 
 // A dynamic weight's plan and account know only the capacity.
