@@ -171,7 +171,9 @@ class ResnetBuilder {
     return convolution(x, taken(weight(name + ".weight", outputs, taps * channels, taps)), {}, window);
   }
 
-  /// Normal, so that gradients keep their size (He et al. 2015), whatever the density is.
+  /// Normal, so that gradients of dense weights keep their size (He et al. 2015). The values of sparse weights
+  /// are not larger: norms make up for the size, and steps change outputs of smaller sums relatively more. So
+  /// outputs change with each step as they do in a dense network (Dey et al. 2024).
   Value weight(const std::string& name, uint32_t outputs, uint32_t inputs, uint32_t taps) {
     const double deviation = std::sqrt(2.0 / (double{1} * outputs * taps));
     const Type type = options_.numbers.parameters;
@@ -184,11 +186,8 @@ class ResnetBuilder {
       throw UsageError(
           fmt::format("ResNet: the pattern of '{}' is {} × {} with {} blocks; the weight is {} × {}", name,
                       pattern.rows, pattern.cols, pattern.blocks(), outputs, inputs));
-    const double stored = static_cast<double>(pattern.blocks() * pattern.block_size * pattern.block_size);
-    const double density = std::min(1.0, stored / (double{1} * outputs * inputs));
     const auto capacity = options_.dynamic ? std::optional(pattern.blocks()) : std::nullopt;
-    return read(graph_.sparse_parameter(name, pattern, Initial::normal(deviation / std::sqrt(density)), type,
-                                        capacity));
+    return read(graph_.sparse_parameter(name, pattern, Initial::normal(deviation), type, capacity));
   }
 
   Value normalised(Value x, const std::string& name) {
