@@ -39,8 +39,8 @@ enum class PackedFormat : uint32_t {
   dynamic = 4,            ///< the order of a dynamic weight, which depends on all patterns that it has had
   sorted_row_groups = 5,  ///< single elements with spare capacity: rows grouped by their number of elements;
                           ///< a function of the pattern and the capacity
-  whole_row_groups = 6,   ///< row_groups with all columns in one k-block: up to 383 columns below a density of
-                          ///< 1/8, up to 1,023 below 3/40, up to 4,095 below 1/32
+  whole_row_groups = 6,  ///< row_groups with all columns in one k-block: up to 383 columns below a density of
+                         ///< 1/8, up to 1,023 below 3/40, up to 4,095 below 1/32
   sorted_whole_row_groups = 7,  ///< whole_row_groups with spare capacity, sorted as in sorted_row_groups
   panels = 8,  ///< for a full pattern: 16 rows at a time, column by column; zeros after the last row
 };

@@ -171,9 +171,9 @@ class ResnetBuilder {
     return convolution(x, taken(weight(name + ".weight", outputs, taps * channels, taps)), {}, window);
   }
 
-  /// Normal, so that gradients of dense weights keep their size (He et al. 2015). The values of sparse weights
-  /// are not larger: norms make up for the size, and steps change outputs of smaller sums relatively more. So
-  /// outputs change with each step as they do in a dense network (Dey et al. 2024).
+  /// Normal, so that gradients of dense weights keep their size (He et al. 2015). The values of sparse
+  /// weights are not larger: norms make up for the size, and steps change outputs of smaller sums relatively
+  /// more. So outputs change with each step as they do in a dense network (Dey et al. 2024).
   Value weight(const std::string& name, uint32_t outputs, uint32_t inputs, uint32_t taps) {
     const double deviation = std::sqrt(2.0 / (double{1} * outputs * taps));
     const Type type = options_.numbers.parameters;

@@ -48,7 +48,8 @@ class Planes {
   }
 
   const Seen& seen() const { return seen_; }
-  /// The number of planes, the floats from one to the next, and those of all and a plane of zeros behind them.
+  /// The number of planes, the floats from one to the next, and those of all and a plane of zeros behind
+  /// them.
   uint32_t count() const { return phases_ * w_.kernel_width * seen_.channels; }
   uint32_t step() const { return step_; }
   size_t zeros() const { return size_t{count()} * step_; }
