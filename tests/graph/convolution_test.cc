@@ -381,13 +381,13 @@ TEST(Convolution, PatternsMayChangeWithinGroups) {
     }
 }
 
-TEST(Convolution, GradientsOfImagesFollowPatterns) {
-  const Layer l{{2, 5, 6, 32}, 16, {.kernel = {3, 3}, .padding = {1, 1}}};
+void expect_gradients_of_images_to_follow_patterns(const Layer& l) {
   for (const uint32_t block_size : {1U, 8U, 16U}) {
     SCOPED_TRACE(testing::Message() << "blocks of " << block_size);
     const auto pattern_of = [&](double density, uint64_t seed) {
-      return sparse::generate_pattern(
-          {PatternKind::random, l.outputs, 9 * l.image[3], density, block_size, seed});
+      return sparse::generate_pattern({PatternKind::random, l.outputs,
+                                       l.of.kernel[0] * l.of.kernel[1] * l.image[3], density, block_size,
+                                       seed});
     };
     const Pattern first = pattern_of(0.3, 1), fewer = pattern_of(0.1, 2), more = pattern_of(0.5, 3);
     const auto graph_of = [&](const Pattern& pattern) {
@@ -410,6 +410,18 @@ TEST(Convolution, GradientsOfImagesFollowPatterns) {
       expect_near(session.run(narrowed(inputs)), evaluate(other, inputs, state), 1e-4, 1);
     }
   }
+}
+
+TEST(Convolution, GradientsOfImagesFollowPatterns) {
+  expect_gradients_of_images_to_follow_patterns({{2, 5, 6, 32}, 16, {.kernel = {3, 3}, .padding = {1, 1}}});
+}
+
+TEST(Convolution, GradientsOfImagesUnderStridesFollowPatterns) {
+  expect_gradients_of_images_to_follow_patterns(
+      {{2, 8, 32, 32}, 16, {.kernel = {3, 3}, .stride = {2, 2}, .padding = {1, 1}}});
+  expect_gradients_of_images_to_follow_patterns({{2, 7, 6, 32}, 16, {.kernel = {1, 1}, .stride = {2, 2}}});
+  expect_gradients_of_images_to_follow_patterns(
+      {{3, 9, 11, 16}, 32, {.kernel = {4, 2}, .stride = {3, 1}, .padding = {2, 0}}});
 }
 
 TEST(Convolution, PatternsOfMicroBatchesStayWithinGroups) {

@@ -53,12 +53,55 @@ program::StepId add_copy(const ops::Builder& builder, const ops::Operand& from, 
   return ops::add(builder, ops::CopyProblem{builder.type_of(from), from.rows(), from.cols()}, {from, to});
 }
 
-/// Number of images whose dX, before it is added to them, are computed together: as many as the caches hold,
-/// but few enough parts that compiling takes no time.
+/// Number of images whose parts, before they are added to them, are computed together: as many as the caches
+/// hold, but few enough parts that compiling takes no time.
 uint32_t images_together(const machine::Machine& machine, uint64_t bytes_of_image, uint32_t images) {
   constexpr uint32_t kMostParts = 16;
   const uint64_t cached = machine.figures.l3_bytes / 2 / std::max<uint64_t>(1, bytes_of_image);
   return static_cast<uint32_t>(std::clamp<uint64_t>(cached, (images - 1) / kMostParts + 1, images));
+}
+
+/// The parts of dX: of each image those of all taps of a window, which are added to it.
+struct FoldedParts {
+  uint32_t rows = 0;  ///< channels of all taps
+  kernels::Window window;
+};
+
+/// Adds up dX. compute(first image, count, parts) adds the step that computes the parts of some images.
+template <class Compute>
+program::StepId add_in_parts(const ops::Builder& builder, const ops::Operand& result,
+                             const FoldedParts& parts, const Compute& compute) {
+  const uint32_t positions = parts.window.positions(), outs = parts.window.out_positions();
+  const uint32_t images = result.cols() / positions;
+  const uint32_t together =
+      images_together(builder.machine(), uint64_t{parts.rows} * outs * sizeof(float), images);
+  const ops::Operand seen = builder.temporary("seen", Type::f32, parts.rows, together * outs);
+  const bool lies_otherwise = layout_of(builder, result) == Layout::column_major;
+  const ops::Operand dx =
+      lies_otherwise ? builder.temporary("images", Type::f32, result.rows(), result.cols()) : result;
+  std::vector<program::StepId> steps;
+  for (uint32_t first = 0; first < images; first += together) {
+    const uint32_t count = std::min(together, images - first);
+    const ops::Operand some = seen.part({0, parts.rows, 0, count * outs});
+    steps.push_back(compute(first, count, some));
+    const ops::FoldProblem fold{{Type::f32, count, dx.rows(), parts.window, true}};
+    steps.push_back(
+        ops::add(builder, fold, {some, dx.part({0, dx.rows(), first * positions, count * positions})}));
+  }
+  if (lies_otherwise) steps.push_back(add_copy(builder, dx, result));
+  return builder.in_order(std::move(steps));
+}
+
+/// The window over images of which each position has the elements of all phases.
+kernels::Window window_of_phases(const kernels::Window& of, const ops::AdjointTaps& adjoint) {
+  return {.height = of.height,
+          .width = of.width,
+          .out_height = adjoint.window.out_height,
+          .out_width = adjoint.window.out_width,
+          .kernel_height = of.stride_down,
+          .kernel_width = of.stride_across,
+          .stride_down = of.stride_down,
+          .stride_across = of.stride_across};
 }
 
 }  // namespace
@@ -82,60 +125,67 @@ Type HostSparseWeight::activation_type_of(const ops::Builder& builder, const Lin
              : Type::f32;
 }
 
-/// As the adjoint of a convolution of stride 1, which is a convolution of dY.
+HostSparseWeight::Adjoint& HostSparseWeight::adjoint_with(const sparse::AdjointPlaces& places) {
+  const auto found = std::ranges::find(adjoints_, places, &Adjoint::places);
+  if (found != adjoints_.end()) return *found;
+  const auto weight = std::make_shared<ops::AdjointWeight>(ops::adjoint_of(*weight_, places));
+  return adjoints_.emplace_back(
+      Adjoint{places, weight, ops::WeightIndex({weight, &weight->weight}, name_ + ".adjoint")});
+}
+
+/// As the adjoint of a convolution, which is a convolution of dY; with strides, one for each phase of the
+/// images.
 program::StepId HostSparseWeight::add_adjoint(const ops::Builder& builder, const LinearCall& call,
-                                              const kernels::Window& window) {
-  auto found = adjoints_.find(window.taps());
-  if (found == adjoints_.end()) {
-    const auto weight = std::make_shared<ops::AdjointWeight>(ops::adjoint_of(*weight_, window.taps()));
-    ops::WeightIndex index({weight, &weight->weight}, name_ + ".adjoint");
-    found = adjoints_.emplace(window.taps(), Adjoint{weight, std::move(index)}).first;
-  }
-  Adjoint& adjoint = found->second;
+                                              const ops::AdjointTaps& taps) {
+  Adjoint& adjoint = adjoint_with(taps.places);
   std::vector<program::StepId> steps;
-  LinearCall product{
-      .product = ProductKind::forward, .x = call.y, .y = call.x, .n = call.x.cols(), .window = window};
-  product.values = gather_adjoint(builder, adjoint.index, *adjoint.weight, call.values, steps);
+  const ops::Operand values = gather_adjoint(builder, adjoint.index, *adjoint.weight, call.values, steps);
+  ops::Operand dy = call.y;
   if (layout_of(builder, call.y) == Layout::column_major) {  // taps would read it element by element
-    product.x = builder.temporary("images", Type::f32, call.y.rows(), call.y.cols());
-    steps.push_back(add_copy(builder, call.y, product.x));
+    dy = builder.temporary("images", Type::f32, call.y.rows(), call.y.cols());
+    steps.push_back(add_copy(builder, call.y, dy));
   }
-  steps.push_back(add_product(builder, adjoint.index, product));
+  const auto add_convolution = [&](const ops::Operand& images, const ops::Operand& results) {
+    return add_product(builder, adjoint.index,
+                       {.product = ProductKind::forward,
+                        .values = values,
+                        .x = images,
+                        .y = results,
+                        .n = results.cols(),
+                        .window = taps.window});
+  };
+  if (taps.places.phases == 1) {
+    steps.push_back(add_convolution(dy, call.x));
+    return builder.in_order(std::move(steps));
+  }
+  const FoldedParts parts{adjoint.weight->weight.rows(), window_of_phases(*call.window, taps)};
+  const uint32_t outs = taps.window.positions();
+  steps.push_back(add_in_parts(
+      builder, call.x, parts, [&](uint32_t first, uint32_t count, const ops::Operand& of_phases) {
+        return add_convolution(dy.part({0, dy.rows(), first * outs, count * outs}), of_phases);
+      }));
   return builder.in_order(std::move(steps));
 }
 
 /// dX of some images at a time, which are added to them.
 program::StepId HostSparseWeight::add_folded(const ops::Builder& builder, const LinearCall& call) {
   const kernels::Window& window = *call.window;
-  const uint32_t k = weight_->cols(), positions = window.positions(), outs = window.out_positions();
-  const uint32_t images = call.n / outs;
-  const uint32_t together = images_together(builder.machine(), uint64_t{k} * outs * sizeof(float), images);
-  const ops::Operand seen = builder.temporary("seen", Type::f32, k, together * outs);
-  const bool lies_otherwise = layout_of(builder, call.x) == Layout::column_major;
-  const ops::Operand dx =
-      lies_otherwise ? builder.temporary("images", Type::f32, call.x.rows(), call.x.cols()) : call.x;
-  std::vector<program::StepId> steps;
-  for (uint32_t first = 0; first < images; first += together) {
-    const uint32_t count = std::min(together, images - first);
-    const ops::Operand some = seen.part({0, k, 0, count * outs});
-    steps.push_back(add(builder, {.product = call.product,
-                                  .values = call.values,
-                                  .x = some,
-                                  .y = call.y.part({0, call.y.rows(), first * outs, count * outs}),
-                                  .n = count * outs}));
-    const ops::FoldProblem fold{{Type::f32, count, k / window.taps(), window, true}};
-    steps.push_back(
-        ops::add(builder, fold, {some, dx.part({0, dx.rows(), first * positions, count * positions})}));
-  }
-  if (lies_otherwise) steps.push_back(add_copy(builder, dx, call.x));
-  return builder.in_order(std::move(steps));
+  const uint32_t outs = window.out_positions();
+  return add_in_parts(builder, call.x, {weight_->cols(), window},
+                      [&](uint32_t first, uint32_t count, const ops::Operand& seen) {
+                        return add(builder, {.product = call.product,
+                                             .values = call.values,
+                                             .x = seen,
+                                             .y = call.y.part({0, call.y.rows(), first * outs, count * outs}),
+                                             .n = count * outs});
+                      });
 }
 
 program::StepId HostSparseWeight::add(const ops::Builder& builder, const LinearCall& call) {
   if (call.window && call.product == ProductKind::input_gradient) {
-    const std::optional<kernels::Window> adjoint = call.window->adjoint();
-    const bool has_weight = adjoint && ops::has_adjoint(*weight_, adjoint->taps());
-    return has_weight ? add_adjoint(builder, call, *adjoint) : add_folded(builder, call);
+    const std::optional<ops::AdjointTaps> taps = ops::adjoint_taps(*call.window);
+    const bool has_weight = taps && ops::has_adjoint(*weight_, taps->places);
+    return has_weight ? add_adjoint(builder, call, *taps) : add_folded(builder, call);
   }
   if (std::ranges::find(products_, call.product) == products_.end()) products_.push_back(call.product);
   return add_product(builder, index_, call);
@@ -157,14 +207,14 @@ std::vector<engine::Binding> HostSparseWeight::bindings() {
       bindings.push_back({b.variable, const_cast<void*>(b.data), b.row_stride, 1});
   };
   add(index_);
-  for (const auto& [taps, adjoint] : adjoints_) add(adjoint.index);
+  for (const Adjoint& adjoint : adjoints_) add(adjoint.index);
   return bindings;
 }
 
 void HostSparseWeight::set_pattern(const Pattern& pattern) {
   if (!weight_->is_dynamic()) return LinearWeight::set_pattern(pattern);
   ops::set_pattern(*weight_, pattern);
-  for (auto& [taps, adjoint] : adjoints_) ops::follow_pattern(*adjoint.weight, *weight_, taps);
+  for (const Adjoint& adjoint : adjoints_) ops::follow_pattern(*adjoint.weight, *weight_, adjoint.places);
 }
 
 }  // namespace tessera::graph

@@ -2,7 +2,7 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
+#include <list>
 #include <memory>
 #include <string>
 #include <vector>
@@ -37,18 +37,20 @@ class HostSparseWeight : public LinearWeight {
  private:
   /// The weight of the adjoint of a convolution, and its index in the program.
   struct Adjoint {
+    sparse::AdjointPlaces places;
     std::shared_ptr<ops::AdjointWeight> weight;
     ops::WeightIndex index;
   };
 
+  Adjoint& adjoint_with(const sparse::AdjointPlaces& places);
   program::StepId add_adjoint(const ops::Builder& builder, const LinearCall& call,
-                              const kernels::Window& window);
+                              const ops::AdjointTaps& taps);
   program::StepId add_folded(const ops::Builder& builder, const LinearCall& call);
 
   std::string name_;
   std::shared_ptr<ops::PackedWeight> weight_;
   ops::WeightIndex index_;
-  std::map<uint32_t, Adjoint> adjoints_;  ///< by number of taps
+  std::list<Adjoint> adjoints_;
   std::vector<ProductKind> products_;
 };
 

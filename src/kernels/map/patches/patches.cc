@@ -97,8 +97,17 @@ class Fold {
   }
 
   void interleave(const float* sums, float* to) const {
+    if (w_.stride_across == 2 && phases_ == 2) return interleave_two(sums, sums + phase_cols_, to);
     for (uint32_t phase = 0; phase < phases_; ++phase, sums += phase_cols_)
       for (uint32_t i = 0; i < phase_cols_; ++i) to[size_t{i} * w_.stride_across + phase] = sums[i];
+  }
+
+  void interleave_two(const float* even, const float* odd, float* to) const {
+    const hn::ScalableTag<float> d;
+    uint32_t i = 0;
+    for (; i + hn::Lanes(d) <= phase_cols_; i += static_cast<uint32_t>(hn::Lanes(d)))
+      hn::StoreInterleaved2(hn::LoadU(d, even + i), hn::LoadU(d, odd + i), d, to + 2 * size_t{i});
+    for (; i < phase_cols_; ++i) to[2 * size_t{i}] = even[i], to[2 * size_t{i} + 1] = odd[i];
   }
 
   const PatchesVertex& p_;

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <numeric>
+#include <optional>
 #include <span>
 #include <variant>
 #include <vector>
@@ -39,6 +40,40 @@ void find_source(const PackedBlocks& weight, const PackedBlocks& adjoint, const 
   }
 }
 
+/// Along one dimension: an image's element X · stride + phase gets from result X + offset what a tap sees,
+/// where phase = offset · stride + tap − before.
+struct AdjointLine {
+  uint32_t before = 0;  ///< zeros around the results
+  uint32_t kernel = 1;
+  std::vector<sparse::AdjointPlace> places;
+};
+
+std::optional<AdjointLine> adjoint_line(uint32_t kernel, uint32_t stride, uint32_t before,
+                                        uint32_t dilation) {
+  AdjointLine line;
+  if (stride == 1) {
+    const int64_t covered = int64_t{kernel - 1} * dilation;
+    if (before > covered) return {};
+    line.before = static_cast<uint32_t>(covered - before), line.kernel = kernel;
+    for (uint32_t tap = 0; tap < kernel; ++tap) line.places.push_back({0, kernel - 1 - tap});
+    return line;
+  }
+  if (dilation != 1) return {};
+  std::vector<int64_t> offsets;
+  for (int64_t tap = 0; tap < kernel; ++tap) {
+    const int64_t step = stride, phase = ((tap - before) % step + step) % step;
+    offsets.push_back((phase + before - tap) / step);
+    line.places.push_back({static_cast<uint32_t>(phase), 0});
+  }
+  const auto [least, most] = std::ranges::minmax(offsets);
+  const int64_t first = std::min<int64_t>(least, 0);
+  for (uint32_t tap = 0; tap < kernel; ++tap)
+    line.places[tap].tap = static_cast<uint32_t>(offsets[tap] - first);
+  line.before = static_cast<uint32_t>(-first);
+  line.kernel = static_cast<uint32_t>(std::max<int64_t>(most, 0) - first) + 1;
+  return line;
+}
+
 void find_source(const PackedWeight& weight, const std::vector<uint64_t>& blocks, AdjointWeight& adjoint) {
   const PackedWeight& own = adjoint.weight;
   if (const auto* of = std::get_if<PackedBlocks>(&weight.form))
@@ -50,22 +85,44 @@ void find_source(const PackedWeight& weight, const std::vector<uint64_t>& blocks
 
 }  // namespace
 
-bool has_adjoint(const PackedWeight& weight, uint32_t taps) {
-  const uint64_t values = packed_shape(weight).elements();
-  return !weight.is_dense() && values > 0 && values <= UINT32_MAX &&
-         sparse::has_adjoint(weight.pattern(), taps);
+std::optional<AdjointTaps> adjoint_taps(const kernels::Window& w) {
+  const auto down = adjoint_line(w.kernel_height, w.stride_down, w.top, w.dilation_down);
+  const auto across = adjoint_line(w.kernel_width, w.stride_across, w.left, w.dilation_across);
+  if (!down || !across) return {};
+  AdjointTaps adjoint{{.height = w.out_height,
+                       .width = w.out_width,
+                       .out_height = (w.height + w.stride_down - 1) / w.stride_down,
+                       .out_width = (w.width + w.stride_across - 1) / w.stride_across,
+                       .kernel_height = down->kernel,
+                       .kernel_width = across->kernel,
+                       .top = down->before,
+                       .left = across->before,
+                       .dilation_down = w.dilation_down,
+                       .dilation_across = w.dilation_across},
+                      {{}, w.stride_down * w.stride_across, down->kernel * across->kernel}};
+  for (const sparse::AdjointPlace& row : down->places)
+    for (const sparse::AdjointPlace& col : across->places)
+      adjoint.places.of.push_back(
+          {row.phase * w.stride_across + col.phase, row.tap * across->kernel + col.tap});
+  return adjoint;
 }
 
-AdjointWeight adjoint_of(const PackedWeight& weight, uint32_t taps) {
-  const sparse::AdjointConvolution adjoint = sparse::adjoint_of(weight.pattern(), taps);
+bool has_adjoint(const PackedWeight& weight, const sparse::AdjointPlaces& places) {
+  const uint64_t values = packed_shape(weight).elements();
+  return !weight.is_dense() && values > 0 && values <= UINT32_MAX &&
+         sparse::has_adjoint(weight.pattern(), places);
+}
+
+AdjointWeight adjoint_of(const PackedWeight& weight, const sparse::AdjointPlaces& places) {
+  const sparse::AdjointConvolution adjoint = sparse::adjoint_of(weight.pattern(), places);
   AdjointWeight result{prepack_index(adjoint.pattern, weight.type(), weight.capacity()), {}};
   result.source.resize(packed_shape(result.weight).elements());
   find_source(weight, adjoint.blocks, result);
   return result;
 }
 
-void follow_pattern(AdjointWeight& adjoint, const PackedWeight& weight, uint32_t taps) {
-  const sparse::AdjointConvolution changed = sparse::adjoint_of(weight.pattern(), taps);
+void follow_pattern(AdjointWeight& adjoint, const PackedWeight& weight, const sparse::AdjointPlaces& places) {
+  const sparse::AdjointConvolution changed = sparse::adjoint_of(weight.pattern(), places);
   set_pattern(adjoint.weight, changed.pattern);
   find_source(weight, changed.blocks, adjoint);
 }

@@ -2,14 +2,27 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
+#include "kernels/common/window.h"
 #include "ops/builder.h"
 #include "ops/operand.h"
 #include "ops/sparse/host/weight.h"
 #include "program/program.h"
+#include "sparse/convolution_adjoint.h"
 
 namespace tessera::ops {
+
+/// The adjoint of a convolution as one of its results: a window over these, whose positions are the images'
+/// rows and columns of one phase, and the place of each tap.
+struct AdjointTaps {
+  kernels::Window window;
+  sparse::AdjointPlaces places;
+};
+
+/// None for windows with both strides and dilation, or with more zeros around the images than they cover.
+std::optional<AdjointTaps> adjoint_taps(const kernels::Window& window);
 
 /// The weight of the adjoint of a convolution (sparse/convolution_adjoint.h), without values.
 struct AdjointWeight {
@@ -19,11 +32,11 @@ struct AdjointWeight {
 };
 
 /// Whether a sparse weight has one.
-bool has_adjoint(const PackedWeight& weight, uint32_t taps);
+bool has_adjoint(const PackedWeight& weight, const sparse::AdjointPlaces& places);
 /// Requires has_adjoint(). If the weight's pattern may change, then so may that of its adjoint.
-AdjointWeight adjoint_of(const PackedWeight& weight, uint32_t taps);
+AdjointWeight adjoint_of(const PackedWeight& weight, const sparse::AdjointPlaces& places);
 /// Changes the adjoint of a weight whose pattern has changed.
-void follow_pattern(AdjointWeight& adjoint, const PackedWeight& weight, uint32_t taps);
+void follow_pattern(AdjointWeight& adjoint, const PackedWeight& weight, const sparse::AdjointPlaces& places);
 
 /// Gathers the adjoint's values from those of the other weight. `index` is that of `adjoint.weight`, which
 /// keeps `adjoint` alive.
