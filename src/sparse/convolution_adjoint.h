@@ -8,8 +8,8 @@
 
 namespace tessera::sparse {
 
-/// Where a tap of a convolution is in its adjoint: elements of the images that are a stride apart have the
-/// same phase, and a row of the weight each.
+/// Where a tap of a convolution is in its adjoint, each of whose positions has elements of the images in
+/// several phases: a row of the weight for each phase and channel.
 struct AdjointPlace {
   uint32_t phase = 0;
   uint32_t tap = 0;

@@ -14,10 +14,12 @@
 #include "compiler/compile.h"
 #include "engine/engine.h"
 #include "ops/run_operation.h"
+#include "ops/sparse/host/adjoint.h"
 #include "ops/sparse/host/spmm.h"
 #include "sparse/pattern.h"
 #include "support/error_of.h"
 #include "support/every_isa.h"
+#include "support/random_choices.h"
 
 namespace tessera::ops {
 namespace {
@@ -337,6 +339,92 @@ TEST(Sddmm, OfEmptyMatricesIsTheEmptySum) {
           const std::vector<float> dense = sparse::to_dense(dw);
           EXPECT_EQ(dense, std::vector<float>(size_t{m} * k, density == 1 ? static_cast<float>(n) : 0.0F));
         }
+}
+
+/// A window along one dimension.
+struct RandomLine {
+  uint32_t size, kernel, stride, before, dilation, out;
+
+  explicit RandomLine(test::Random& random)
+      : size(1 + random.below(9)),
+        kernel(1 + random.below(5)),
+        stride(1 + random.below(5)),
+        before(random.below(6)),
+        dilation(1 + random.below(3)) {
+    const uint32_t covered = (kernel - 1) * dilation + 1, padded = size + before + random.below(3);
+    out = (std::max(padded, covered) - covered) / stride + 1;
+  }
+};
+
+/// An element of an image, a position of the window, and the tap under which the element is there.
+using SeenElement = std::tuple<int64_t, int64_t, uint32_t>;
+
+std::vector<SeenElement> seen_elements(const kernels::Window& w) {
+  std::vector<SeenElement> all;
+  for (uint32_t y = 0; y < w.out_height; ++y)
+    for (uint32_t x = 0; x < w.out_width; ++x)
+      for (uint32_t tap = 0; tap < w.taps(); ++tap) {
+        const int64_t row = w.row(y, tap / w.kernel_width), col = w.col(x, tap % w.kernel_width);
+        if (w.has_row(row) && w.has_col(col))
+          all.emplace_back(row * w.width + col, int64_t{y} * w.out_width + x, tap);
+      }
+  std::ranges::sort(all);
+  return all;
+}
+
+/// Those to which an adjoint adds.
+std::vector<SeenElement> seen_elements(const AdjointTaps& adjoint) {
+  const kernels::Window &w = adjoint.window, &fold = adjoint.fold;
+  std::vector<SeenElement> all;
+  for (uint32_t y = 0; y < w.out_height; ++y)
+    for (uint32_t x = 0; x < w.out_width; ++x)
+      for (uint32_t i = 0; i < adjoint.places.of.size(); ++i) {
+        const uint32_t phase = adjoint.places.of[i].phase, tap = adjoint.places.of[i].tap;
+        const int64_t out_row = w.row(y, tap / w.kernel_width), out_col = w.col(x, tap % w.kernel_width);
+        const int64_t row = fold.row(y, phase / fold.kernel_width);
+        const int64_t col = fold.col(x, phase % fold.kernel_width);
+        if (w.has_row(out_row) && w.has_col(out_col) && fold.has_row(row) && fold.has_col(col))
+          all.emplace_back(row * fold.width + col, out_row * w.width + out_col, i);
+      }
+  std::ranges::sort(all);
+  return all;
+}
+
+TEST(AdjointTaps, AddToWhatTheirWindowSees) {
+  for (uint64_t seed = 0; seed < 1000; ++seed) {
+    SCOPED_TRACE(seed);
+    test::Random random(seed);
+    const RandomLine down(random), across(random);
+    const kernels::Window w{.height = down.size,
+                            .width = across.size,
+                            .out_height = down.out,
+                            .out_width = across.out,
+                            .kernel_height = down.kernel,
+                            .kernel_width = across.kernel,
+                            .stride_down = down.stride,
+                            .stride_across = across.stride,
+                            .top = down.before,
+                            .left = across.before,
+                            .dilation_down = down.dilation,
+                            .dilation_across = across.dilation};
+    const AdjointTaps adjoint = adjoint_taps(w);
+    ASSERT_EQ(seen_elements(adjoint), seen_elements(w));
+    EXPECT_EQ(adjoint.window.out_height, adjoint.fold.out_height);
+    EXPECT_EQ(adjoint.window.out_width, adjoint.fold.out_width);
+    EXPECT_EQ(adjoint.places.phases, adjoint.fold.taps());
+    EXPECT_EQ(adjoint.places.taps, adjoint.window.taps());
+    EXPECT_LE(adjoint.places.phases, w.taps());
+    EXPECT_LE(adjoint.places.taps, w.taps());
+  }
+}
+
+TEST(AdjointTaps, HaveNoPhasesThatNoTapSees) {
+  const AdjointTaps adjoint =
+      adjoint_taps({.height = 4, .width = 4, .stride_down = 1 << 16, .stride_across = 1 << 16});
+  EXPECT_EQ(adjoint.places.phases, 1U);
+  EXPECT_FALSE(adjoint.adds_taps());
+  EXPECT_FALSE(adjoint.gives_images());
+  EXPECT_TRUE(adjoint_taps({.height = 4, .width = 4, .out_height = 4, .out_width = 4}).gives_images());
 }
 
 }  // namespace

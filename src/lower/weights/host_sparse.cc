@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <utility>
 #include <vector>
 
@@ -92,18 +91,6 @@ program::StepId add_in_parts(const ops::Builder& builder, const ops::Operand& re
   return builder.in_order(std::move(steps));
 }
 
-/// The window over images of which each position has the elements of all phases.
-kernels::Window window_of_phases(const kernels::Window& of, const ops::AdjointTaps& adjoint) {
-  return {.height = of.height,
-          .width = of.width,
-          .out_height = adjoint.window.out_height,
-          .out_width = adjoint.window.out_width,
-          .kernel_height = of.stride_down,
-          .kernel_width = of.stride_across,
-          .stride_down = of.stride_down,
-          .stride_across = of.stride_across};
-}
-
 }  // namespace
 
 HostSparseWeight::HostSparseWeight(const TensorType& type, const std::string& name)
@@ -154,11 +141,11 @@ program::StepId HostSparseWeight::add_adjoint(const ops::Builder& builder, const
                         .n = results.cols(),
                         .window = taps.window});
   };
-  if (taps.places.phases == 1) {
+  if (taps.gives_images()) {
     steps.push_back(add_convolution(dy, call.x));
     return builder.in_order(std::move(steps));
   }
-  const FoldedParts parts{adjoint.weight->weight.rows(), window_of_phases(*call.window, taps)};
+  const FoldedParts parts{adjoint.weight->weight.rows(), taps.fold};
   const uint32_t outs = taps.window.positions();
   steps.push_back(add_in_parts(
       builder, call.x, parts, [&](uint32_t first, uint32_t count, const ops::Operand& of_phases) {
@@ -183,9 +170,10 @@ program::StepId HostSparseWeight::add_folded(const ops::Builder& builder, const 
 
 program::StepId HostSparseWeight::add(const ops::Builder& builder, const LinearCall& call) {
   if (call.window && call.product == ProductKind::input_gradient) {
-    const std::optional<ops::AdjointTaps> taps = ops::adjoint_taps(*call.window);
-    const bool has_weight = taps && ops::has_adjoint(*weight_, taps->places);
-    return has_weight ? add_adjoint(builder, call, *taps) : add_folded(builder, call);
+    const ops::AdjointTaps taps = ops::adjoint_taps(*call.window);
+    const bool is_convolution =
+        (taps.adds_taps() || taps.gives_images()) && ops::has_adjoint(*weight_, taps.places);
+    return is_convolution ? add_adjoint(builder, call, taps) : add_folded(builder, call);
   }
   if (std::ranges::find(products_, call.product) == products_.end()) products_.push_back(call.product);
   return add_product(builder, index_, call);

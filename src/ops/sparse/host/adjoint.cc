@@ -4,7 +4,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <numeric>
-#include <optional>
 #include <span>
 #include <variant>
 #include <vector>
@@ -40,38 +39,75 @@ void find_source(const PackedBlocks& weight, const PackedBlocks& adjoint, const 
   }
 }
 
-/// Along one dimension: an image's element X · stride + phase gets from result X + offset what a tap sees,
-/// where phase = offset · stride + tap − before.
-struct AdjointLine {
-  uint32_t before = 0;  ///< zeros around the results
+/// A window along one dimension.
+struct WindowLine {
+  uint32_t size = 1;
+  uint32_t out = 1;
   uint32_t kernel = 1;
+  uint32_t stride = 1;
+  uint32_t before = 0;
+  uint32_t dilation = 1;
+};
+
+kernels::Window window_along(const WindowLine& down, const WindowLine& across) {
+  return {.height = down.size,
+          .width = across.size,
+          .out_height = down.out,
+          .out_width = across.out,
+          .kernel_height = down.kernel,
+          .kernel_width = across.kernel,
+          .stride_down = down.stride,
+          .stride_across = across.stride,
+          .top = down.before,
+          .left = across.before,
+          .dilation_down = down.dilation,
+          .dilation_across = across.dilation};
+}
+
+/// The adjoint of a window along one dimension.
+struct AdjointLine {
+  WindowLine window;
+  WindowLine fold;
   std::vector<sparse::AdjointPlace> places;
 };
 
-std::optional<AdjointLine> adjoint_line(uint32_t kernel, uint32_t stride, uint32_t before,
-                                        uint32_t dilation) {
+/// Position X has the elements X · stride + phase of the images. They get what a tap sees from result X +
+/// offset, where phase = offset · stride + tap · dilation − before.
+AdjointLine line_of_phases(const WindowLine& w) {
+  const auto number = [](int64_t i) { return static_cast<uint32_t>(i); };
+  const int64_t step = w.stride;
   AdjointLine line;
-  if (stride == 1) {
-    const int64_t covered = int64_t{kernel - 1} * dilation;
-    if (before > covered) return {};
-    line.before = static_cast<uint32_t>(covered - before), line.kernel = kernel;
-    for (uint32_t tap = 0; tap < kernel; ++tap) line.places.push_back({0, kernel - 1 - tap});
-    return line;
-  }
-  if (dilation != 1) return {};
   std::vector<int64_t> offsets;
-  for (int64_t tap = 0; tap < kernel; ++tap) {
-    const int64_t step = stride, phase = ((tap - before) % step + step) % step;
-    offsets.push_back((phase + before - tap) / step);
-    line.places.push_back({static_cast<uint32_t>(phase), 0});
+  for (int64_t tap = 0; tap < w.kernel; ++tap) {
+    const int64_t at = tap * w.dilation - w.before, phase = (at % step + step) % step;
+    offsets.push_back((phase - at) / step);
+    line.places.push_back({number(phase), 0});
   }
-  const auto [least, most] = std::ranges::minmax(offsets);
-  const int64_t first = std::min<int64_t>(least, 0);
-  for (uint32_t tap = 0; tap < kernel; ++tap)
-    line.places[tap].tap = static_cast<uint32_t>(offsets[tap] - first);
-  line.before = static_cast<uint32_t>(-first);
-  line.kernel = static_cast<uint32_t>(std::max<int64_t>(most, 0) - first) + 1;
+  const auto [least, most] = std::ranges::minmax(offsets);  // at most 0, and at least 0
+  for (size_t tap = 0; tap < offsets.size(); ++tap)
+    line.places[tap].tap = number((offsets[tap] - least) / w.dilation);
+  const uint32_t positions = (w.size + w.stride - 1) / w.stride;
+  line.window = {.size = w.out,
+                 .out = positions,
+                 .kernel = number((most - least) / w.dilation) + 1,
+                 .before = number(-least),
+                 .dilation = w.dilation};
+  line.fold = {.size = w.size, .out = positions, .kernel = w.stride, .stride = w.stride};
   return line;
+}
+
+/// Each tap is a phase of its own: positions are the results.
+AdjointLine line_of_taps(const WindowLine& w) {
+  AdjointLine line{{.size = w.out, .out = w.out}, w, {}};
+  for (uint32_t tap = 0; tap < w.kernel; ++tap) line.places.push_back({tap, 0});
+  return line;
+}
+
+/// Phases without taps would cost time and memory, and those of one tap have nothing to add up.
+AdjointLine adjoint_line(const WindowLine& w) {
+  const int64_t covered = int64_t{w.kernel - 1} * w.dilation;
+  const bool has_phases = w.stride == 1 || (w.stride < w.kernel && w.dilation == 1);
+  return has_phases && w.before <= covered ? line_of_phases(w) : line_of_taps(w);
 }
 
 void find_source(const PackedWeight& weight, const std::vector<uint64_t>& blocks, AdjointWeight& adjoint) {
@@ -85,25 +121,18 @@ void find_source(const PackedWeight& weight, const std::vector<uint64_t>& blocks
 
 }  // namespace
 
-std::optional<AdjointTaps> adjoint_taps(const kernels::Window& w) {
-  const auto down = adjoint_line(w.kernel_height, w.stride_down, w.top, w.dilation_down);
-  const auto across = adjoint_line(w.kernel_width, w.stride_across, w.left, w.dilation_across);
-  if (!down || !across) return {};
-  AdjointTaps adjoint{{.height = w.out_height,
-                       .width = w.out_width,
-                       .out_height = (w.height + w.stride_down - 1) / w.stride_down,
-                       .out_width = (w.width + w.stride_across - 1) / w.stride_across,
-                       .kernel_height = down->kernel,
-                       .kernel_width = across->kernel,
-                       .top = down->before,
-                       .left = across->before,
-                       .dilation_down = w.dilation_down,
-                       .dilation_across = w.dilation_across},
-                      {{}, w.stride_down * w.stride_across, down->kernel * across->kernel}};
-  for (const sparse::AdjointPlace& row : down->places)
-    for (const sparse::AdjointPlace& col : across->places)
+AdjointTaps adjoint_taps(const kernels::Window& w) {
+  const AdjointLine down =
+      adjoint_line({w.height, w.out_height, w.kernel_height, w.stride_down, w.top, w.dilation_down});
+  const AdjointLine across =
+      adjoint_line({w.width, w.out_width, w.kernel_width, w.stride_across, w.left, w.dilation_across});
+  AdjointTaps adjoint{window_along(down.window, across.window), window_along(down.fold, across.fold), {}};
+  adjoint.places.phases = adjoint.fold.taps();
+  adjoint.places.taps = adjoint.window.taps();
+  for (const sparse::AdjointPlace& row : down.places)
+    for (const sparse::AdjointPlace& col : across.places)
       adjoint.places.of.push_back(
-          {row.phase * w.stride_across + col.phase, row.tap * across->kernel + col.tap});
+          {row.phase * across.fold.kernel + col.phase, row.tap * across.window.kernel + col.tap});
   return adjoint;
 }
 

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <vector>
 
 #include "kernels/common/window.h"
@@ -14,15 +13,22 @@
 
 namespace tessera::ops {
 
-/// The adjoint of a convolution as one of its results: a window over these, whose positions are the images'
-/// rows and columns of one phase, and the place of each tap.
+/// The adjoint of a convolution as one over its results, each of whose positions has elements of the images
+/// in several phases. Along a dimension whose taps overlap, these are the elements within a stride;
+/// otherwise, or with both a stride and dilation, those of each tap.
 struct AdjointTaps {
-  kernels::Window window;
+  kernels::Window window;  ///< over the results
+  kernels::Window fold;    ///< over the images: what positions have, a tap for each phase
   sparse::AdjointPlaces places;
+
+  /// Whether positions are the images' own.
+  bool gives_images() const { return fold.taps() == 1 && fold.keeps_size(); }
+  /// Whether there is more to add up than fold() does: otherwise, it is the product with the transposed
+  /// weight.
+  bool adds_taps() const { return window.taps() > 1; }
 };
 
-/// None for windows with both strides and dilation, or with more zeros around the images than they cover.
-std::optional<AdjointTaps> adjoint_taps(const kernels::Window& window);
+AdjointTaps adjoint_taps(const kernels::Window& window);
 
 /// The weight of the adjoint of a convolution (sparse/convolution_adjoint.h), without values.
 struct AdjointWeight {
