@@ -253,6 +253,14 @@ Graph after_relu(const Layer& l, bool transposed, const std::optional<Pattern>& 
   return g;
 }
 
+void expect_near_float64_on_hosts(const Graph& g) {
+  const WideArrays inputs = random_inputs(g);
+  WideArrays state = widened(initial_state(g));
+  const WideArrays expected = evaluate(g, inputs, state);
+  for (const uint32_t threads : {1U, 2U})
+    expect_near(Session(g, Machine::host(threads)).run(narrowed(inputs)), expected, 1e-4, 1);
+}
+
 /// Of as many random layers.
 void expect_near_float64_with_gradients(bool transposed, uint64_t count) {
   for (uint64_t seed = 0; seed < count; ++seed) {
@@ -267,12 +275,7 @@ void expect_near_float64_with_gradients(bool transposed, uint64_t count) {
                                     << ", image " << to_string(TensorType{Type::f32, l.image, {}, {}})
                                     << ", weight "
                                     << to_string(TensorType{Type::f32, l.weight_shape(), {}, {}}));
-    const Graph g = after_relu(l, transposed, pattern);
-    const WideArrays inputs = random_inputs(g);
-    WideArrays state = widened(initial_state(g));
-    const WideArrays expected = evaluate(g, inputs, state);
-    for (const uint32_t threads : {1U, 2U})
-      expect_near(Session(g, Machine::host(threads)).run(narrowed(inputs)), expected, 1e-4, 1);
+    expect_near_float64_on_hosts(after_relu(l, transposed, pattern));
   }
 }
 
@@ -282,6 +285,63 @@ TEST(Convolution, AgreesWithFloat64WithItsGradients) {
 
 TEST(Convolution, TransposedAgreesWithFloat64WithItsGradients) {
   expect_near_float64_with_gradients(true, test::number_of_cases(8, 96));
+}
+
+/// A layer with any strides: less than the kernel, so that taps overlap, or more, so that some elements of
+/// the images are under none.
+Layer random_strides(test::Random& random) {
+  const auto some = [&] { return 8 * (1 + random.below(4)); };
+  Layer l{{1 + random.below(3), 9 + random.below(12), 9 + random.below(12), some()}, some(), {}};
+  for (int d = 0; d < 2; ++d) {
+    l.of.kernel.push_back(1 + random.below(5));
+    l.of.stride.push_back(1 + random.below(5));
+    l.of.dilation.push_back(random.below(4) == 0 ? 2U : 1U);
+  }
+  for (int side = 0; side < 4; ++side) l.of.padding.push_back(random.below(4));
+  return l;
+}
+
+/// A layer with a sparse weight, and the gradient of its images.
+Graph with_gradient_of_images(const Layer& l, const Pattern& pattern, std::optional<uint64_t> capacity) {
+  Graph g;
+  const Value x = g.input("x", l.image);
+  const Value w = g.sparse_parameter("w", pattern, Initial::normal(0.3), Type::f32, capacity);
+  output_with_gradients(g, convolution(x, w, {}, l.of), {x});
+  return g;
+}
+
+TEST(Convolution, GradientsOfImagesUnderAnyStridesAgreeWithFloat64) {
+  const uint64_t count = test::number_of_cases(24, 192);
+  for (uint64_t seed = 0; seed < count; ++seed) {
+    test::Random random(seed);
+    const Layer l = random_strides(random);
+    const Shape matrix = matrix_of(l, false);
+    const uint32_t block_size = random.one_of({1U, 4U, 8U});
+    SCOPED_TRACE(testing::Message() << "seed " << seed << ", blocks of " << block_size << ", image "
+                                    << to_string(TensorType{Type::f32, l.image, {}, {}}) << ", weight "
+                                    << to_string(TensorType{Type::f32, l.weight_shape(), {}, {}}));
+    const Pattern pattern =
+        sparse::generate_pattern({PatternKind::random, matrix[0], matrix[1], 0.3, block_size, seed});
+    const auto capacity = random.coin() ? std::optional(pattern.blocks() + 1) : std::nullopt;
+    expect_near_float64_on_hosts(with_gradient_of_images(l, pattern, capacity));
+  }
+}
+
+/// Far from what any network has, but allowed.
+TEST(Convolution, GradientsOfImagesUnderExtremeWindowsAgreeWithFloat64) {
+  const uint32_t far = 1 << 16;
+  const Layer layers[] = {{{1, 4, 4, 16}, 16, {.kernel = {1, 1}, .stride = {far, far}}},
+                          {{2, 5, 4, 8}, 16, {.kernel = {3, 2}, .stride = {far, 1}}},
+                          {{2, 5, 6, 8}, 16, {.kernel = {3, 3}, .stride = {2, 2}, .padding = {9, 4}}},
+                          {{1, 3, 40, 8}, 8, {.kernel = {2, 5}, .stride = {7, 2}, .padding = {0, 1, 6, 3}}}};
+  for (const Layer& l : layers)
+    for (const uint32_t block_size : {1U, 8U}) {
+      SCOPED_TRACE(testing::Message() << "blocks of " << block_size << ", image "
+                                      << to_string(TensorType{Type::f32, l.image, {}, {}}));
+      const Shape matrix = matrix_of(l, false);
+      expect_near_float64_on_hosts(
+          with_gradient_of_images(l, sparse::full_pattern(matrix[0], matrix[1], block_size), {}));
+    }
 }
 
 /// A layer with its gradients.
