@@ -5,12 +5,15 @@
 
 #include <algorithm>
 #include <charconv>
+#include <deque>
 #include <map>
 #include <optional>
 #include <set>
+#include <string>
 #include <string_view>
 #include <system_error>
 #include <utility>
+#include <vector>
 
 #include "base/names.h"
 #include "graph/pipeline_actions.h"
@@ -104,8 +107,8 @@ class ActionReader {
   ActionList read() {
     place_stages();
     find_links();
-    while (take_any()) {
-    }
+    find_sums();
+    take_all();
     require_end();
     check(list_);
     return std::move(list_);
@@ -182,46 +185,95 @@ class ActionReader {
     if (list_.links.places[action.stage] == list_.links.places[action.peer])
       throw UsageError(
           fmt::format("'{}' is between stages on the same chips: leave it out", to_string(action)));
-    if (route_of(list_.links, action) < list_.links.routes.size()) return;
+    std::vector<StageRoute>& routes = list_.links.routes;
+    if (routes_.of(action) < routes.size()) return;
     const PipelineAction sent = is_sending(action.kind) ? action : other_end(action);
-    const bool is_backward = sent.kind == ActionKind::send_backward;
-    list_.links.routes.push_back({sent.stage, sent.peer, is_backward, is_backward || sent.peer < sent.stage});
+    const bool goes_back = sent.kind == ActionKind::send_backward;
+    routes.push_back({sent.stage, sent.peer, goes_back, goes_back || sent.peer < sent.stage});
+    routes_.add(routes.back());
+  }
+
+  /// What sums of buckets wait for.
+  void find_sums() {
+    backward_left_.resize(list_.stages);
+    buckets_of_.resize(list_.stages);
+    for (const std::vector<PipelineAction>& line : lines_)
+      for (const PipelineAction& action : line)
+        if (is_backward(action.kind)) ++backward_left_[action.stage];
+    for (const GradientBucket& bucket : list_.links.buckets) {
+      const auto number = static_cast<uint32_t>(stages_left_.size());
+      size_t& left = stages_left_.emplace_back(0);
+      for (const uint32_t stage : bucket.stages) {
+        if (backward_left_[stage] == 0) continue;
+        ++left;
+        buckets_of_[stage].push_back(number);
+      }
+    }
   }
 
   const PipelineAction* next_of(uint32_t place) const {
     return next_[place] < lines_[place].size() ? &lines_[place][next_[place]] : nullptr;
   }
 
-  /// Puts the next actions that can run into the list; false: there are none.
-  bool take_any() {
-    bool any = false;
-    for (uint32_t place = 0; place < lines_.size(); ++place)
-      while (take_next(place)) any = true;
-    return any;
+  /// Puts actions into the list as soon as they can run. Chips that wait are looked at again when others have
+  /// done what they may have waited for.
+  void take_all() {
+    for (uint32_t place = 0; place < lines_.size(); ++place) ready_.push_back(place);
+    while (!ready_.empty()) {
+      const uint32_t place = ready_.front();
+      ready_.pop_front();
+      while (take_next(place)) {
+      }
+    }
   }
 
-  /// Both ends of an exchange run together.
   bool take_next(uint32_t place) {
     const PipelineAction* action = next_of(place);
-    if (action == nullptr || is_receiving(action->kind)) return false;
-    if (is_sending(action->kind)) {
-      const uint32_t to = list_.links.places[action->peer];
-      const PipelineAction* other = next_of(to);
-      if (other == nullptr || *other != other_end(*action)) return false;
-      list_.actions.insert(list_.actions.end(), {*action, *other});
-      ++next_[to];
-    } else {
-      list_.actions.push_back(*action);
-    }
+    if (action == nullptr) return false;
+    if (is_sending(action->kind) || is_receiving(action->kind)) return take_exchange(place, *action);
+    if (action->bucket && stages_left_[*action->bucket] > 0) return false;
+    list_.actions.push_back(*action);
     ++next_[place];
+    if (is_backward(action->kind)) note_backward(action->stage);
     return true;
+  }
+
+  /// Both ends run together.
+  bool take_exchange(uint32_t place, const PipelineAction& action) {
+    const uint32_t peer = list_.links.places[action.peer];
+    const PipelineAction* other = next_of(peer);
+    if (other == nullptr || *other != other_end(action)) return false;
+    const bool sends = is_sending(action.kind);
+    list_.actions.push_back(sends ? action : *other);
+    list_.actions.push_back(sends ? *other : action);
+    ++next_[place];
+    ++next_[peer];
+    ready_.push_back(peer);
+    return true;
+  }
+
+  /// After the last backward pass of its stages, all of them can sum a bucket.
+  void note_backward(uint32_t stage) {
+    if (--backward_left_[stage] > 0) return;
+    for (const uint32_t bucket : buckets_of_[stage]) {
+      if (--stages_left_[bucket] > 0) continue;
+      for (const uint32_t of_bucket : list_.links.buckets[bucket].stages)
+        ready_.push_back(list_.links.places[of_bucket]);
+    }
   }
 
   void require_end() const {
     std::vector<std::string> waiting;
-    for (uint32_t place = 0; place < lines_.size(); ++place)
-      if (const PipelineAction* action = next_of(place))
+    const PipelineAction* sum = nullptr;
+    for (uint32_t place = 0; place < lines_.size(); ++place) {
+      const PipelineAction* action = next_of(place);
+      if (action == nullptr) continue;
+      if (action->bucket)
+        sum = action;
+      else
         waiting.push_back(fmt::format("chips {} before {}", place, to_string(*action)));
+    }
+    if (waiting.empty() && sum != nullptr) refuse_early(*sum);
     if (!waiting.empty())
       throw UsageError(
           fmt::format("a list of actions never ends: {} wait for the other end. Put each RECV behind its "
@@ -229,9 +281,22 @@ class ActionReader {
                       fmt::join(waiting, ", ")));
   }
 
+  [[noreturn]] void refuse_early(const PipelineAction& sum) const {
+    const auto has_passes = [&](uint32_t stage) { return backward_left_[stage] > 0; };
+    const std::vector<uint32_t>& stages = list_.links.buckets[*sum.bucket].stages;
+    throw UsageError(
+        fmt::format("a list of actions has {} before the last backward pass of stage {}: move it behind that",
+                    to_string(sum), *std::ranges::find_if(stages, has_passes)));
+  }
+
   std::vector<std::vector<PipelineAction>> lines_;
-  size_t count_ = 0;          ///< of actions in all lines
-  std::vector<size_t> next_;  ///< by line: its first action that is not in the list yet
+  size_t count_ = 0;            ///< of actions in all lines
+  std::vector<size_t> next_;    ///< by line: its first action that is not in the list yet
+  std::deque<uint32_t> ready_;  ///< lines whose next action may be able to run
+  RouteIndex routes_;
+  std::vector<size_t> backward_left_;              ///< by stage: passes that are not in the list yet
+  std::vector<std::vector<uint32_t>> buckets_of_;  ///< by stage
+  std::vector<size_t> stages_left_;                ///< by bucket: those that have backward passes left
   ActionList list_;
 };
 

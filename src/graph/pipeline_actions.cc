@@ -20,9 +20,6 @@ namespace {
 constexpr size_t kPassKinds = 5;
 static_assert(action_kind(PassKind::backward_weight) == ActionKind::backward_weight);
 
-constexpr bool is_backward(ActionKind kind) { return is_pass(kind) && kind >= ActionKind::backward; }
-constexpr bool is_backward(PassKind kind) { return is_backward(action_kind(kind)); }
-
 ActionKind kind_of_other_end(ActionKind kind) {
   switch (kind) {
     case ActionKind::send_forward: return ActionKind::receive_forward;
@@ -135,9 +132,14 @@ class ListProgress {
   explicit ListProgress(const ActionList& list)
       : list_(list),
         backward_left_(list.stages),
+        routes_(list.links.routes),
+        routes_to_(list.stages),
         sent_(list.links.routes.size()),
         received_(list.links.routes.size()),
-        summed_(list.links.buckets.size()) {
+        has_all_gradients_(list.links.buckets.size()) {
+    for (size_t r = 0; r < list.links.routes.size(); ++r) routes_to_[list.links.routes[r].to].push_back(r);
+    for (const GradientBucket& bucket : list.links.buckets)
+      unsummed_.emplace_back(bucket.stages.begin(), bucket.stages.end());
     for (size_t kind = 0; kind < kPassKinds; ++kind) {
       has_[kind].resize(list.stages);
       done_[kind].resize(list.stages);
@@ -172,7 +174,7 @@ class ListProgress {
       reject(action, fmt::format("and {} micro-batches", list_.micro_batches));
     if (is_pass(action.kind)) return follow_pass(action);
     if (action.kind == ActionKind::reduce_gradients) return follow_sum(action);
-    const size_t route = route_of(list_.links, action);
+    const size_t route = routes_.of(action);
     if (route == list_.links.routes.size()) reject(action, "and no such route between stages");
     if (list_.links.places[action.stage] == list_.links.places[action.peer])
       reject(action, "between stages on the same chips");
@@ -208,12 +210,15 @@ class ListProgress {
       return require_done(action, ActionKind::backward_weight);
     }
     const uint32_t b = *action.bucket;
-    if (b >= summed_.size() || std::ranges::count(list_.links.buckets[b].stages, action.stage) == 0)
-      reject(action, "and no such bucket");
-    for (const uint32_t stage : list_.links.buckets[b].stages)
+    if (b >= unsummed_.size()) reject(action, "and no such bucket");
+    const std::vector<uint32_t>& stages = list_.links.buckets[b].stages;
+    if (unsummed_[b].erase(action.stage) == 0)
+      reject(action, std::ranges::count(stages, action.stage) == 0 ? "and no such bucket" : "twice");
+    if (has_all_gradients_[b]) return;
+    for (const uint32_t stage : stages)
       if (backward_left_[stage] > 0)
         reject(action, fmt::format("before the last backward pass of stage {}", stage));
-    if (!summed_[b].insert(action.stage).second) reject(action, "twice");
+    has_all_gradients_[b] = true;
   }
 
   void require_done(const PipelineAction& action, ActionKind kind) {
@@ -225,10 +230,9 @@ class ListProgress {
     if (has(kind, action.stage)) require_done(action, kind);
   }
   void require_received(const PipelineAction& pass, bool backward) const {
-    for (size_t r = 0; r < received_.size(); ++r) {
+    for (const size_t r : routes_to_[pass.stage]) {
       const StageRoute& route = list_.links.routes[r];
-      if (route.to == pass.stage && route.before_backward == backward &&
-          !received_[r].contains(pass.micro_batch))
+      if (route.before_backward == backward && !received_[r].contains(pass.micro_batch))
         reject_before(pass, receive_of(route, pass.micro_batch));
     }
   }
@@ -247,9 +251,9 @@ class ListProgress {
     for (size_t r = 0; r < received_.size(); ++r)
       if (const uint32_t m = received_[r].first_missing(); m < list_.micro_batches)
         reject_without(receive_of(list_.links.routes[r], m));
-    for (uint32_t b = 0; b < summed_.size(); ++b)
-      for (const uint32_t stage : list_.links.buckets[b].stages)
-        if (!summed_[b].contains(stage)) reject_without({ActionKind::reduce_gradients, stage, 0, 0, b});
+    for (uint32_t b = 0; b < unsummed_.size(); ++b)
+      if (const std::set<uint32_t>& stages = unsummed_[b]; !stages.empty())
+        reject_without({ActionKind::reduce_gradients, *stages.begin(), 0, 0, b});
   }
 
   [[noreturn]] static void reject(const PipelineAction& action, std::string_view why) {
@@ -266,9 +270,12 @@ class ListProgress {
   const ActionList& list_;
   std::array<std::vector<bool>, kPassKinds> has_ = {};           ///< by kind of pass and stage
   std::array<std::vector<MicroBatches>, kPassKinds> done_ = {};  ///< the same
-  std::vector<uint64_t> backward_left_;        ///< by stage: backward passes in the rest of the list
-  std::vector<MicroBatches> sent_, received_;  ///< by route
-  std::vector<std::set<uint32_t>> summed_;     ///< by bucket: the stages that have its sum
+  std::vector<uint64_t> backward_left_;  ///< by stage: backward passes in the rest of the list
+  RouteIndex routes_;
+  std::vector<std::vector<size_t>> routes_to_;  ///< by stage: positions of the routes that end there
+  std::vector<MicroBatches> sent_, received_;   ///< by route
+  std::vector<bool> has_all_gradients_;         ///< by bucket, once a sum of it has begun
+  std::vector<std::set<uint32_t>> unsummed_;    ///< by bucket: the stages that do not have its sum yet
 };
 
 }  // namespace
@@ -288,11 +295,15 @@ PipelineAction receive_of(const StageRoute& route, uint32_t micro_batch) {
   return other_end(send_of(route, micro_batch));
 }
 
-size_t route_of(const StageLinks& links, const PipelineAction& action) {
+void RouteIndex::add(const StageRoute& route) {
+  positions_.try_emplace(Key(route.after_backward, route.from, route.to), count_);
+  ++count_;
+}
+
+size_t RouteIndex::of(const PipelineAction& action) const {
   const PipelineAction sent = is_sending(action.kind) ? action : other_end(action);
-  const auto found = std::ranges::find_if(
-      links.routes, [&](const StageRoute& route) { return send_of(route, action.micro_batch) == sent; });
-  return static_cast<size_t>(found - links.routes.begin());
+  const auto found = positions_.find(Key(sent.kind == ActionKind::send_backward, sent.stage, sent.peer));
+  return found == positions_.end() ? count_ : found->second;
 }
 
 StageLinks chain_of_stages(uint32_t stages, std::vector<uint32_t> places, bool has_replicas) {

@@ -130,6 +130,7 @@ std::vector<TimedAction> timed(const ActionList& list, std::span<const StageTime
   std::vector<TimedAction> all;
   std::vector<double> clocks(list.places());
   const StageHalves halves(list);
+  const RouteIndex routes(list.links.routes);
   std::map<std::pair<size_t, uint32_t>, TimedAction> sent;  // by route and micro-batch
   for (const PipelineAction& action : list.actions) {
     double& clock = clocks[list.links.places[action.stage]];
@@ -140,9 +141,9 @@ std::vector<TimedAction> timed(const ActionList& list, std::span<const StageTime
       double& other = clocks[list.links.places[action.peer]];
       begin = std::max(clock, other);
       clock = other = begin + sending;
-      sent[{route_of(list.links, action), action.micro_batch}] = {action, begin, clock};
+      sent[{routes.of(action), action.micro_batch}] = {action, begin, clock};
     } else if (is_receiving(action.kind)) {
-      const TimedAction& send = sent.at({route_of(list.links, action), action.micro_batch});
+      const TimedAction& send = sent.at({routes.of(action), action.micro_batch});
       all.push_back({action, send.begin, send.end});
       continue;
     }

@@ -8,8 +8,6 @@
 #include <limits>
 #include <set>
 
-#include "graph/pipeline_actions.h"
-
 namespace tessera::graph {
 namespace {
 
@@ -409,16 +407,16 @@ void PipelineLowering::leave_out_empty_passes() {
 void PipelineLowering::list_events() {
   leave_out_empty_passes();
   list_ = actions_of(schedule_, std::move(list_.links));
+  const RouteIndex routes(list_.links.routes);
   for (size_t action = 0; action < list_.actions.size(); ++action)
-    if (const std::optional<Event> event = event_of(action)) events_.push_back(*event);
+    if (const std::optional<Event> event = event_of(action, routes)) events_.push_back(*event);
   if (body_.builders_.size() > 1 && body_.stages_.count() > body_.builders_.size()) order_by_time();
 }
 
 /// A RECV is the same exchange as its SEND, and gradients of a micro-batch are summed within its pass.
-std::optional<PipelineLowering::Event> PipelineLowering::event_of(size_t action) {
+std::optional<PipelineLowering::Event> PipelineLowering::event_of(size_t action, const RouteIndex& routes) {
   const PipelineAction& what = list_.actions[action];
-  if (is_sending(what.kind))
-    return Event{Event::Kind::send, route_of(list_.links, what), what.micro_batch, action};
+  if (is_sending(what.kind)) return Event{Event::Kind::send, routes.of(what), what.micro_batch, action};
   if (!is_pass(what.kind)) return {};
   const bool again = what.kind == ActionKind::recomputed;
   const LoweredPass* pass =

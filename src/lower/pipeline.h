@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "graph/loop.h"
+#include "graph/pipeline_actions.h"
 #include "graph/routes.h"
 #include "graph/stages.h"
 #include "lower/event_order.h"
@@ -108,7 +109,7 @@ class PipelineLowering {
   void add_sendings();
   void leave_out_empty_passes();
   void list_events();
-  std::optional<Event> event_of(size_t action);
+  std::optional<Event> event_of(size_t action, const RouteIndex& routes);
   size_t end_of_actions(size_t event) const;
   void order_by_time();
   std::vector<TimedEvent> timed_events() const;

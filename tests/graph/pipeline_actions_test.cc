@@ -110,6 +110,11 @@ TEST(PipelineActions, AreReadFromTheirText) {
   EXPECT_EQ(to_string(list),
             "chips 0: 0F0 0SEND_F0 0RECV_B0 0B0 0REDUCE_GRAD:0\n"
             "chips 1: 1RECV_F0 1F0 1B0 1SEND_B0 1REDUCE_GRAD:1\n");
+  // A bucket of several stages, whose chips sum it when all of them are done.
+  const std::string summed =
+      "chips 0: 0F0 0SEND_F0 0RECV_B0 0B0 0REDUCE_GRAD:0\n"
+      "chips 1: 1RECV_F0 1F0 1B0 1SEND_B0 1REDUCE_GRAD:0\n";
+  EXPECT_EQ(to_string(read_actions(summed)), summed);
   // Gradients of inputs and of weights in one pass, or in two.
   EXPECT_EQ(to_string(read_actions("0F1 0F0 0I1 0B0 0W1")), "chips 0: 0F1 0F0 0I1 0B0 0W1\n");
 }
@@ -174,6 +179,8 @@ TEST(PipelineActions, ThatCannotBeReadAreRefused) {
   EXPECT_THAT(message("0F4000000000"), HasSubstr("a list of 1 actions names micro-batch 4000000000"));
   EXPECT_THAT(message("0F0 0B0 0REDUCE_GRAD:4000000000"), HasSubstr("names bucket 4000000000"));
   EXPECT_THAT(message("0F0 0B0 0I0"), HasSubstr("has 0I0 twice"));
+  EXPECT_THAT(message("0F0 0REDUCE_GRAD:0 0B0"),
+              HasSubstr("has 0REDUCE_GRAD:0 before the last backward pass of stage 0"));
   EXPECT_THAT(message("0F0 0F1 0B0 0I1"), HasSubstr("has no 0B1"));
   for (const std::string line : {"chips 0 0F0 0B0", "chips 1: 0F0 0B0", "chips 0F0 0B0 0REDUCE_GRAD:0"})
     EXPECT_THAT(message(line), HasSubstr("that of part 0 of the chips: begin it with 'chips 0:'"));
