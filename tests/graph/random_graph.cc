@@ -552,8 +552,9 @@ class Generator {
           return item.operation.find("spiking") != std::string::npos;
         }))
       return;
-    options.pipeline.kind = random_.one_of(
-        {PipelineKind::grouped, PipelineKind::interleaved, PipelineKind::one_forward_one_backward});
+    options.pipeline.kind =
+        random_.one_of({PipelineKind::grouped, PipelineKind::interleaved,
+                        PipelineKind::one_forward_one_backward, PipelineKind::zero_bubble});
     if (options.pipeline.kind == PipelineKind::grouped) options.micro_batches = 2 * options_.most_replicas;
     if (random_.coin()) options.pipeline.recomputed = {0};
     if (random_.below(3) == 0) options.pipeline.offload_from = random_.one_of({0, 40});
