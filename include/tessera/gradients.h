@@ -7,6 +7,7 @@
 #include <tessera/types.h>
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -31,12 +32,24 @@ struct ParameterGroup {
   std::optional<bool> offload = {}, offload_weights = {}, offload_gradients = {};
 };
 
+/// Stages of whole layers (Graph::begin_stages), for graphs whose calls and loops name none.
+struct LayerStages {
+  /// Number of stages among which sessions and estimates divide the layers (Graph::balance_stages).
+  std::optional<uint32_t> count = {};
+  /// Stages by name of their first layers, and of others if need be: the name of a parameter, or what comes
+  /// before a '.' in some, which stands for the first of their layers. A layer without a name is on the stage
+  /// of the layer before.
+  std::map<std::string, uint32_t> of_layers = {};
+};
+
 struct TrainingOptions {
   Optimizer optimizer = Sgd{};
   /// Gradients are scaled so that their norm, over all parameters, is at most this.
   std::optional<double> clip_norm = {};
   /// The graph computes one micro-batch; gradients and scalar outputs are means over all micro-batches.
   uint32_t micro_batches = 1;
+  /// none: as calls and loops name stages, or if none does, as sessions choose.
+  LayerStages stages = {};
   /// How micro-batches pass through the graph's stages.
   Pipeline pipeline = {};
   /// Lets as few calls and stages compute their forward passes again as fit this number of bytes of each

@@ -216,6 +216,18 @@ class Graph {
   /// for an empty list, and for parts without a stage.
   void place_stages(std::vector<uint32_t> places);
   const std::vector<uint32_t>& stage_places() const { return places_; }
+  /// Divides the graph into stages of whole layers, instead of those that calls and loops name: stage s
+  /// begins with the layer of parameters[s − 1], stage 0 with the first layer. A layer begins with an
+  /// operation that takes parameters which no operation before takes, and has what follows, and its gradients
+  /// and updates. Throws UsageError for values that no forward operation takes as parameters, and for layers
+  /// that are not in their order.
+  void begin_stages(const std::vector<Value>& parameters);
+  const std::vector<ValueId>& stage_begins() const { return stage_begins_; }
+  /// Lets sessions and estimates divide the graph into this number of stages of whole layers, which take
+  /// about equal predicted time, as far as their bytes fit. none: as before. Throws UsageError for 0, and for
+  /// more stages than layers.
+  void balance_stages(std::optional<uint32_t> count);
+  std::optional<uint32_t> balanced_stages() const { return balanced_stages_; }
   uint32_t replicas() const { return replicas_; }
   /// Sets how products on tiles, including products in functions and loops, store partial sums. Throws
   /// UsageError for a type that PartialSums does not allow.
@@ -284,6 +296,8 @@ class Graph {
   uint32_t next_call_ = 1U << 31;  ///< the number of the next call that is given none
   uint32_t replicas_ = 1;
   std::vector<uint32_t> places_;
+  std::vector<ValueId> stage_begins_;
+  std::optional<uint32_t> balanced_stages_;
   PartialSums partial_sums_;
   bool prefetch_ = false;
   std::optional<uint64_t> memory_budget_;

@@ -1,4 +1,5 @@
 // Training steps of graphs: optimizers, groups of parameters, learning rates.
+#include <nanobind/stl/map.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/set.h>
@@ -10,6 +11,7 @@
 #include <tessera/graph.h>
 #include <tessera/numbers.h>
 
+#include <map>
 #include <optional>
 #include <set>
 #include <string>
@@ -224,9 +226,10 @@ void bind_training(nb::module_& m, nb::class_<Graph>& graph) {
   graph.def(
       "add_training",
       [](Graph& g, ValueId loss, const graph::Optimizer& optimizer, std::optional<double> clip_norm,
-         uint32_t micro_batches, const std::string& pipeline, std::set<uint32_t> recomputed,
-         std::optional<uint64_t> memory_budget, uint32_t replicas, bool overlap,
-         std::optional<uint64_t> shard_from, std::optional<uint64_t> shard_weights_from,
+         uint32_t micro_batches, std::optional<uint32_t> stages,
+         std::map<std::string, uint32_t> stages_of_layers, const std::string& pipeline,
+         std::set<uint32_t> recomputed, std::optional<uint64_t> memory_budget, uint32_t replicas,
+         bool overlap, std::optional<uint64_t> shard_from, std::optional<uint64_t> shard_weights_from,
          std::optional<uint64_t> shard_gradients_from, std::optional<uint64_t> offload_from,
          std::optional<uint64_t> offload_weights_from, std::optional<uint64_t> offload_gradients_from,
          std::optional<uint64_t> offload_activations_from, bool prefetch, const std::vector<ValueId>& frozen,
@@ -237,6 +240,7 @@ void bind_training(nb::module_& m, nb::class_<Graph>& graph) {
             .optimizer = optimizer,
             .clip_norm = clip_norm,
             .micro_batches = micro_batches,
+            .stages = {stages, std::move(stages_of_layers)},
             .pipeline = {graph::pipeline_named(pipeline), std::move(recomputed), offload_activations_from},
             .memory_budget = memory_budget,
             .groups = std::move(groups),
@@ -261,11 +265,11 @@ void bind_training(nb::module_& m, nb::class_<Graph>& graph) {
         for (ValueId id : frozen) options.frozen.push_back(g.value(id));
         add_training(g.value(loss), options);
       },
-      "loss"_a, "optimizer"_a, "clip_norm"_a.none(), "micro_batches"_a, "pipeline"_a, "recomputed"_a,
-      "memory_budget"_a.none(), "replicas"_a, "overlap"_a, "shard_from"_a.none(),
-      "shard_weights_from"_a.none(), "shard_gradients_from"_a.none(), "offload_from"_a.none(),
-      "offload_weights_from"_a.none(), "offload_gradients_from"_a.none(), "offload_activations_from"_a.none(),
-      "prefetch"_a, "frozen"_a, "groups"_a, "numbers"_a);
+      "loss"_a, "optimizer"_a, "clip_norm"_a.none(), "micro_batches"_a, "stages"_a.none(),
+      "stages_of_layers"_a, "pipeline"_a, "recomputed"_a, "memory_budget"_a.none(), "replicas"_a, "overlap"_a,
+      "shard_from"_a.none(), "shard_weights_from"_a.none(), "shard_gradients_from"_a.none(),
+      "offload_from"_a.none(), "offload_weights_from"_a.none(), "offload_gradients_from"_a.none(),
+      "offload_activations_from"_a.none(), "prefetch"_a, "frozen"_a, "groups"_a, "numbers"_a);
 }
 
 }  // namespace tessera::python

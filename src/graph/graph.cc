@@ -386,6 +386,37 @@ void Graph::place_stages(std::vector<uint32_t> places) {
   places_ = std::move(places);
 }
 
+void Graph::begin_stages(const std::vector<Value>& parameters) {
+  const WholeLayers layers = whole_layers_of(*this);
+  std::vector<ValueId> begins;
+  uint32_t before = 0;  // layer
+  for (const Value& parameter : parameters) {
+    require_own(parameter, "begin_stages");
+    const auto layer = layers.of_parameters.find(parameter.id);
+    if (layer == layers.of_parameters.end())
+      throw UsageError(fmt::format(
+          "a stage cannot begin with '{}', which no layer takes as a parameter: name a parameter of a layer",
+          info(parameter.id).name));
+    if (layer->second <= before)
+      throw UsageError(fmt::format(
+          "a stage cannot begin with '{}', which is of the first layer of a stage before, or of an "
+          "earlier one: name parameters in the order of their layers",
+          info(parameter.id).name));
+    before = layer->second;
+    begins.push_back(parameter.id);
+  }
+  stage_begins_ = std::move(begins);
+  balanced_stages_.reset();
+}
+
+void Graph::balance_stages(std::optional<uint32_t> count) {
+  if (count) {
+    check_stage_count(*count, whole_layers_of(*this));
+    stage_begins_.clear();
+  }
+  balanced_stages_ = count;
+}
+
 void Graph::set_partial_sums(const PartialSums& sums) {
   if (sums.type && *sums.type != Type::f32 && *sums.type != Type::f16 && *sums.type != Type::bf16)
     throw UsageError(

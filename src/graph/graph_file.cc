@@ -126,6 +126,8 @@ class Writer {
     for (const auto& [name, id] : graph.outputs()) outputs[name] = numbers.at(id);
     Json json = {{"values", std::move(values)}, {"nodes", std::move(nodes)}, {"outputs", std::move(outputs)}};
     if (!graph.stage_places().empty()) json["stage_places"] = graph.stage_places();
+    for (const ValueId id : graph.stage_begins()) json["stage_begins"].push_back(numbers.at(id));
+    if (const auto count = graph.balanced_stages()) json["balanced_stages"] = *count;
     if (graph.partial_sums() != PartialSums{}) json["partial_sums"] = describe(graph.partial_sums());
     if (graph.prefetch()) json["prefetch"] = true;
     if (const auto bytes = graph.memory_budget()) json["memory_budget"] = *bytes;
@@ -294,6 +296,13 @@ class Reader {
       for (const Json& place : json.at("stage_places")) places.push_back(whole<uint32_t>(place));
       graph.place_stages(std::move(places));
     }
+    if (json.contains("stage_begins")) {
+      std::vector<Value> begins;
+      for (const Json& number : json.at("stage_begins"))
+        begins.push_back(graph.value(ids.at(whole<size_t>(number))));
+      graph.begin_stages(begins);
+    }
+    if (json.contains("balanced_stages")) graph.balance_stages(whole<uint32_t>(json.at("balanced_stages")));
     if (json.contains("partial_sums")) graph.set_partial_sums(partial_sums_from(json.at("partial_sums")));
     graph.set_prefetch(json.value("prefetch", false));
     if (json.contains("memory_budget")) graph.set_memory_budget(whole<uint64_t>(json.at("memory_budget")));

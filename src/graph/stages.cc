@@ -29,6 +29,8 @@ class StageSearch {
       if (node.node->backward) continue;
       is_loop(*node.node) ? pass_through(node) : place_parameters(node, layers);
     }
+    for (size_t v = 0; v < of_value_.size(); ++v)
+      if (is_parameter(v) && of_value_[v]) layers.of_parameters[static_cast<ValueId>(v)] = *of_value_[v];
     layers.stages = find();
     count_bytes(layers);
     return layers;
@@ -169,6 +171,7 @@ class StageSearch {
     if (const std::optional<uint32_t>& known = of_value_[parameter])
       return graph_.values[parameter].info().type.pattern ? *known : std::max(*known, follows);
     layers.bytes.emplace_back();
+    layers.begins.push_back(static_cast<ValueId>(parameter));  // values of the graph keep their numbers
     return static_cast<uint32_t>(layers.count()) - 1;
   }
 
@@ -235,6 +238,18 @@ Stages stages_from(const Stages& layers, const std::vector<uint32_t>& first) {
   }
   for (const auto& [node, body] : layers.loops) stages.loops[node] = stages_from(body, first);
   return stages;
+}
+
+/// The first layers of stages. A stage whose parameter no layer takes any longer has none.
+std::vector<uint32_t> first_layers_of(const WholeLayers& layers, const std::vector<ValueId>& begins) {
+  std::vector<uint32_t> first(begins.size() + 1);
+  auto next = static_cast<uint32_t>(layers.count());
+  for (size_t stage = begins.size(); stage > 0; --stage) {
+    const auto layer = layers.of_parameters.find(begins[stage - 1]);
+    if (layer != layers.of_parameters.end()) next = std::min(next, layer->second);
+    first[stage] = next;
+  }
+  return first;
 }
 
 /// By node: whether all of its results serve for gradients of weights.
@@ -321,6 +336,7 @@ std::optional<uint32_t> stage_of(const Node& node) {
 }
 
 bool has_stages(const Graph& graph) {
+  if (!graph.stage_begins().empty() || graph.balanced_stages().value_or(1) > 1) return true;
   return std::ranges::any_of(opened(graph).nodes,
                              [](const OpenedNode& node) { return node.stage.value_or(0) != 0; });
 }
@@ -331,12 +347,24 @@ uint32_t Stages::count() const {
   return last + 1;
 }
 
-Stages stages_of(const Graph& graph) { return StageSearch(graph).find(); }
+Stages stages_of(const Graph& graph) {
+  if (graph.stage_begins().empty()) return StageSearch(graph).find();
+  const WholeLayers layers = whole_layers_of(graph);
+  return stages_of_layers(layers, first_layers_of(layers, graph.stage_begins()));
+}
 
 WholeLayers whole_layers_of(const Graph& graph) { return StageSearch(graph).find_layers(); }
 
 Stages stages_of_layers(const WholeLayers& layers, const std::vector<uint32_t>& first) {
   return stages_from(layers.stages, first);
+}
+
+void check_stage_count(uint32_t stages, const WholeLayers& layers) {
+  const size_t most = std::max<size_t>(1, layers.count());
+  if (stages == 0 || stages > most)
+    throw UsageError(fmt::format(
+        "a graph of {} layers with parameters of their own is to have {} stages: it can have 1 to {}",
+        layers.count(), stages, most));
 }
 
 uint32_t stage_of(const Graph& graph, const Stages& stages, ValueId id) {

@@ -13,7 +13,7 @@ namespace tessera::graph {
 
 /// The stage that a call or a loop names.
 std::optional<uint32_t> stage_of(const Node& node);
-/// Whether any call or loop names a stage, in loops too.
+/// Whether a graph has several stages: any call or loop names one, in loops too, or they are of whole layers.
 bool has_stages(const Graph& graph);
 
 /// Stages of a graph's operations, by their positions, and of the operations of its loops.
@@ -24,10 +24,11 @@ struct Stages {
   uint32_t count() const;
 };
 
-/// The stages that calls and loops name. Other operations run on the stage of their parameters, which are on
-/// the stage that takes them first; operations without parameters run on the stage of their inputs, those
-/// that take inputs of the graph alone on the first stage that takes what they give, and gradients on that of
-/// the operation to which they belong.
+/// The stages of whole layers, if the graph begins some (Graph::begin_stages); balanced ones are not known
+/// yet, and are one. Otherwise those that calls and loops name. Other operations run on the stage of their
+/// parameters, which are on the stage that takes them first; operations without parameters run on the stage
+/// of their inputs, those that take inputs of the graph alone on the first stage that takes what they give,
+/// and gradients on that of the operation to which they belong.
 Stages stages_of(const Graph& graph);
 
 /// Bytes of a layer, without values in streaming memory.
@@ -43,6 +44,9 @@ struct LayerBytes {
 struct WholeLayers {
   Stages stages = {};  ///< with a stage for each layer, regardless of those that calls and loops name
   std::vector<LayerBytes> bytes = {};
+  std::vector<ValueId> begins = {};  ///< by layer: the parameter with which it begins
+  /// The layer of each parameter that a forward operation takes.
+  std::map<ValueId, uint32_t> of_parameters = {};
 
   size_t count() const { return bytes.size(); }
 };
@@ -51,6 +55,9 @@ WholeLayers whole_layers_of(const Graph& graph);
 
 /// Stages of whole layers, each from its first layer to that of the next stage. `first` is not empty.
 Stages stages_of_layers(const WholeLayers& layers, const std::vector<uint32_t>& first);
+
+/// Throws UsageError unless layers can make this number of stages.
+void check_stage_count(uint32_t stages, const WholeLayers& layers);
 
 /// The stage of the operation that computes a value, or else of the first operation that takes it, in loops
 /// too.

@@ -4,8 +4,11 @@
 #include <tessera/error.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <iterator>
+#include <limits>
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "base/record_pass.h"
@@ -13,6 +16,7 @@
 #include "compiler/compile.h"
 #include "graph/loop.h"
 #include "graph/stages.h"
+#include "graph/transforms/transforms.h"
 #include "lower/stage_balance.h"
 
 namespace tessera::graph {
@@ -95,6 +99,29 @@ uint32_t most_in_flight(const Graph& graph) {
     if (form.is_pipelined()) most = std::max(most, form.count);
   }
   return most;
+}
+
+/// The graph with one micro-batch after the other.
+Graph without_pipelines(const Graph& graph) {
+  std::vector<Node> nodes = graph.nodes();
+  for (Node& node : nodes)
+    if (is_loop(node))
+      for (const std::string name : {"pipeline", "recomputed", "offload_from"}) node.attributes.erase(name);
+  Graph plain = graph;
+  plain.set_nodes(std::move(nodes));
+  return plain;
+}
+
+/// A chip for each replica of a graph.
+machine::Machine chips_of_replicas(const Graph& graph, const machine::Machine& machine) {
+  if (machine.kind == machine::Kind::host || machine.chip_count() <= graph.replicas()) return machine;
+  return machine.part(0, graph.replicas() * machine.chip_tiles);
+}
+
+uint64_t bytes_of_stage(const Graph& graph, const machine::Machine& machine, uint32_t stages) {
+  if (machine.kind == machine::Kind::host) return std::numeric_limits<uint64_t>::max();
+  const uint64_t parts = uint64_t{graph.replicas()} * stages, chips = machine.chip_count();
+  return std::max<uint64_t>(1, chips / parts) * (machine.tiles / chips) * machine.tile_bytes;
 }
 
 class PlacementSearch {
@@ -206,6 +233,28 @@ void bind_metadata_of(const Lowered& lowered, bound::BoundProgram& program) {
 }
 
 }  // namespace
+
+Graph with_balanced_stages(const Graph& graph, const machine::Machine& machine) {
+  const uint32_t stages = graph.balanced_stages().value_or(1);
+  Graph found = graph;
+  found.balance_stages({});
+  if (stages == 1) return found;
+  Graph plain = without_pipelines(found);
+  transform(plain, session_transforms(), machine);
+  const WholeLayers layers = whole_layers_of(plain);
+  check_stage_count(stages, layers);
+  const Placed placed =
+      build(plain, stages_of_layers(layers, {0}), chips_of_replicas(plain, machine), {}, bound::Runs::none);
+  const engine::Profile profile = placed.program->estimate();
+  const std::vector<LayerCost> costs = costs_of_layers(plain, layers, placed.lowered, profile);
+  const std::vector<uint32_t> first =
+      balanced_stages(costs, stages, bytes_of_stage(graph, machine, stages), most_in_flight(found));
+  std::vector<Value> begins;
+  for (size_t stage = 1; stage < first.size(); ++stage)
+    begins.push_back(found.value(layers.begins[first[stage]]));
+  found.begin_stages(begins);
+  return found;
+}
 
 void Placed::bind_metadata() { bind_metadata_of(lowered, *program); }
 

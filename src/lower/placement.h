@@ -37,6 +37,10 @@ struct Placed {
   void bind_metadata();
 };
 
+/// The graph with the stages that it is to have balanced (Graph::balance_stages), by an estimate of each
+/// layer on one chip.
+Graph with_balanced_stages(const Graph& graph, const machine::Machine& machine);
+
 /// Lowers and compiles a graph. With replicas or stages a machine's chips are divided among them; otherwise
 /// the graph takes one chip, or 2 or 4 that work as one, whichever is fastest; a graph with micro-batches may
 /// also be divided into stages on 2 or 4 chips. If it does not fit one chip, it takes the fewest chips on

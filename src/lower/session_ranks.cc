@@ -1,5 +1,6 @@
 // Sessions of ranks that divide a graph's replicas among them: what the ranks agree on.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <tessera/communicator.h>
 #include <tessera/error.h>
 
@@ -105,6 +106,7 @@ std::shared_ptr<Session::Impl> Session::Impl::from_options(const Graph& graph,
   for (const Fact& fact : facts_of(graph, machine, options)) facts.emplace_back(fact.name, fact.value);
   facts.emplace_back("instruction set", std::string(name_of(active_isa())));
   facts.emplace_back("number of replicas", fmt::format("{}", graph.replicas()));
+  facts.emplace_back("division into stages", fmt::format("{}", fmt::join(made->graph.stage_begins(), " ")));
   facts.emplace_back("seed", fmt::format("{}", options.seed));
   const Contents contents(graph);
   facts.emplace_back("set of functions", fmt::format("{:016x}", contents.functions()));

@@ -216,6 +216,18 @@ TEST(GraphFile, RefusesFunctionsThatCallEachOtherWithoutEnd) {
   EXPECT_ERROR("call each other too often", load_graphs(path));
 }
 
+TEST(GraphFile, KeepsStagesOfLayers) {
+  Graph g;
+  Value h = g.input("x", {3, 4});
+  for (const std::string name : {"w0", "w1"}) h = linear(h, g.parameter(name, {4, 4}, Initial::normal(0.5)));
+  g.output("y", h);
+  g.begin_stages({g.find("w1")});
+  EXPECT_EQ(stages_of(g).nodes, (std::vector<uint32_t>{0, 1}));
+  EXPECT_EQ(stages_of(reread(g, "stages")).nodes, stages_of(g).nodes);
+  g.balance_stages(2);
+  EXPECT_EQ(reread(g, "stages").balanced_stages(), 2U);
+}
+
 TEST(GraphFile, KeepsWhatComputesGradients) {
   Graph g;
   const Value w = g.parameter("w", {4, 4}, Initial::normal(0.5));

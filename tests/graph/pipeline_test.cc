@@ -10,6 +10,7 @@
 #include <cmath>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -234,6 +235,64 @@ TEST(Pipelines, TakeIdsOfMicroBatches) {
       return inputs;
     });
   }
+}
+
+/// Four layers, on two stages that calls name, or that training names or balances.
+Graph four_layers(TrainingOptions options, bool by_calls = false) {
+  auto body = std::make_shared<Graph>();
+  const Value x = body->input("x", {6, 16}), w = body->input("w", {16, 16});
+  body->output("y", x + tanh(linear(x, w)));
+  Graph g;
+  Value h = g.input("x", {6, 16});
+  for (uint32_t i = 0; i < 4; ++i) {
+    const Value weight = g.parameter(fmt::format("layers.{}.weight", i), {16, 16}, Initial::normal(0.2));
+    h = g.call(body, {h, weight}, {.stage = by_calls ? std::optional(i / 2) : std::nullopt})[0];
+  }
+  const Value loss = mean(square(h));
+  g.output("loss", loss);
+  options.micro_batches = 8;
+  add_training(loss, options);
+  return g;
+}
+
+TEST(StagesOfLayers, GiveTheBitsOfStagesOfCallsAndOfNone) {
+  const Steps whole = steps_of(four_layers({}), Machine::host(2));
+  for (const PipelineKind kind : {PipelineKind::one_forward_one_backward, PipelineKind::zero_bubble}) {
+    SCOPED_TRACE(name_of(kind));
+    const Graph given = four_layers({.stages = {.of_layers = {{"layers.2", 1}}}, .pipeline = {kind}});
+    const Graph balanced = four_layers({.stages = {.count = 2}, .pipeline = {kind}});
+    for (const Graph* graph : {&given, &balanced}) {
+      const Steps found = steps_of(*graph, Machine::host(2));
+      EXPECT_EQ(found.results, whole.results);
+      EXPECT_EQ(found.state, whole.state);
+      EXPECT_EQ(Session(*graph, chips(2)).cost().lanes.size(), 2U);
+    }
+    const Steps by_calls = steps_of(four_layers({.pipeline = {kind}}, true), chips(2));
+    const Steps found = steps_of(given, chips(2));
+    EXPECT_EQ(found.results, by_calls.results);
+    EXPECT_EQ(found.state, by_calls.state);
+  }
+}
+
+TEST(StagesOfLayers, NameWhatTheyCannotBe) {
+  const auto message = [](const LayerStages& stages, bool by_calls = false) {
+    return message_of([&] { four_layers({.stages = stages}, by_calls); });
+  };
+  EXPECT_THAT(message({.count = 5}),
+              HasSubstr("4 layers with parameters of their own is to have 5 stages: it can have 1 to 4"));
+  EXPECT_THAT(message({.of_layers = {{"layer.2", 1}}}),
+              HasSubstr("'layer.2', and no layer has a parameter of this name: layers begin with "
+                        "'layers.0.weight', 'layers.1.weight'"));
+  EXPECT_THAT(message({.of_layers = {{"layers.1", 1}, {"layers.3", 0}}}),
+              HasSubstr("'layers.3' is to be on stage 0, and layers before it are on stage 1"));
+  EXPECT_THAT(message({.of_layers = {{"layers.1", 2}}}),
+              HasSubstr("stage 1 has no layers: 'layers.1' is to be on stage 2"));
+  EXPECT_THAT(message({.of_layers = {{"layers.0", 1}}}), HasSubstr("stage 0 has no layers"));
+  EXPECT_THAT(message({.of_layers = {{"layers.1", 1}, {"layers.1.weight", 2}}}),
+              HasSubstr("'layers.1' and 'layers.1.weight' begin with the same layer"));
+  EXPECT_THAT(message({.count = 2, .of_layers = {{"layers.1", 1}}}),
+              HasSubstr("as a number and by layers: leave out one"));
+  EXPECT_THAT(message({.count = 2}, true), HasSubstr("the graph has stages already"));
 }
 
 TEST(Pipelines, ShareChipsAmongStages) {

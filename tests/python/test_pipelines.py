@@ -58,8 +58,8 @@ def test_schedules_are_lists_of_actions():
             schedule.actions(places=places)
 
 
-def stages(count, micro_batches, pipeline="sequential", recompute=(), again=False, **options):
-    """A training step of layers with dropout, one on each stage."""
+def stages(count, micro_batches, pipeline="sequential", recompute=(), again=False, by_calls=True, **options):
+    """A training step of layers with dropout, one on each stage that calls name."""
     layer = tg.Graph()
     x = layer.input("x", (6, 16))
     layer.output("y", x + tg.dropout(tg.tanh(tg.linear(x, layer.input("w", (16, 16)))), 0.25))
@@ -67,7 +67,7 @@ def stages(count, micro_batches, pipeline="sequential", recompute=(), again=Fals
     h = graph.input("x", (6, 16))
     for stage in range(count):
         weight = graph.parameter(f"w{stage}", (16, 16), tg.normal(0.2))
-        h = graph.call(layer, h, weight, stage=stage, recompute=again)["y"]
+        h = graph.call(layer, h, weight, stage=stage if by_calls else None, recompute=again)["y"]
     graph.output("logits", h)
     return graph.training_step(
         "cross_entropy", "adam", micro_batches=micro_batches, pipeline=pipeline, recompute=recompute, **options
@@ -92,6 +92,45 @@ def test_every_pipeline_gives_the_same_bits(pipeline):
             found = trained(stages(2, 8, pipeline, **settings), machine)
             for name, values in expected.items():
                 np.testing.assert_array_equal(found[name], values)
+
+
+@pytest.mark.parametrize("pipeline", (*KINDS, "zb-h1"))
+def test_layers_on_stages_give_the_bits_of_the_whole(pipeline):
+    expected = trained(stages(4, 8, by_calls=False))
+    for given in (4, ["w2"], {"w0": 0, "w1": 0, "w3": 1}):
+        step = stages(4, 8, pipeline, by_calls=False, stages=given)
+        for name, values in trained(step).items():
+            np.testing.assert_array_equal(values, expected[name], f"{given}")
+
+
+def test_layers_on_stages_are_placed_as_calls_are():
+    machine = tessera.Machine("m2000", chips=2, tiles=8)
+    expected = trained(stages(2, 8, "1f1b"), machine)
+    step = stages(2, 8, "1f1b", by_calls=False, stages=["w1"])
+    for name, values in trained(step, machine).items():
+        np.testing.assert_array_equal(values, expected[name])
+    assert step.estimate(machine).actions.places == [0, 1]
+    assert stages(4, 8, "1f1b", by_calls=False, stages=2, replicas=2).estimate("m2000", tiles=8).actions.stages == 2
+
+
+def test_wrong_stages_are_refused():
+    def refused(message, given, error=ValueError, **options):
+        with pytest.raises(error, match=message):
+            stages(4, 8, by_calls=False, stages=given, **options)
+
+    refused("a graph of 4 layers with parameters of their own is to have 5 stages: it can have 1 to 4", 5)
+    refused("stages name 'w9', and no layer has a parameter of this name: layers begin with 'w0', 'w1'", ["w9"])
+    refused("'w3' is to be on stage 0, and layers before it are on stage 1", {"w1": 1, "w3": 0})
+    refused("stage 1 has no layers: 'w1' is to be on stage 2", {"w1": 2})
+    refused("stage 0 has no layers: 'w0' is to be on stage 1, and is the first one", ["w0"])
+    refused("name each layer once", ["w1", "w1"])
+    refused("a single text is", "w1")
+    refused("stages is 0", 0)
+    for given in (None, True, 1.5, {"w1"}):
+        refused("stages must be a whole number, not", given, TypeError)
+    refused("stages are named by layers, such as", [1, 2], TypeError)
+    with pytest.raises(ValueError, match="the graph has stages already"):
+        stages(2, 8, stages=2)
 
 
 def layers(recompute=(), again=False):

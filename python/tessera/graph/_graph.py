@@ -14,7 +14,7 @@ from tessera._arguments import checked_seed, checked_threads
 from tessera._matrices import Matrix
 from tessera._tessera import Initial, Machine
 from tessera.graph._estimate import Estimate, machine_for
-from tessera.graph._pipeline import PipelineKind, recomputation
+from tessera.graph._pipeline import PipelineKind, Stages, layer_stages, recomputation
 from tessera.graph._ranks import communicator_of, on_each
 from tessera.graph._session import Session
 from tessera.graph._training import (
@@ -432,6 +432,7 @@ class Graph:
         groups: Iterable[ParameterGroup] = (),
         clip_norm: float | None = None,
         micro_batches: int = 1,
+        stages: Stages = "auto",
         pipeline: PipelineKind = "sequential",
         recompute: Iterable[int] | int | Literal["fit"] = (),
         replicas: int = 1,
@@ -487,6 +488,17 @@ class Graph:
         `groups` may set this differently for the parameters that they name. With `prefetch`, parameters and state are
         fetched while the operations before are computed, so that tiles need memory for the operands of two operations.
 
+        `stages` divides whole layers among stages, each with its own chips, where no call or loop names a stage. A
+        layer begins with an operation that takes parameters which no operation before takes, and has all that follows
+        until the next one. `stages` is
+        - the number of stages: sessions and estimates balance them by predicted time, as far as their bytes fit;
+        - names of the layers with which the second stage and further ones begin: `["layers.4", "layers.8"]`. A layer
+          has the name of any of its parameters, or of what comes before a "." in it; of several layers, the first one
+          counts;
+        - a dict of names and stages: `{"layers.4": 1, "layers.8": 2}`. Layers that are not named are on the stage of
+          the layer before;
+        - "auto", the default: stages as calls and loops name them, or if none does, as sessions choose (docs/chips.md).
+
         `pipeline` is the order in which micro-batches go through the stages of the graph: "sequential", "grouped",
         "interleaved", "1f1b" or "zb-h1" (see `pipeline_schedule`). Stages in `recompute` keep only the values that they
         take from other stages, and compute a forward pass again before its backward pass. If `recompute` is a number of
@@ -532,6 +544,7 @@ class Graph:
             ),
             clip_norm,
             _tessera.whole_number("micro_batches", micro_batches),
+            *layer_stages(stages),
             str(pipeline),
             *recomputation(recompute),
             _tessera.whole_number("replicas", replicas),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from numbers import Integral
 from typing import Literal, NamedTuple, TypeAlias
@@ -10,6 +10,8 @@ from typing import Literal, NamedTuple, TypeAlias
 from tessera import _tessera
 
 PipelineKind: TypeAlias = Literal["sequential", "grouped", "interleaved", "1f1b", "zb-h1"]
+#: Their number, or names of layers: those with which the second stage and further ones begin, or the stage of each.
+Stages: TypeAlias = int | Literal["auto"] | Sequence[str] | Mapping[str, int]
 
 
 @dataclass(frozen=True)
@@ -168,6 +170,26 @@ def pipeline_schedule(
     whole = _tessera.whole_number
     sizes = whole("stages", stages), whole("micro_batches", micro_batches)
     return PipelineSchedule(_tessera.pipeline_schedule(str(kind), *sizes, recomputed_stages(recompute)))
+
+
+def layer_stages(stages: Stages) -> tuple[int | None, dict[str, int]]:
+    """The number of stages that sessions balance, and stages by names of layers."""
+    if isinstance(stages, str):
+        if stages != "auto":
+            raise ValueError(f'stages is {stages!r}; a single text is "auto": give names of layers as a list')
+        return None, {}
+    if isinstance(stages, Mapping):
+        by_name = {name: _tessera.whole_number("stage", stage) for name, stage in stages.items()}
+    elif isinstance(stages, Sequence):
+        by_name = {name: stage for stage, name in enumerate(stages, 1)}
+        if len(by_name) < len(stages):
+            raise ValueError(f"stages are {stages!r}: name each layer once")
+    else:
+        return _tessera.whole_number("stages", stages, 1), {}
+    for name in by_name:
+        if not isinstance(name, str):
+            raise TypeError(f'stages are named by layers, such as "layers.4", not {name!r}')
+    return None, by_name
 
 
 def recomputed_stages(recompute: Iterable[int] | int | str, others: str = "") -> set[int]:

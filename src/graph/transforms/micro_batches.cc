@@ -53,6 +53,8 @@ Graph Graph::as_function(std::set<ValueId> taken) const {
   function.replicas_ = 1;
   function.memory_budget_.reset();
   function.places_.clear();
+  function.stage_begins_.clear();
+  function.balanced_stages_.reset();
   function.replicated_.clear();
   for (const Node& node : nodes_) taken.insert(node.inputs.begin(), node.inputs.end());
   for (ValueId id = 0; id < values_.size(); ++id) {

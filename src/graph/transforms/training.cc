@@ -16,6 +16,7 @@
 #include "graph/shards.h"
 #include "graph/stages.h"
 #include "graph/transforms/gradients.h"
+#include "graph/transforms/layer_stages.h"
 #include "graph/transforms/loss_scale.h"
 #include "graph/transforms/split_backward.h"
 #include "graph/transforms/transforms.h"
@@ -61,7 +62,14 @@ void check_training(const TrainingOptions& options, const Graph& graph) {
     if (&value.owner() != &graph)
       throw UsageError("a value that is frozen, or in a group, is of another graph than the loss");
   if (options.micro_batches == 1 && options.pipeline != Pipeline{})
-    pipeline_schedule(options.pipeline, stages_of(graph).count(), options.micro_batches);
+    pipeline_schedule(options.pipeline, graph.balanced_stages().value_or(stages_of(graph).count()),
+                      options.micro_batches);
+}
+
+/// By which sums and passes are divided. Of those that sessions choose each has whole layers.
+Stages stages_of_training(const Graph& graph) {
+  if (!has_stages(graph)) return {};
+  return graph.balanced_stages() ? whole_layers_of(graph).stages : stages_of(graph);
 }
 
 /// The addends of a gradient that are computed on several stages, such as those of a table that the first and
@@ -138,7 +146,7 @@ void repeat(Graph& graph, const Settings& settings, const TrainingOptions& optio
     if (graph.type(id).elements() != 1)
       throw UsageError(fmt::format("the output '{}' is {}: with micro-batches outputs must be scalars", name,
                                    to_string(graph.type(id))));
-  const Stages found = has_stages(graph) ? stages_of(graph) : Stages();
+  const Stages found = stages_of_training(graph);
   const std::vector<uint32_t>& stages = found.nodes;
   std::vector<Value> summed;
   std::vector<size_t> addends;
@@ -295,9 +303,10 @@ void extend(Graph& graph, Value loss, const TrainingOptions& options) {
 void add_training(Value loss, const TrainingOptions& options) {
   check_training(options);
   Graph& graph = loss.owner();
-  check_training(options, graph);
   Graph before = graph;
   try {
+    divide_into_stages(graph, options.stages);
+    check_training(options, graph);
     extend(graph, loss, options);
   } catch (...) {
     graph = std::move(before);
