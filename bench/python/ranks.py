@@ -425,7 +425,7 @@ def report_transport(transport: dict[str, Any]) -> None:
     for message in transport["messages"]:
         seconds = message["seconds"]
         print(
-            f"  {message['bytes']:12,} bytes{1e6 * seconds:12,.0f} µs, of these busy"
+            f"  {message['bytes']:12,} bytes{1e6 * seconds:12,.0f} µs, core busy"
             f"{1e6 * message['busy_seconds']:10,.0f}{message['bytes'] / seconds / 1e6:10,.0f} MB/s each way"
         )
 

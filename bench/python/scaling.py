@@ -37,7 +37,7 @@ class Transport:
     """Exchanges between neighbours of a ring: each sends a message and receives one of the same size meanwhile."""
 
     name: str
-    #: By bytes of the message, ascending: seconds, and of these those in which the rank's own core is busy.
+    #: By bytes of the message, ascending: seconds, and the seconds in which the rank's own core is busy.
     messages: tuple[tuple[float, float, float], ...]
     #: For each byte that is received: writing the message, and adding it.
     handling: float = 0.0
@@ -342,7 +342,7 @@ def transport_table(transport: Transport) -> str:
         [f"{size:,.0f}", f"{1e6 * seconds:,.0f}", f"{1e6 * busy:,.0f}", f"{size / seconds / 1e6:,.0f}"]
         for size, seconds, busy in transport.messages
     )
-    return table(["bytes each way", "µs", "of these busy", "MB/s each way"], rows)
+    return table(["bytes each way", "µs", "core busy, µs", "MB/s each way"], rows)
 
 
 def points_table(measured: Measured) -> str:
