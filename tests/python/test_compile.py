@@ -8,6 +8,7 @@ import subprocess
 import sys
 import textwrap
 import threading
+import warnings
 
 import numpy as np
 import pytest
@@ -52,6 +53,15 @@ def test_layers_and_times_are_data_and_pages_together():
     assert "nan" not in page.partition("Layers")[2].partition("Time")[0]
     alone = compiled.first.cost()
     assert alone.layers == [] and "no zeros" not in alone.page() and "layers" not in json.loads(alone.to_json())
+
+
+def test_masks_are_compiled_without_a_warning():
+    model = network()
+    with_mask(model[0])
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        tessera.compile(model, torch.randn(64, SIZE))
+    assert not [each for each in found if "assigned during export" in str(each.message)]
 
 
 @pytest.mark.parametrize("hide", [with_mask, as_csr, as_bsr])

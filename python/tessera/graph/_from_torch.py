@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -220,7 +221,9 @@ def _exported(
     module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], *, trains: bool
 ) -> torch.export.ExportedProgram:
     try:
-        with _exportable(module):
+        with _exportable(module), warnings.catch_warnings():
+            # Of weights that hooks assign, as torch.nn.utils.prune does, which are converted nevertheless.
+            warnings.filterwarnings("ignore", r"The tensor attributes? .* assigned during export", UserWarning)
             exported = torch.export.export(module, args, kwargs, strict=False)
         if trains:
             _detach_blocks(exported)
