@@ -136,8 +136,9 @@ void add_placement_options(CLI::App& command, PlacementSettings& s, const std::s
   add_count(command, "--micro-batches", s.micro_batches,
             "Number of parts into which a batch is divided to take less memory (default: 1)");
   const std::string recomputation = fmt::format(
-      "Keep only the inputs of {} for the backward pass, and compute the other values again; =fit: of as "
-      "few as fit the machine's memory, =BYTES: of as few as fit so many bytes of each tile, or of the host",
+      "Keep only the inputs of {} for the backward pass, and compute the other values again; =fit: only as "
+      "far as the machine's memory requires; =BYTES: only as far as this budget for each tile, or for the "
+      "host, requires",
       what);
   command.add_flag("--recompute,!--no-recompute", recomputation)->each([&s](const std::string& text) {
     set_recomputation(s, text);

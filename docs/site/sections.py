@@ -22,7 +22,7 @@ def _introduction(header: Path) -> list[str]:
 
 
 def _native_functions(name: str) -> list[str]:
-    """Those of a module's public functions that autodoc takes for data without a docstring."""
+    """The public functions of a module that autodoc takes for data without a docstring."""
     module = importlib.import_module(name)
     return [each for each in module.__all__ if type(getattr(module, each)).__name__ == "nb_func"]
 

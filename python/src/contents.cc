@@ -150,7 +150,7 @@ class Contents {
   struct Piece {
     const std::byte* begin;
     uint64_t bytes;
-    uint64_t first, end;  ///< of its blocks, in the order of those of all pieces
+    uint64_t first, end;  ///< its blocks, numbered over all pieces
 
     std::span<const std::byte> block(uint64_t i) const {
       const uint64_t start = (i - first) * kBlock;

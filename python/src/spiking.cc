@@ -118,7 +118,7 @@ class Network {
         to[row * outputs_ + spikes.ids[row * spikes.capacity + i]] = 1;
   }
 
-  /// Spikes of each neuron of the hidden layers, those of all layers side by side: [batch, neurons].
+  /// Spikes of each neuron of the hidden layers, with all layers side by side: [batch, neurons].
   void count_hidden(uintptr_t state, uintptr_t counts) const {
     const nb::gil_scoped_release released;
     auto* to = pointer<float>(counts);

@@ -30,8 +30,8 @@ class StructuredCalls {
         parameters_(parameters),
         has_bias_(has_bias) {}
 
-  /// A product for an x and results of these shapes; parameters have those of the tensors, and end with a
-  /// bias if there is one.
+  /// A product for an x and results of these shapes. `parameters` has the shapes of the tensors, and ends
+  /// with a bias if there is one.
   void add(nb::object product, nb::tuple x, nb::tuple y, nb::list parameters) {
     Entry entry{.threads = default_threads(),
                 .x = nb::cast<Dimensions>(x),

@@ -68,7 +68,7 @@ class PretrainingDivision:
     """A way to divide a step into replicas, stages and micro-batches, and to save memory."""
 
     options: dict[str, Any]
-    """The division as options of `BertTrainer`, to be given together with those of the plan."""
+    """The division as options of `BertTrainer`, to be given together with the options of the plan."""
     extrapolated: PretrainingCost | None
     """Cost extrapolated from estimates of small networks."""
     estimated: PretrainingCost | None

@@ -196,7 +196,7 @@ class _Compiler:
             i = self.paths.index(path)
             for dim, name in dims.items():
                 if not isinstance(self.leaves[i], Tensor) or not 0 <= dim < self.leaves[i].dim():
-                    raise ValueError(f"dynamic_shapes names dimension {dim} of {path}, which it has not")
+                    raise ValueError(f"dynamic_shapes names dimension {dim} of {path}, which does not exist")
                 by_leaf[i, dim] = name
                 size = self.leaves[i].shape[dim]
                 if present.setdefault(name, size) != size:

@@ -177,7 +177,7 @@ def set_placement(settings: _Settings, given: Mapping[str, Any]) -> None:
 
 
 def set_recomputation(settings: _Settings, recompute: bool | int | Literal["fit"]) -> None:
-    """Let all layers or blocks compute values again, or as few as fit a number of bytes, or the machine."""
+    """Let all layers or blocks compute values again, or as few as a number of bytes, or the machine, allows."""
     budget = memory_budget(recompute)
     if budget is not None:
         settings.memory_budget = budget

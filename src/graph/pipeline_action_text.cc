@@ -121,7 +121,7 @@ class ActionReader {
     std::string_view rest = line.substr(kChipsOfLine.size());
     if (take_number(rest) != lines_.size() || !rest.starts_with(':'))
       throw UsageError(fmt::format(
-          "a line of a list of actions begins '{:.20}', and is that of part {} of the chips: begin "
+          "a line of a list of actions begins '{:.20}', and lists the actions of part {} of the chips: begin "
           "it with '{}{}:', or with an action",
           line, lines_.size(), kChipsOfLine, lines_.size()));
     line = rest.substr(1);
@@ -135,8 +135,9 @@ class ActionReader {
       for (const PipelineAction& action : lines_[place]) {
         const uint32_t known = places.try_emplace(action.stage, place).first->second;
         if (known != place)
-          throw UsageError(fmt::format("stage {} has actions on chips {} and {}: give it those of one line",
-                                       action.stage, known, place));
+          throw UsageError(
+              fmt::format("stage {} has actions on chips {} and {}: put all of them into one line",
+                          action.stage, known, place));
         last = std::max(last, action.micro_batch);
       }
     for (const auto& [stage, place] : places) {

@@ -101,12 +101,11 @@ std::vector<ops::Builder> builders_of_stages(uint32_t stages, const std::vector<
   if (chips % parts != 0 || machine.tiles != chips * machine.chip_tiles)
     throw UsageError(
         places.empty()
-            ? fmt::format(
-                  "{} stages cannot share the {} chips of {} equally: choose a number that divides that "
-                  "of the chips, or place several stages on a part of them (place_stages)",
-                  stages, chips, machine.name)
+            ? fmt::format("{} stages cannot share the {} chips of {} equally: choose a number that divides "
+                          "the number of chips, or place several stages on a part of them (place_stages)",
+                          stages, chips, machine.name)
             : fmt::format("stages are placed on {} parts of the {} chips of {}, which cannot be divided "
-                          "equally: choose a number of parts that divides that of the chips",
+                          "equally: choose a number of parts that divides the number of chips",
                           parts, chips, machine.name));
   std::vector<ops::Builder> builders;
   const uint32_t tiles = machine.tiles / parts;

@@ -164,7 +164,8 @@ ConstantPointer in_range(const Constant& from, Bound side) {
 
 ConstantPointer reshaped(const Constant& from, Dims dims) {
   if (elements_of(dims) != from.size())
-    throw Error(fmt::format("{} has not as many elements as {}", to_string(dims), to_string(from.dims)));
+    throw Error(
+        fmt::format("{} does not have as many elements as {}", to_string(dims), to_string(from.dims)));
   Constant to = from;
   if (dims != from.dims) to.transposed = {};
   to.dims = std::move(dims);

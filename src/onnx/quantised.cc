@@ -76,7 +76,7 @@ void require_same(const Call& call, const Quantised& from) {
   const bool has_zero = call.has(2) && !is_zero(call[2]), had_zero = from.zero && !is_zero(*from.zero);
   if (!quantised_are_same(call[1], from.scale) || has_zero != had_zero ||
       (has_zero && !quantised_are_same(call[2], *from.zero)))
-    refuse("its scale or zero point is not that with which its input was quantised");
+    refuse("its scale or zero point differs from the one with which its input was quantised");
 }
 
 /// The least and the largest number.

@@ -15,7 +15,7 @@ using graph::Value;
 /// A value's elements in another shape.
 Known reshaped(Call& call, const Known& x, Dims dims) {
   if (elements_of(dims) != elements_of(x.dims))
-    refuse("{} has not as many elements as {}", to_string(dims), to_string(x.dims));
+    refuse("{} does not have as many elements as {}", to_string(dims), to_string(x.dims));
   if (x.constant) return known(reshaped(*x.constant, std::move(dims)));
   Known y{x.type, std::move(dims), {}, x.value};
   if (y.dims.size() > graph::kMaxDimensions) return y;

@@ -42,8 +42,8 @@ Shape view_of(const Node& node, const TensorType& in) { return shape_or(node, "v
 void require_elements(const Signature& s, const TensorType& other) {
   const bool has_sizes = std::ranges::find(other.shape, 0U) == other.shape.end();
   if (!has_sizes || other.shape.size() > kMaxDimensions || other.elements() != s.inputs[0].elements())
-    throw UsageError(
-        fmt::format("permute: {} has not as many elements as {}", to_string(s.inputs[0]), to_string(other)));
+    throw UsageError(fmt::format("permute: {} does not have as many elements as {}", to_string(s.inputs[0]),
+                                 to_string(other)));
 }
 
 void require_columns(const Shape& shape, const TensorType& matrix) {

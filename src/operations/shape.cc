@@ -44,8 +44,8 @@ Types infer_reshape(const Signature& s) {
   TensorType out = s.inputs[0];
   out.shape = shape_of(s);
   if (out.elements() != s.inputs[0].elements())
-    throw UsageError(
-        fmt::format("reshape: {} has not as many elements as {}", to_string(s.inputs[0]), to_string(out)));
+    throw UsageError(fmt::format("reshape: {} does not have as many elements as {}", to_string(s.inputs[0]),
+                                 to_string(out)));
   return {out};
 }
 

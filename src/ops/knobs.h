@@ -52,7 +52,7 @@ void apply_knobs(const ForcedKnobs& force, typename Family::Schedule& schedule) 
                           known = true;
                           set_knob(knob_name, value, knob);
                         });
-    if (!known) throw UsageError(fmt::format("this plan has no knob '{}': it has {}", name, names));
+    if (!known) throw UsageError(fmt::format("unknown knob '{}' (choose from {})", name, names));
   }
 }
 

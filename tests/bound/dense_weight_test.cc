@@ -141,7 +141,7 @@ TEST(DenseWeight, HasAPatternThatStays) {
   EXPECT_USAGE_ERROR("its pattern is full", weight.set_pattern(weight.pattern()));
   EXPECT_USAGE_ERROR("its pattern is full", weight.replace({}, {}));
   EXPECT_USAGE_ERROR("only dynamic weights", weight.compact());
-  EXPECT_USAGE_ERROR("no knob 'stream_y': it has row_parts, col_parts",
+  EXPECT_USAGE_ERROR("unknown knob 'stream_y' (choose from row_parts, col_parts",
                      Spmm(weight, 4, {.force = {{"stream_y", 0}}}));
 }
 

@@ -196,7 +196,7 @@ TEST(PublicProduct, RefusesWhatTheMachineLacks) {
   const Machine host = Machine::host(1), bow = Machine::find("bow");
   EXPECT_TRUE(test::says(message(host, {}, 5), "a block size of 5 has no kernel on a host"));
   EXPECT_TRUE(test::says(message(host, {.type = Type::f16, .partials = Type::bf16}), "a host sums in FP32"));
-  EXPECT_TRUE(test::says(message(host, {.force = {{"colour", 1}}}), "no knob 'colour'"));
+  EXPECT_TRUE(test::says(message(host, {.force = {{"colour", 1}}}), "unknown knob 'colour'"));
   EXPECT_TRUE(test::says(message(bow, {.type = Type::bf16}), "f32 or f16, not in bf16"));
   EXPECT_TRUE(test::says(message(bow, {.x_layout = Layout::column_major}), "layouts are for hosts"));
   EXPECT_EQ(message(bow, {.partials = Type::f64}), "partial sums of f32 are f32, not f64; use f32");
@@ -318,7 +318,7 @@ TEST(PublicMachine, IsFoundChangedAndRead) {
   EXPECT_TRUE(Machine::host(2).is_host());
   EXPECT_EQ(Machine::find("host", 2).tiles(), 2U);
   EXPECT_USAGE_ERROR("tractor", Machine::find("tractor"));
-  EXPECT_USAGE_ERROR("bow: a machine has no 'colour'", bow.with("colour", 1));
+  EXPECT_USAGE_ERROR("bow: unknown figure 'colour'", bow.with("colour", 1));
   EXPECT_THROW(Machine::host(1).with("tiles", 2), UsageError);
   EXPECT_EQ(Machine::host(4096).tiles(), 4096U);
   EXPECT_USAGE_ERROR("at most 4096", Machine::host(4097));

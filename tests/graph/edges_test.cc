@@ -184,7 +184,7 @@ TEST(Edges, RefusesShapesThatOnlyHaveAsManyElements) {
   EXPECT_NO_THROW(permute_as({4, 2, 15}, {8, 15})());
   refuses("does not consist of last ones", permute_as({4, 2, 15}, {4, 30}));
   refuses("does not consist of last ones", permute_as({4, 6, 5}, {8, 15}));
-  refuses("has not as many elements", permute_as({4, 2, 14}, {8, 14}));
+  refuses("does not have as many elements", permute_as({4, 2, 14}, {8, 14}));
 }
 
 TEST(Edges, RefusesBasesOfRotaryPositionsThatAreNone) {

@@ -183,7 +183,7 @@ TEST(PipelineActions, ThatCannotBeReadAreRefused) {
               HasSubstr("has 0REDUCE_GRAD:0 before the last backward pass of stage 0"));
   EXPECT_THAT(message("0F0 0F1 0B0 0I1"), HasSubstr("has no 0B1"));
   for (const std::string line : {"chips 0 0F0 0B0", "chips 1: 0F0 0B0", "chips 0F0 0B0 0REDUCE_GRAD:0"})
-    EXPECT_THAT(message(line), HasSubstr("that of part 0 of the chips: begin it with 'chips 0:'"));
+    EXPECT_THAT(message(line), HasSubstr("the actions of part 0 of the chips: begin it with 'chips 0:'"));
   EXPECT_THAT(message("0F" + std::string(1'000'000, '1')),
               AllOf(HasSubstr("is no action"), SizeIs(Lt(300U))));
   EXPECT_THAT(message("0F0 0SEND_F0 1RECV_F0 1F0"), HasSubstr("between stages on the same chips"));

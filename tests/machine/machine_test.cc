@@ -224,8 +224,8 @@ TEST(Settings, RefuseWhatNoMachineHas) {
   EXPECT_EQ(error_of({"tiles", 0}), "bow: 'tiles' is 0; it must be a whole number from 1 to 1048576 (tiles)");
   EXPECT_THAT(error_of({"clock_ghz", NAN}), HasSubstr("'clock_ghz' is nan;"));
   EXPECT_THAT(error_of({"cores", 4}),
-              HasSubstr("a machine has no 'cores'; it has tiles, workers_per_tile, "));
-  EXPECT_THAT(error_of({"", 4}), HasSubstr("a machine has no ''"));
+              HasSubstr("unknown figure 'cores' (choose from tiles, workers_per_tile, "));
+  EXPECT_THAT(error_of({"", 4}), HasSubstr("unknown figure ''"));
   EXPECT_THAT(error_of({"exchange", 4}),
               HasSubstr("'exchange' is ambiguous: it may mean exchange_bytes_per_cycle, exchange_cycles, "
                         "exchange_transfer_cycles"));

@@ -258,7 +258,7 @@ TEST(TiledSpmm, RefusesWhatTilesLackAndUnknownKnobs) {
   };
   EXPECT_TRUE(test::says(message({.n = 1, .type = Type::bf16}, {}), "f32 or f16, not in bf16"));
   EXPECT_TRUE(test::says(message({.n = 1}, {{"colour", 1}}),
-                         "no knob 'colour': it has col_parts, bands, band_tiles"));
+                         "unknown knob 'colour' (choose from col_parts, bands, band_tiles)"));
   EXPECT_TRUE(test::says(message({.n = 1}, {{"bands", 7}}), "bands=7: a machine of 6 tiles takes 1 to 6"));
   EXPECT_TRUE(test::says(message({.n = 1}, {{"bands", 3}, {"col_parts", 3}}),
                          "is 9, more than the machine's 6 tiles"));

@@ -15,7 +15,7 @@ from tessera._choice import Choice
 from tessera._held import memory_of
 from tessera.graph._session import Session
 
-#: Sets of weights, such as those of equal layers, that have sessions of their own.
+#: Sets of weights, such as the sets of equal layers, that have sessions of their own.
 _MOST_SETS = 256
 #: Weights that change after fewer calls than this are read where they lie until they rest as long.
 PATIENCE = 8

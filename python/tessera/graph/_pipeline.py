@@ -35,9 +35,9 @@ class PipelineAction(NamedTuple):
     text: str
     kind: str
     """"F" forward, "R" forward again before the backward pass, "B" backward, with the gradients of inputs and weights,
-    or "I" and "W" with those of inputs and of weights; "SEND_F", "RECV_F", "SEND_B" and "RECV_B", the two ends of an
-    exchange of what forward and backward passes give; and "REDUCE_GRAD", where a sum of gradients over replicas
-    begins."""
+    or "I" and "W", with the gradients of inputs alone and of weights alone; "SEND_F", "RECV_F", "SEND_B" and "RECV_B",
+    the two ends of an exchange of what forward and backward passes give; and "REDUCE_GRAD", where a sum of gradients
+    over replicas begins."""
     stage: int
     micro_batch: int | None
     """None for a REDUCE_GRAD of all micro-batches."""

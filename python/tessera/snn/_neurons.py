@@ -196,7 +196,7 @@ class Leaky(_Neurons):
 
         u[t] = beta · v[t - 1] + currents[t],    spikes[t] = u[t] > threshold
 
-    Arguments, defaults and results equal those of `snntorch.Leaky` called step by step. A reset takes effect in the
+    Arguments, defaults and results match `snntorch.Leaky` called step by step. A reset takes effect in the
     next step: "subtract" lowers the next potential by the threshold, "zero" sets the present potential to 0 before it
     decays, and the layer returns membrane potentials before the reset. With `reset_delay=False` the reset takes effect
     at once, the layer returns membrane potentials after the reset, and gradients pass the reset through the spike.
@@ -249,7 +249,7 @@ class Synaptic(_Neurons):
 
         i[t] = alpha · i[t - 1] + currents[t],    u[t] = beta · v[t - 1] + i[t]
 
-    Arguments, defaults and results equal those of `snntorch.Synaptic` called step by step. Resets are as for `Leaky`,
+    Arguments, defaults and results match `snntorch.Synaptic` called step by step. Resets are as for `Leaky`,
     but "zero" with a delay sets the next potential, including its new input, to 0.
     """
 
@@ -359,7 +359,7 @@ class _Recurrent(_Neurons):
 class RLeaky(_Recurrent):
     """`Leaky` neurons that also take their own spikes of the step before: `spikes, membrane = layer(currents)`.
 
-    Arguments, defaults and results equal those of `snntorch.RLeaky` called step by step: with `all_to_all`, spikes pass
+    Arguments, defaults and results match `snntorch.RLeaky` called step by step: with `all_to_all`, spikes pass
     through `recurrent`, a `torch.nn.Linear` with `linear_features` neurons (and a bias if `recurrent_bias`); otherwise
     each neuron's spike is multiplied by `V`. A delayed reset to "zero" sets the next potential, including its new
     input, to 0.
@@ -401,7 +401,7 @@ class RLeaky(_Recurrent):
 class RSynaptic(_Recurrent):
     """`Synaptic` neurons that also take their own spikes: `spikes, current, membrane = layer(currents)`.
 
-    Arguments, defaults and results equal those of `snntorch.RSynaptic` called step by step; see `RLeaky`.
+    Arguments, defaults and results match `snntorch.RSynaptic` called step by step; see `RLeaky`.
     """
 
     def __init__(

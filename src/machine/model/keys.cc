@@ -112,7 +112,7 @@ const Key& find_key(std::string_view name, std::string_view where) {
     }
   if (fitting.size() == 1) return *fitting[0];
   if (fitting.empty())
-    throw UsageError(fmt::format("{}: a machine has no '{}'; it has {}", where, name, names_of(all)));
+    throw UsageError(fmt::format("{}: unknown figure '{}' (choose from {})", where, name, names_of(all)));
   throw UsageError(fmt::format("{}: '{}' is ambiguous: it may mean {}", where, name, names_of(fitting)));
 }
 

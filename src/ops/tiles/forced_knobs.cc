@@ -27,7 +27,7 @@ void enter(const ForcedKnobs& force, const std::array<Knob, count>& knobs, uint6
     if (knob == knobs.end()) {
       std::string names;
       for (const Knob& k : knobs) names += fmt::format("{}{}", names.empty() ? "" : ", ", k.name);
-      throw UsageError(fmt::format("this plan has no knob '{}': it has {}", name, names));
+      throw UsageError(fmt::format("unknown knob '{}' (choose from {})", name, names));
     }
     const bool slices = name.ends_with("slices");
     const int64_t most = slices ? 1 << 16 : static_cast<int64_t>(tiles);
