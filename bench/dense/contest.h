@@ -24,7 +24,7 @@ inline constexpr int kRounds = 21;
 /// previous one stop spinning.
 void compete(std::vector<Contestant>& contestants, int rounds = kRounds);
 
-/// The first contestant's rate in relation to that of the fastest other one; 0 if there is no other.
+/// The first contestant's rate in relation to the rate of the fastest other one; 0 if there is no other.
 struct Ratio {
   double of_medians = 0;
   double of_least = 0;  ///< by least times

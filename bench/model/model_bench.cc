@@ -5,7 +5,7 @@
 //
 // Prints the time to build and compile the step, the time of a step (of a tiled machine the model's), its
 // parts, and for dense layers on a host the limit: operations at the processor's peak, and bytes of
-// parameters. bench_dense compares dense products alone with other libraries, also those of BERT-base.
+// parameters. bench_dense compares dense products alone with other libraries, also the products of BERT-base.
 #include <fmt/format.h>
 #include <tessera/error.h>
 #include <tessera/gradients.h>

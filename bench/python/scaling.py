@@ -375,7 +375,7 @@ def curve_table(case: Case, transports: list[Transport]) -> str:
 
 
 def stages_table(case: Case, transport: Transport, micro_batches: int) -> str:
-    """Efficiency over computers, by the number of those among which a replica is divided."""
+    """Efficiency over computers, by the number of computers among which a replica is divided."""
     columns = ["computers", *("replicas only" if stages == 1 else f"{stages} stages" for stages in STAGES)]
     rows = [
         [

@@ -30,7 +30,7 @@ def neurons() -> snn.Leaky:
 
 
 def scaled(linear: nn.Linear, x: Tensor, activity: float) -> Tensor:
-    """Scales the weights, so that of its neurons `activity` fires in a step; the potentials."""
+    """Scales the weights, so that the fraction `activity` of its neurons fires in a step; returns the potentials."""
     least, most = 1e-3, 1e3
     currents, layer = x @ linear.weight.t(), neurons()
     for _ in range(30):

@@ -30,8 +30,8 @@ using graph::Value;
 using graph::ValueId;
 using OptionalId = std::optional<ValueId>;
 
-/// Replaces the graph; returns the parameters that were changed, with checksums of the values of those that
-/// are left.
+/// Replaces the graph; returns the parameters that were changed, with checksums of the values of the
+/// parameters that are left.
 std::map<std::string, std::optional<uint64_t>> fold_constants(Graph& graph) {
   graph::FoldedGraph folded = graph::folded(graph);
   std::map<std::string, std::optional<uint64_t>> sums;

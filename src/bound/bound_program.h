@@ -46,7 +46,7 @@ class BoundProgram {
  public:
   /// Compiles the program. Throws Error if it is unsound, unless it is compiled for no runs.
   BoundProgram(program::Program program, const machine::Machine& machine);
-  /// With a communicator, resumed runs are those of a rank, as engine::Session has them.
+  /// With a communicator, resumed runs are a rank's, as in engine::Session.
   BoundProgram(std::shared_ptr<const program::Program> program, const machine::Machine& machine, Runs runs,
                std::shared_ptr<Communicator> communicator = {});
   explicit BoundProgram(std::shared_ptr<const compiler::Executable> executable, Runs runs = Runs::fresh,

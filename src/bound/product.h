@@ -22,7 +22,7 @@
 
 namespace tessera::bound {
 
-/// Layouts of operands: those of the arrays that callers bind on a host, and those from which plans on tiles
+/// Layouts of operands: on a host, of the arrays that callers bind; on tiles, the layouts from which plans
 /// choose.
 struct Layouts {
   ops::HostLayouts host = {};

@@ -14,7 +14,7 @@ CollectiveCost cost_of(const program::Program& program, const program::Collectiv
                        const machine::Machine& part);
 
 /// Adds the exchange code of a tile for each message that it sends or receives, and the vertices that add;
-/// those of a ring's rounds that do the same, once.
+/// rounds of a ring that do the same count once.
 void count_code(const program::Program& program, const program::Collective& collective,
                 std::vector<TileMemory>& memory);
 

@@ -22,7 +22,7 @@ struct FunctionSteps {
     std::vector<Use> uses;
   };
 
-  std::vector<program::StepId> steps;  ///< of the body, with those of sequences in their place
+  std::vector<program::StepId> steps;  ///< the body's steps, with the steps of sequences in their place
   std::vector<Bound> bounds;           ///< ascending
 
   /// Calls at_bound(position in `bounds`) and at_step(step), in the order in which a call comes to them.

@@ -34,8 +34,8 @@ inline Lifetime joined(std::vector<Interval> intervals) {
 }
 
 /// Merges positions with the same storage in use into moments: a function that is called many times has the
-/// same ones each time. Converts lifetimes from positions to moments, or from moments to those of a part of
-/// the storage, which are fewer; returns the number of moments.
+/// same ones each time. Converts lifetimes from positions to moments, or from moments to the moments of a
+/// part of the storage, which are fewer; returns the number of moments.
 uint32_t number_moments(std::vector<Lifetime>& lifetimes);
 
 }  // namespace tessera::compiler

@@ -102,7 +102,7 @@ inline bool is_streaming(const Compilation& c, const Piece& piece) {
   return c.program.variable(piece.variable).streaming;
 }
 
-/// The memory in which a piece lies: that of its tile, or the streaming memory of its chip.
+/// The memory in which a piece lies: its tile's memory, or the streaming memory of its chip.
 inline program::TileId space_of(const Compilation& c, const Piece& piece) {
   return is_streaming(c, piece) ? streaming_space(c.machine, piece.tile) : piece.tile;
 }

@@ -32,7 +32,7 @@ class StepWatch {
     for (const program::StepId step : steps) executions_[step] = 0;
   }
 
-  // The following are for those who walk a program; `clocks` are those of its chips.
+  // The following are for code that walks a program; `clocks` are the clocks of its chips.
   void begin(const ChipClocks& clocks);
   bool watches(program::StepId step) const { return executions_.contains(step); }
   void enter(program::StepId step, const ChipClocks& clocks);

@@ -20,14 +20,14 @@
 namespace tessera::engine {
 
 /// Lets ranks run the parts of a replica's program together. Each follows all steps in their order, runs
-/// those of its own parts, and sends and receives what steps need that their rank does not have: as all know
-/// who holds what, nobody asks. A thread exchanges the messages in the order of the steps, which is the same
-/// on all ranks, so they cannot wait for each other in a circle. Who sends goes on meanwhile, and so does who
-/// receives, until it needs what is to come. Collectives have another thread, behind which these messages
-/// need not wait: they go to ranks of other replicas, these to those of the same.
+/// the steps of its own parts, and sends and receives what steps need that their rank does not have: as all
+/// know who holds what, nobody asks. A thread exchanges the messages in the order of the steps, which is the
+/// same on all ranks, so they cannot wait for each other in a circle. The sender continues meanwhile, and
+/// so does the receiver, until it needs the data. Collectives have another thread, behind which these
+/// messages need not wait: they go to ranks of other replicas, these to ranks of the same one.
 class PartExchange {
  public:
-  /// `holders` are those of the program's beginning, found with `touches`.
+  /// `holders` are the holders at the program's beginning, found with `touches`.
   PartExchange(const program::Program& program, const OwnReplicas& own, Touches touches, Holders holders,
                RankExchange& ranks);
 
@@ -115,8 +115,8 @@ class PartExchange {
   CommunicationThread thread_;  ///< what it does uses the above
 };
 
-/// A collective of those of its variables that a rank exchanges whose turn it is among those of a replica.
-/// Adds what it lacks of them to `lacks`.
+/// A collective of the variables that a rank exchanges, if it is the rank's turn among the ranks of its
+/// replica. Adds what the rank lacks of them to `lacks`.
 program::Collective own_part(const program::Collective& collective, const program::Program& program,
                              uint32_t position, Holders& holders, std::vector<Lack>& lacks);
 

@@ -1,4 +1,4 @@
-// What the replicas of a process exchange with those of other ranks.
+// What the replicas of a process exchange with the replicas of other ranks.
 #pragma once
 
 #include <tessera/communicator.h>

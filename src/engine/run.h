@@ -58,7 +58,7 @@ struct RunOptions {
   bool dry = false;                          ///< walk control flow and add up costs, without floating-point
                                              ///< work
   std::vector<TraceEvent>* trace = nullptr;  ///< receives the run's events, at most kMostTraceEvents
-  /// For a dry run on a machine of several chips: follows those of the first replica.
+  /// For a dry run on a machine of several chips: follows the chips of the first replica.
   compiler::StepWatch* watch = nullptr;
 };
 

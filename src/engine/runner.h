@@ -43,7 +43,7 @@ struct RunState {
   std::vector<program::VariableId> lacked;  ///< in a dry run: state that other ranks have, and this does not
   std::vector<bool> begun;                  ///< by StepId: the steps to which the last run has come
   WorkSharing threads;
-  CommunicationThread collectives;  ///< runs those of several ranks; what it does uses the above
+  CommunicationThread collectives;  ///< runs the collectives of several ranks; uses the above
 };
 
 /// An executable, made ready for runs in any number of states.

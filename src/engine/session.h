@@ -27,7 +27,7 @@ struct RunState;
 /// functions are thread-safe; calls to one session take turns.
 ///
 /// Ranks can divide the replicas of an executable among them, equally: with a communicator, a session has
-/// those of its rank alone, and numbers them from 0. Arrays that are bound are those of these replicas. All
+/// the replicas of its rank alone, and numbers them from 0. Bound arrays belong to these replicas. All
 /// ranks have to make the same calls of run() and read_all(). If one fails in them, the others do too, and
 /// the communicator is of no further use. On a host, more ranks than replicas divide the parts of each. Those
 /// of a replica bind equal arrays, and all have the outputs. They have to make all calls that read or write
@@ -42,7 +42,7 @@ class Session {
 
   const compiler::Executable& executable() const;
 
-  /// The replicas that this session has, of those of the executable.
+  /// The replicas of the executable that this session has.
   uint32_t first_replica() const;
   uint32_t own_replicas() const;
 
@@ -80,7 +80,7 @@ class Session {
   /// it.
   void share(std::string_view name);
 
-  /// Copies a state variable of all replicas, those of other ranks too, to an array: row by row, replica by
+  /// Copies a state variable of all replicas, of other ranks too, to an array: row by row, replica by
   /// replica. Throws UsageError if there is no state of that name, or the array has another size.
   void read_all(std::string_view name, std::span<std::byte> to) const;
 

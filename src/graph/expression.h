@@ -14,7 +14,7 @@
 namespace tessera::graph {
 
 /// Operations, each of inputs and of results of the ones before, by number: first all inputs, then the steps.
-/// The expression's results are those of some steps, by the numbers of the steps: elementwise ones, or
+/// The expression's results are the results of some steps, by the numbers of the steps: elementwise ones, or
 /// reductions over the rows, which no step takes.
 struct Expression {
   struct Step {
@@ -34,8 +34,8 @@ Expression expression_of(const Node& node);
 /// Throws UsageError, saying why there is no such expression.
 [[noreturn]] void refuse_expression(std::string_view why);
 
-/// The kernel of an elementwise operation as a step, without type and operands, and that of a reduction of
-/// rows; none: the operation is another.
+/// The kernel of an elementwise operation as a step, without type and operands, and the kernel of a
+/// reduction of rows; none: the operation is another.
 std::optional<kernels::ExpressionStep> function_of(std::string_view operation);
 std::optional<kernels::Reduction> reduction_of(std::string_view operation);
 

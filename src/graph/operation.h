@@ -172,8 +172,8 @@ struct Traits {
   bool is_loop = false;          ///< whether it runs the function of its node several times
   bool zero_derivative = false;  ///< whether its derivative is 0 wherever it exists
   ListOperands (*lists)(const Graph& graph, const Node& node) = nullptr;
-  /// For a collective: the result that all replicas get, from the results of each replica, or those of a
-  /// group from those in it; see combined_replicas().
+  /// For a collective: the result that all replicas get, from the results of each replica; or the result
+  /// of a group, from the results in it; see combined_replicas().
   Array (*over_replicas)(std::span<const Array* const> results) = nullptr;
   /// Whether it goes from a value to the replicas' parts of it, or back.
   bool shards = false;
@@ -192,8 +192,8 @@ struct Operation {
   size_t most_inputs = 1;
   /// Types of the outputs; throws UsageError for inputs or attributes that it does not take.
   Types (*infer)(const Signature&) = nullptr;
-  /// Gradients of the inputs, in their order; null: gradients are those of the decomposition, if there is
-  /// one.
+  /// Gradients of the inputs, in their order; null: the gradients of the decomposition, if
+  /// there is one.
   Gradients (*gradient)(const Differentiation&) = nullptr;
   std::vector<Array> (*reference)(const Evaluation&) = nullptr;
   /// The layouts of inputs and outputs in which the operation can run.
@@ -256,8 +256,9 @@ bool is_update(const Node& node);
 ValueId updated_parameter(const Graph& graph, const Node& node);
 std::vector<ValueId> updated_values(const Node& node);
 
-/// How many consecutive replicas a collective combines: those of a group, as its attribute "group" says, or
-/// all. A single replica is a group by itself. Throws UsageError if the replicas are not whole groups.
+/// How many consecutive replicas a collective combines: the replicas of a group, as its attribute "group"
+/// says, or all. A single replica is a group by itself. Throws UsageError if the replicas are not whole
+/// groups.
 uint32_t combined_replicas(const Node& node, uint32_t replicas);
 /// Whether a collective may begin as soon as what it takes is complete, while other operations run, as its
 /// attribute "overlap" says, which sums of gradients have.

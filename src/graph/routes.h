@@ -24,7 +24,7 @@ struct PassRoute {
 std::vector<PassRoute> routes_of_passes(const Graph& graph, const std::vector<StagePart>& passes,
                                         const std::vector<uint32_t>& places, bool hand_on);
 
-/// The same as a list of actions has it. `routes` are those of the passes.
+/// The same as a list of actions has it. `routes` are the routes of the passes.
 StageLinks links_of_passes(const Graph& graph, const std::vector<StagePart>& passes,
                            const std::vector<PassRoute>& routes, std::vector<uint32_t> places,
                            uint32_t replicas);

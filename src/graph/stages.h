@@ -28,7 +28,8 @@ struct Stages {
 /// yet, and are one. Otherwise those that calls and loops name. Other operations run on the stage of their
 /// parameters, which are on the stage that takes them first; operations without parameters run on the stage
 /// of their inputs, those that take inputs of the graph alone on the first stage that takes what they give,
-/// and gradients on that of the operation to which they belong.
+/// and gradients on the stage of the operation to which they
+/// belong.
 Stages stages_of(const Graph& graph);
 
 /// Bytes of a layer, without values in streaming memory.
@@ -53,7 +54,8 @@ struct WholeLayers {
 
 WholeLayers whole_layers_of(const Graph& graph);
 
-/// Stages of whole layers, each from its first layer to that of the next stage. `first` is not empty.
+/// Stages of whole layers, each from its first layer to the first layer of the next stage. `first` is not
+/// empty.
 Stages stages_of_layers(const WholeLayers& layers, const std::vector<uint32_t>& first);
 
 /// Throws UsageError unless layers can make this number of stages.

@@ -20,14 +20,14 @@ bool has_substreams(const Graph& graph);
 /// between sub-streams.
 bool draws_numbers(const Node& node);
 
-/// Number of words of a graph's sub-streams, including those of its functions; 0: no sub-streams.
+/// Number of words of a graph's sub-streams, including its functions' sub-streams; 0: no sub-streams.
 uint32_t substream_words(const Graph& graph);
 
-/// The number that distinguishes the random numbers of a call or a loop from those of other calls; none if it
-/// draws no numbers, 0 for a loop over micro-batches.
+/// The number that distinguishes the random numbers of a call or a loop from other calls' random numbers;
+/// none if it draws no numbers, 0 for a loop over micro-batches.
 std::optional<uint32_t> number_of_call(const Node& node);
 
-/// The seed of a sub-stream, from that of its operation.
+/// The seed of a sub-stream, from its operation's seed.
 uint64_t seed_in(const Substream& substream, uint64_t seed);
 
 /// The sub-stream of a micro-batch.

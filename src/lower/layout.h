@@ -83,7 +83,7 @@ double seconds_alone(const machine::Machine& machine, Key key, const Build& buil
 /// Choices for operations that may also run on transposed matrices: all inputs and outputs as rows, or all
 /// transposed; or in the form of a weight, if the outputs have it.
 std::vector<LayoutChoice> same_layouts(Lowering& lowering, const Node& node);
-/// Choices for operations on each element, whatever its position: those of same_layouts(), and parts.
+/// Choices for operations on each element, whatever its position: the choices of same_layouts(), and parts.
 std::vector<LayoutChoice> elementwise_layouts(Lowering& lowering, const Node& node);
 /// The choice with all inputs and outputs as rows.
 std::vector<LayoutChoice> row_layouts(Lowering& lowering, const Node& node);
@@ -121,13 +121,13 @@ WeightForms forms_of_body(const Node& node);
 /// The weight whose form a product's weight has or is converted to: the one in `forms`, or the value itself.
 inline ValueId weight_of(const WeightForms& forms, ValueId id) { return forms.at(id).value_or(id); }
 /// By value: whether it has the form of a weight with padding that may be NaN, as 0 times an infinite number
-/// and 0 divided by 0 are. Of a function, that of the inputs may be.
+/// and 0 divided by 0 are. Of a function, the padding of the inputs may be.
 std::vector<bool> padding_may_be_nan(const Graph& graph, const WeightForms& forms);
 /// The values that a product or a call takes in the form of weights.
 std::vector<ValueId> weights_of(const Node& node);
 
-/// Chooses layouts so that operations and conversions between them take the least time; those of the
-/// functions that the graph calls as well.
+/// Chooses layouts so that operations and conversions between them take the least time; also for
+/// the functions that the graph calls.
 ChosenLayouts choose_layouts(Lowering& lowering);
 
 }  // namespace tessera::graph

@@ -15,7 +15,7 @@
 
 namespace tessera::graph {
 
-/// The time of conversions: that of a program with nothing else.
+/// The time of conversions: the time of a program with nothing else.
 class ConversionCosts {
  public:
   explicit ConversionCosts(const Lowering& lowering) : l_(lowering) {}

@@ -62,7 +62,7 @@ struct Lowered {
              some.last_copy <= last_copy;
     }
   };
-  /// A conversion of a value between layouts. Its sets are among those of the operation that takes the
+  /// A conversion of a value between layouts. Its sets are among the sets of the operation that takes the
   /// result.
   struct Conversion {
     std::string value;
@@ -284,7 +284,7 @@ class Lowering {
   void add(const Problem& problem, const std::vector<ops::Operand>& operands) {
     run(ops::add(builder(), problem, operands));
   }
-  /// Adds a reduction of all of an operand. On tiles, those of operands that lie alike share code.
+  /// Adds a reduction of all of an operand. On tiles, reductions of operands that lie alike share code.
   void add_sharing_code(const ops::ReduceAllProblem& problem, const ops::Operand& in,
                         const ops::Operand& out);
   /// A row on one tile for numbers that are summed over replicas, and the function that sums them.
@@ -452,7 +452,7 @@ class Lowering {
   }
   const ops::Function& function_of(const ops::ReduceAllProblem& problem, const ops::Operand& in,
                                    const ops::Operand& out);
-  /// Calls `add`, and records the sets that it adds to the program as those of the node.
+  /// Calls `add`, and records the sets that it adds to the program as sets of the node.
   void add_as(uint32_t node, const std::function<void()>& add);
   void place(ValueId id, std::vector<program::MappedBox> mapping = {});
   void place_part(ValueId id);

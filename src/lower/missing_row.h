@@ -10,8 +10,8 @@
 
 namespace tessera::graph {
 
-/// In terms of the graph: its operation, its inputs that ids come from, and the parameter. `parts`: those of
-/// which the graph is one; null: it is all.
+/// In terms of the graph: its operation, its inputs that ids come from, and the parameter. `parts`: the
+/// parts of which the graph is one; null: it is the whole.
 std::string text_of(const program::MissingRow& error, const Graph& graph, const Lowered& lowered,
                     const Parts* parts);
 

@@ -39,7 +39,7 @@ struct ParameterUpdate {
 /// The updates of all parameters, in the order of their last operations.
 std::vector<ParameterUpdate> updates_of_parameters(const Graph& graph);
 
-/// Maps the values of one update to those of another one that computes the same from values of equal types;
+/// Maps the values of one update to the values of another that computes the same from values of equal types;
 /// none: they are not alike.
 std::optional<std::map<ValueId, ValueId>> correspondence(const Graph& graph, const ParameterUpdate& from,
                                                          const ParameterUpdate& to);

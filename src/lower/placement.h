@@ -47,7 +47,7 @@ Graph with_balanced_stages(const Graph& graph, const machine::Machine& machine);
 /// which it fits as stages of whole layers, or if it fits on none, the fewest that work as one. Stages take
 /// about equal cycles, as predicted for each layer on one chip, as far as their bytes allow. With `chips`,
 /// that many chips work as one. Values of `in_place` are parameters of another session. Only the chosen
-/// placement is compiled for `runs`, which with a communicator are those of a rank's replicas.
+/// placement is compiled for `runs`, which with a communicator are the runs of a rank's replicas.
 Placed place_graph(const Graph& graph, const machine::Machine& machine, const std::set<ValueId>& in_place,
                    uint32_t chips, bound::Runs runs, const std::shared_ptr<Communicator>& communicator = {});
 

@@ -59,7 +59,8 @@ class SessionFile {
   /// The graph with what was chosen for its memory budget, and without that. Throws Error for a graph with
   /// another budget.
   Graph recomputed(const Graph& graph) const;
-  /// The executable, of this program. Throws Error if it is that of another program or machine, or unsound.
+  /// The executable, of this program. Throws Error if it belongs to another program or machine, or is
+  /// unsound.
   std::shared_ptr<const compiler::Executable> executable(std::shared_ptr<const program::Program> program,
                                                          const machine::Machine& machine) const;
 

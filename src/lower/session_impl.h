@@ -430,7 +430,7 @@ struct Session::Impl {
   RunCost cost_of(const engine::Profile& profile, bool measured) const;
   /// What chips do, from what followed a run.
   std::vector<ChipLane> lanes_of(const compiler::StepWatch& watch) const;
-  /// Turns the cost of one part into that of all parts. `measured`: the measured seconds of all parts.
+  /// Turns the cost of one part into the cost of all parts. `measured`: the measured seconds of all parts.
   void add_parts(RunCost& cost, std::optional<double> measured = {}) const;
   /// The predicted cost of a run with these arrays, of which only integer inputs matter.
   RunCost cost(std::span<const Tensor> inputs) const;

@@ -16,7 +16,7 @@ struct PartOfVariable {
   uint32_t replicas = 1;
 };
 
-/// The elements of a replica's part, taken from those of the whole, row-major; what is beyond them is 0.
+/// The elements of a replica's part, taken from the whole, row-major; what is beyond them is 0.
 std::vector<float> take_part(const PartOfVariable& of, std::span<const float> whole, uint32_t replica);
 /// Puts a replica's elements in their places.
 void put_part(const PartOfVariable& of, std::span<const float> part, uint32_t replica,

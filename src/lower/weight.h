@@ -29,8 +29,8 @@ struct LinearCall {
   Activation activation = Activation::none;
   std::optional<ops::Operand> mask = {};  ///< of the shape of x: dX is 0 where the mask is not positive
   bool adds = false;                      ///< forward: adds the product to the contents of Y
-  /// On hosts: x holds images, and X the elements under the window in them; to those of an input gradient, in
-  /// FP32, dX is added.
+  /// On hosts: x holds images, and X the elements under the window in them; dX is added to the images of an
+  /// input gradient in FP32.
   std::optional<kernels::Window> window = {};
 };
 
@@ -110,7 +110,7 @@ class LinearWeight {
 struct WeightUse {
   uint32_t rows = 0;              ///< of the batch of the first product; 0: there is none
   uint32_t rows_taken = 0;        ///< rows of the weight that lists choose
-  Type type = Type::f32;          ///< that of all products, or one that holds those of all
+  Type type = Type::f32;          ///< the type of all products, or one that holds all of their types
   PartialSums partial_sums = {};  ///< of products on tiles
   bool has_gradients = false;     ///< whether there are products for gradients
   /// Whether all that reads it are products: functions, whose weights are planned by themselves, have to find

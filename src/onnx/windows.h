@@ -32,8 +32,8 @@ uint32_t size_of(const char* what, int64_t size, int64_t least = 1);
 void require_image(const Dims& dims);
 /// Throws UsageError unless there are at least two dimensions, [samples, channels, …].
 void require_channels(const Dims& dims);
-/// Move the channels of [samples, channels, …] last, and those of the result first again. Throws UsageError
-/// for fewer dimensions.
+/// Move the channels of [samples, channels, …] last, and the channels of the result first again. Throws
+/// UsageError for fewer dimensions.
 graph::Value channels_last(graph::Value x);
 Known channels_first(graph::Value x, DataType type);
 

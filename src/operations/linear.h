@@ -12,13 +12,14 @@ namespace tessera::graph {
 /// weight that is the second input.
 void lower_product(Lowering& lowering, const Node& node, const std::optional<kernels::Window>& window);
 
-/// The same of the gradient of the first input: that of the product with the weight that is the second input,
-/// or on hosts the images to which it is added under a window; it is 0 where the third input, if there is
+/// The same for the gradient of the first input: of the product with the weight that is the second input, or
+/// on hosts of the images to which it is added under a window; it is 0 where the third input, if there is
 /// one, is not positive.
 void lower_product_input_gradient(Lowering& lowering, const Node& node,
                                   const std::optional<kernels::Window>& window);
 
-/// The same of the gradient of the weight that is the third input, by that of the product, the second input.
+/// The same for the gradient of the weight that is the third input, by the gradient of the product, the
+/// second input.
 void lower_product_gradient(Lowering& lowering, const Node& node,
                             const std::optional<kernels::Window>& window);
 

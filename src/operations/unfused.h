@@ -2,7 +2,7 @@
 //
 // These forms ran on an IPU in Shekofteh et al. 2023 ("Reducing Memory Requirements for the IPU using
 // Butterfly Factorizations"), which had no kernels of its own: the public PyTorch forms of Dao et al. 2019
-// (butterflies, Hadamard transforms) and of pixelfly. Gradients are those of the operations.
+// (butterflies, Hadamard transforms) and of pixelfly. Gradients are the operations' gradients.
 #pragma once
 
 #include <tessera/graph.h>

@@ -79,7 +79,7 @@ class Builder {
   /// A temporary of an operand's type and shape.
   Operand like(const Operand& operand, std::string name, std::vector<program::MappedBox> mapping = {},
                std::optional<program::Purpose> purpose = {}) const;
-  /// A variable like that of an operand, mapping and purpose included, without contents and not in streaming
+  /// A variable like an operand's, mapping and purpose included, without contents and not in streaming
   /// memory.
   Operand variable_like(const Operand& operand, std::string name, program::Role role) const;
   /// Adds a constant with row-major contents, which `contents` keeps alive.

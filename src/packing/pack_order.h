@@ -8,7 +8,7 @@
 
 namespace tessera::pack {
 
-/// Packs numbered by group: those of the first group, then those of the second, …
+/// Packs numbered by group: the packs of the first group, then the packs of the second, …
 class PackOrder {
  public:
   /// Throws Error if memory does not suffice.

@@ -289,8 +289,8 @@ class Program {
   }
   void set_main(StepId step) { main_ = step; }
   /// Lets `replicas` equal parts of the machine run the program side by side, each with its own variables;
-  /// the program's tiles are those of one part. Only collectives pass data between replicas, and control flow
-  /// must be the same in all.
+  /// the program's tiles are the tiles of one part. Only collectives pass data between replicas, and control
+  /// flow must be the same in all.
   void set_replicas(uint32_t replicas) { replicas_ = replicas; }
   /// The part to which compute sets, copies and calls belong that are added from now on. Ranks may divide the
   /// parts of a replica among them; in one process they mean nothing. A call brings what it passes to the

@@ -12,7 +12,7 @@
 
 namespace tessera::train {
 
-/// Sets all parameters of a session, of which none is sparse, to those of one in which some are.
+/// Sets all parameters of a session, of which none is sparse, to the parameters of one in which some are.
 void copy_as_dense(const graph::Session& from, graph::Session& to);
 
 /// Replaces this fraction of the blocks of each of these weights by as many others: those where its gradient,

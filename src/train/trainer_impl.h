@@ -96,7 +96,7 @@ struct TrainerImpl {
   SampleScore validate() { return evaluate(false, division.validation); }
   SampleScore test();
   void save(const std::string& checkpoint);
-  /// After the last step: from then on the parameters are those of the best epoch.
+  /// After the last step: from then on the parameters are the best epoch's.
   void take_best();
 
   Trainable what;
@@ -106,7 +106,7 @@ struct TrainerImpl {
   Division division;
   Identity identity;
   Position position;
-  std::optional<Snapshot> last;  ///< after the last step, while the parameters are those of the best epoch
+  std::optional<Snapshot> last;  ///< after the last step, while the parameters are the best epoch's
   bool is_prepared = false;
   /// The step, counted from 1, that has begun to change the session, until it and an evaluation after it have
   /// ended well; 0: none.

@@ -20,7 +20,7 @@ from tessera.graph._values import INTEGERS, Truth, Value
 #: The types of tensors that sessions take and give here.
 TYPES = (torch.float32, torch.float16, torch.bfloat16, torch.bool, torch.int64)
 
-#: Operators on integers that give the same as PyTorch: their results are some of those integers, or no integers. Sums
+#: Operators on integers that give the same as PyTorch: their results are some of these integers, or no integers. Sums
 #: and products stay with PyTorch, as integers of sessions have 32 bits.
 _MOVES = frozenset(
     f"aten.{name}"

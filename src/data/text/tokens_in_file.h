@@ -30,7 +30,7 @@ class TokensInFile {
   void read(uint64_t begin, std::span<uint32_t> out) const;
 
  private:
-  /// Tokens from `begin` to the next segment are those of the tensor from `in_file` on.
+  /// Tokens from `begin` to the next segment are the tensor's from `in_file` on.
   struct Segment {
     uint64_t begin = 0;
     uint64_t in_file = 0;

@@ -1,4 +1,4 @@
-// Maps the elements of a stored matrix to those of a value.
+// Maps the elements of a stored matrix to the elements of a value.
 #pragma once
 
 #include <cstdint>

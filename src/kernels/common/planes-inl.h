@@ -21,8 +21,8 @@ HWY_BEFORE_NAMESPACE();
 namespace tessera::kernels::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Copies what one tap of a window sees of images with contiguous rows to the rows of a piece: those of
-// positions, and some behind them.
+// Copies what one tap of a window sees of images with contiguous rows to the rows of a piece: the rows
+// of positions, and some behind them.
 class PlaneCopy {
  public:
   PlaneCopy(const MatrixView<const float>& images, const Window& window, const Planes& planes,

@@ -48,8 +48,8 @@ class Planes {
   }
 
   const Seen& seen() const { return seen_; }
-  /// The number of planes, the floats from one to the next, and those of all and a plane of zeros behind
-  /// them.
+  /// The number of planes, the floats from one to the next, and the floats of all planes and of a plane of
+  /// zeros behind them.
   uint32_t count() const { return phases_ * w_.kernel_width * seen_.channels; }
   uint32_t step() const { return step_; }
   size_t zeros() const { return size_t{count()} * step_; }
@@ -92,7 +92,7 @@ class Planes {
   uint32_t most_places() const { return piece_rows_ * pitch(); }
 
   /// A window that sees the planes' rows in images: its taps are the planes of a channel. Without rows behind
-  /// the positions', and with a single tap, it is that of results.
+  /// the positions', and with a single tap, it is the window of results.
   Window over_images() const {
     Window w = w_;
     w.out_height += behind_;
@@ -135,7 +135,7 @@ class Planes {
   Seen seen_;
   Window w_;
   uint32_t images_, phases_;
-  uint32_t behind_;    // rows of planes behind those of positions, which further rows of taps see
+  uint32_t behind_;    // rows of planes behind the positions, which further rows of taps see
   uint32_t together_;  // images whose rows alternate
   uint32_t bands_ = 1, piece_rows_ = 1, step_ = 0;
 };

@@ -72,7 +72,7 @@ struct SeenRun {
 };
 
 // Copies a row of runs in ascending order, with zeros between them; elements of the images are `col_stride`
-// apart, those of a run `step`.
+// apart, elements of a run `step`.
 HWY_INLINE void copy_runs(const float* images, int64_t col_stride, int64_t step, const SeenRun* runs,
                           uint32_t count, float* to, uint32_t width) {
   uint32_t end = 0;

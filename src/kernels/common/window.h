@@ -85,8 +85,8 @@ struct Window {
     return inside(int64_t{left} - int64_t{out_col} * stride_across, dilation_across, width, kernel_width);
   }
 
-  /// Calls visit(position, place, count) for those of the positions [begin, end), counted over all images, in
-  /// which a tap is within the image, in runs of `count` that follow one another in a row. Under the first of
+  /// Calls visit(position, place, count) for the positions in [begin, end), counted over all images, in which
+  /// a tap is within the image, in runs of `count` that follow one another in a row. Under the first of
   /// them is the images' position `place`, and under the others those stride_across further each.
   template <class Visit>
   void each_inside(uint32_t tap, uint32_t begin, uint32_t end, const Visit& visit) const {

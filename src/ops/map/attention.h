@@ -50,18 +50,18 @@ struct AttentionProblem {
 /// (sequences · queries × heads), "y".
 MapOperation operation_of(const AttentionProblem& problem);
 
-/// The gradients of whole sequences, or on tiles those of queries or of keys, which do not add up.
+/// The gradients of whole sequences, or on tiles the gradients of queries or of keys alone, without sums.
 struct AttentionGradientProblem {
   AttentionProblem of;
   kernels::AttentionRowsOf rows = kernels::AttentionRowsOf::sequences;
 };
 
-/// Operands: the inputs of the forward operation, not transposed, then "y", "lse", "dy", and of the gradients
-/// "dk", "dv", "dq" those that are computed. That of queries has "means" before "dq", sequences · queries ×
-/// heads, which that of keys takes instead of "y".
+/// Operands: the inputs of the forward operation, not transposed, then "y", "lse", "dy", and the computed
+/// ones of "dk", "dv" and "dq". The gradient of queries has "means" before "dq", sequences · queries × heads,
+/// which the gradient of keys takes instead of "y".
 MapOperation operation_of(const AttentionGradientProblem& problem);
 
-/// Plans are those of any random stream: calls differ in theirs.
+/// A plan holds for any random stream: calls differ in their streams.
 MapPlan plan(const Builder& builder, AttentionProblem problem, const std::vector<Operand>& operands);
 MapPlan plan(const Builder& builder, AttentionGradientProblem problem, const std::vector<Operand>& operands);
 

@@ -12,7 +12,7 @@ namespace tessera::ops {
 /// The boxes of a partition that has boxes, numbered by ascending tiles.
 class BoxesOnTiles {
  public:
-  /// Neighbouring boxes, those of whole tiles; and the last of these, to join what they have in common. Tile
+  /// Neighbouring boxes of whole tiles; and the last of them, to join what they have in common. Tile
   /// 0, where scalars lie, has most to exchange otherwise.
   struct Group {
     uint32_t begin = 0;

@@ -8,8 +8,8 @@ namespace tessera::ops {
 /// out = in / keep where number i of a random stream, in [0, 1), is below `keep`, else 0; i is the element's
 /// position in row-major order. The stream is determined by (seed, training step, operation) (base/random.h):
 /// its numbers do not depend on machine, partition, threads or instruction set. rows × cols of f32, f16 or
-/// bf16. If transposed, the operands store the transpose of a cols × rows matrix, and the mask is that of the
-/// matrix. May be in place. The gradient is the same problem, applied to the upstream gradient.
+/// bf16. If transposed, the operands store the transpose of a cols × rows matrix, and the mask is the mask of
+/// the matrix. May be in place. The gradient is the same problem, applied to the upstream gradient.
 struct DropoutProblem {
   Type type = Type::f32;
   uint32_t rows = 0;  ///< rows of the operands as they are stored

@@ -25,7 +25,7 @@ struct StructuredProblem {
   bool bias = false;        ///< on hosts: a bias is added to each sample of y
   bool gradients = false;   ///< dx and the parameters' gradients from x and dy, instead of y from x
   bool input_gradient = true;       ///< for gradients: whether dx is computed
-  bool parameter_gradients = true;  ///< for gradients: whether those of the parameters and the bias are
+  bool parameter_gradients = true;  ///< for gradients: whether the gradients of parameters and bias are
                                     ///< computed
 
   bool operator==(const StructuredProblem&) const = default;

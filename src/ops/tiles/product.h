@@ -24,7 +24,7 @@
 namespace tessera::ops {
 
 /// How a product is partitioned over tiles. Its predictions are exact for the program that is built from it:
-/// cycles by phase equal those of the program's cost report, and bytes are an upper bound. `chosen.rejected`
+/// cycles by phase equal the program's cost report, and bytes are an upper bound. `chosen.rejected`
 /// says if not even the chosen partition fits in memory.
 struct TileProductPlan : Plan<std::variant<StaticPartition, DensePartition, DynamicTiling>> {
   ProductLayouts layouts;     ///< layouts of operands for which the plan was made
@@ -72,7 +72,7 @@ std::vector<ForcedKnobs> knobs_with_gradients(const Pattern& pattern, const Prod
                                               const machine::Machine& machine);
 
 /// Adds a planned product to a program. Operands are stored in the order of the plan's layouts, and may have
-/// any mapping; another mapping than that of the layouts costs an exchange.
+/// any mapping; another mapping than the layouts have costs an exchange.
 BuiltProduct build(const Builder& builder, const Pattern& pattern, const ProductProblem& problem,
                    const TileProductPlan& plan, const ProductOperands& operands);
 

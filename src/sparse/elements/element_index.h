@@ -49,7 +49,7 @@ constexpr uint32_t column_in(uint32_t word, uint32_t half) {
   return (word >> 16 * half & 0xFFFF) / kColumnScale;
 }
 
-/// Sixteen tasks. Values: two times sixteen per step, those of rows a and then those of rows b. Index words:
+/// Sixteen tasks. Values: two times sixteen per step, first for rows a and then for rows b. Index words:
 /// sixteen for two shared steps (the first step's column in the lower half), and sixteen for an unpaired step
 /// (the column of row a in the lower half).
 struct RowGroup {

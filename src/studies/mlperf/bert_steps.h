@@ -44,8 +44,8 @@ const BertSetup* find_setup(std::string_view name);
 /// The setup by which a round trained on `chips` chips; v1.1 as v1.0. Null: there is none.
 const BertSetup* setup_of(std::string_view round, uint32_t chips);
 
-/// A pack of at most so many sequences, with 76 predictions and one for each, as the submissions have; a
-/// padded sequence has 76.
+/// A pack of at most this number of sequences, with 76 predictions and one for each, as the submissions have;
+/// a padded sequence has 76.
 graph::BertBatch pack_of(uint32_t sequences, uint32_t packs);
 
 /// Sequences of a pack of the submissions, at most.

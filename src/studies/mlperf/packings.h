@@ -10,7 +10,7 @@
 
 namespace tessera::studies::mlperf {
 
-/// This study's results as those of the study of packing, whose sections have the same names and cells.
+/// This study's results as results of the study of packing, whose sections have the same names and cells.
 Study as_packing(const Study& study);
 
 /// A section of the study of packing.

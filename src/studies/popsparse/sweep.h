@@ -59,12 +59,12 @@ std::string density_text(double density);
 /// The name of a product's result: name_of(), and everything else on which the result depends.
 std::string key_of(const Case& what, ops::Planner planner);
 
-/// The cells of the sweep, those of one operand as a series. A sample is executed and verified; the others
-/// are only estimated, or on a host measured. Enters "m", "n", "block", "density", "nnz" (stored elements),
-/// "tile_bytes" (of the fullest tile), "tiles_used", and if it fits "seconds" (on a modelled machine its
-/// cycles at its clock) and "tflops" (10^12 operations on stored elements per second); on a modelled machine
-/// "cycles", for dynamic products "steps" (of propagation) and "update_seconds" (to set a new pattern).
-/// Throws as sweep_of().
+/// The cells of the sweep, the cells of one operand as a series. A sample is executed and verified; the
+/// others are only estimated, or on a host measured. Enters "m", "n", "block", "density", "nnz" (stored
+/// elements), "tile_bytes" (of the fullest tile), "tiles_used", and if it fits "seconds" (on a modelled
+/// machine its cycles at its clock) and "tflops" (10^12 operations on stored elements per second); on a
+/// modelled machine "cycles", for dynamic products "steps" (of propagation) and "update_seconds" (to set a
+/// new pattern). Throws as sweep_of().
 std::vector<Cell> cells_of(const machine::Machine& machine, const Request& request, ops::Planner planner);
 
 }  // namespace tessera::studies::popsparse

@@ -79,7 +79,7 @@ class StepExtrapolation {
   /// Called before small networks are estimated, with their name. They are not, if it returns false.
   using Begin = std::function<bool(const std::string& name)>;
 
-  /// `settings` have the vocabulary of the text, and `shape` is that of one pack. Parameters of at least
+  /// `settings` have the vocabulary of the text, and `shape` is the shape of one pack. Parameters of at least
   /// `large` elements are offloaded and divided.
   StepExtrapolation(const PretrainingSettings& settings, const graph::BertBatch& shape,
                     const Machine& machine, uint64_t large, uint32_t threads, Begin begin);

@@ -35,7 +35,7 @@ graph::Graph resnet_evaluation_graph(const ResnetTrainingSettings& settings, con
 std::string gradient_name(const std::string& weight);
 /// The gradients of the weights that have patterns as dense FP32 matrices, summed over micro-batches. All
 /// weights are dense; with zeros outside the patterns the network is the same. Images that are normalised
-/// together, those of a micro-batch of several replicas, are one after another.
+/// together, as in a micro-batch of several replicas, are one after another.
 graph::Graph resnet_gradient_graph(const ResnetTrainingSettings& settings, const ImageFormat& images,
                                    const Patterns& patterns);
 

@@ -18,7 +18,7 @@ inline constexpr const char* kTargetRates = "target_rates";
 inline constexpr const char* kGradientThreshold = "gradient_threshold";
 inline constexpr const char* kMostListed = "most_listed";
 inline constexpr const char* kListStep = "list_step";
-// Names of outputs besides loss and logits (kLoss, kLogits); layers have those of value_name().
+// Names of outputs besides loss and logits (kLoss, kLogits); layers have the names of value_name().
 inline constexpr const char* kPotentials = "potentials";
 
 inline constexpr double kRightRate = 0.8;

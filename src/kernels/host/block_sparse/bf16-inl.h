@@ -52,7 +52,7 @@ class Bf16Slice {
   }
 
  private:
-  // The sums of a part of Y, which are finished while those of the next part are computed.
+  // The sums of a part of Y, which are finished while the sums of the next part are computed.
   struct Sums {
     float* next;
     float* at = nullptr;

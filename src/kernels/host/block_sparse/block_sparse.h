@@ -35,7 +35,7 @@ struct BlockSchedule {
 };
 
 /// A block-sparse weight as kernels see it: the arrays of sparse::PackedBlocks. If transposed, it is Wᵀ:
-/// rows, columns and index are those of Wᵀ, and each block is the transpose of the stored one.
+/// rows, columns and index belong to Wᵀ, and each block is the transpose of the stored one.
 struct BlockWeight {
   uint32_t rows = 0;  ///< m
   uint32_t cols = 0;  ///< k

@@ -30,10 +30,10 @@ enum class XForm : uint8_t {
   in_place,       // in rows `x_step` apart
   in_place_part,  // the same, with a last vector that lacks columns
   rotated,        // in place, with rotated rows
-  shifted,        // in images, where a block's columns are those of a channel, shifted and masked
+  shifted,        // in images, where a block's columns are a channel's, shifted and masked
 };
 
-// Whether loads of a part of a vector are as fast as those of whole ones.
+// Whether loads of a part of a vector are as fast as loads of whole ones.
 inline constexpr bool kHasMasks = HWY_MEM_OPS_MIGHT_FAULT == 0 && kLanes == kMaxLanes;
 
 // Contiguous values of a block in a strip, and the distance to the next such part.

@@ -57,7 +57,7 @@ struct GroupSums {
 };
 
 // Differentiates a group of one vector of samples: x are its inputs, g the gradients of its results, which
-// become those of x.
+// become the gradients of x.
 template <size_t bits, bool tied, bool decreasing, class Value>
 HWY_INLINE void group_backwards(const GroupTwiddle& twiddle, size_t offset, Value (*x)[size_t{1} << bits],
                                 Value* g, GroupSums<bits, Value>& sums) {

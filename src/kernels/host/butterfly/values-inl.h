@@ -112,8 +112,8 @@ HWY_INLINE constexpr GroupPair group_pair(size_t level, size_t pair) {
   return {first, first + mask + 1, tied ? pair & mask : pair};
 }
 
-// Positions of a group's coefficients: for each stride, those of its first pair, and the number of floats
-// from pair to pair.
+// Positions of a group's coefficients: for each stride, the positions of its first pair, and the number of
+// floats from pair to pair.
 struct GroupTwiddle {
   const float* at[kMostPassBits];
   size_t step;

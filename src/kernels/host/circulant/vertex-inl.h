@@ -107,7 +107,7 @@ class CirculantVertex {
     store_line(dy_line(), sample, dx);
   }
 
-  // Values of the spectrum are those of points 0 and 1, and of pairs of points that are complex.
+  // The spectrum has the values of points 0 and 1, and of pairs of points that are complex.
   float scale(size_t point) const { return (point < 2 ? 1.0F : 2.0F) / static_cast<float>(size_); }
 
   void transform_taps(const FieldView& c) const {

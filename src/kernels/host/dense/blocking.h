@@ -25,7 +25,7 @@ inline constexpr uint32_t kDenseSumStep = kDensePanels * kPanelRows;
 /// Maximum number of columns of a micro-tile of dW.
 inline constexpr uint32_t kMostDenseColumns = 12;
 /// Number of columns of dW that a thread processes at a time, and the longest rows, in floats, that it reads
-/// in place: the L2 cache holds those of a pass.
+/// in place: the L2 cache holds the rows of a pass.
 inline constexpr uint32_t kDenseColumns = 512;
 /// Number of terms of a sum of dW that are added in one pass: their part of two panels stays in the L1 cache.
 inline constexpr uint32_t kDenseGradientDepth = 256;

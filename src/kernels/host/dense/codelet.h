@@ -3,7 +3,7 @@
 //
 // A panel is kPanelRows output features (sparse/panels/panel_layout.h). Vectors thus lie along output
 // features, and the width of the batch costs no padding. Matrices of activations that are FP32 may have any
-// strides, such as those of a matrix of features × batch.
+// strides, such as the strides of a matrix of features × batch.
 //
 // Each product is multiplied by alpha, and if it is added to the previous result, that by beta: the two
 // numbers of `scalars`. Without scalars both are 1.

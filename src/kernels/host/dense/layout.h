@@ -152,8 +152,8 @@ struct DenseRowScratch {
 };
 
 /// An input gradient of images as the forward product of the window's adjoint over dY, with the taps
-/// transposed to panels of channels: its sums stay in registers, where those of each tap would be added to
-/// the images. Not for sums of so many outputs that adding takes no time beside, nor for images much larger
+/// transposed to panels of channels: its sums stay in registers, where the sums of each tap would be added to
+/// the images. Not for sums of many outputs, beside which adding takes no time, nor for images much larger
 /// than the results: the adjoint multiplies the zeros around these.
 struct DenseAdjoint {
   Window window;

@@ -330,7 +330,7 @@ class SpikingGradients : SpikingVertex {
     for (uint32_t t = shape_.steps - std::min(shape_.steps, delay_); t < shape_.steps; ++t)
       std::fill_n(of_sample + t * din.row_stride, in_.listed(t, b), 0.0F);
     const SpikePairs pairs = in_sorter().pairs(s);
-    // The empty place of an odd pair is that of its spike, which is therefore written last.
+    // The empty place of an odd pair is the place of its spike, which is therefore written last.
     for (uint32_t i = 2 * *pairs.count; i-- > 0;) din.as<float>()[pairs.places[i]] = pair_sums(s)[i];
     const OtherListed listed = in_sorter().others(s);
     for (uint32_t i = 0; i < *listed.count; ++i) din.as<float>()[listed.places[i]] = other_sums(s)[i];

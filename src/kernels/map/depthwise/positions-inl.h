@@ -21,7 +21,7 @@ HWY_BEFORE_NAMESPACE();
 namespace tessera::kernels::HWY_NAMESPACE {
 
 /// All positions of a channel are contiguous. A tap sees every stride-th row and column of an image: a plane
-/// in which positions lie as those of the results, so that a vector of results sees a vector of neighbours
+/// in which positions lie as in the results, so that a vector of results sees a vector of neighbours
 /// whatever rows it spans. Taps beyond the image are masked. With strides of 1 the channel itself is the
 /// plane; else its planes are copied.
 template <class T>

@@ -21,7 +21,7 @@ const program::Codelet& codelet_of(Unary op);
 /// or column that is broadcast.
 const program::Codelet& codelet_of(Binary op);
 
-/// out = function(a, b), which is one of Exact; fields as those of binary operations, of i32. Throws
+/// out = function(a, b), which is one of Exact; fields as of binary operations, of i32. Throws
 /// Overflow.
 extern const program::Codelet exact_codelet;
 

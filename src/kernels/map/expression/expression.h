@@ -38,7 +38,7 @@ struct ExpressionResult {
   float scale = 1;
 };
 
-/// Steps and results, as parameters of codelets: those of each step, and of each result.
+/// Steps and results, as parameters of codelets: the parameters of each step, and of each result.
 struct Expression {
   std::vector<ExpressionStep> steps;
   std::vector<ExpressionResult> results;
@@ -52,11 +52,11 @@ void evaluate(const Expression& expression, std::span<const program::FieldView> 
 
 /// The columns or rows of values of an expression, which inputs are broadcast to, reduced by parts. Of
 /// columns, row i of the results is of the rows i · kPartRows and following; of rows, column i is of the
-/// columns i · kPieceCols and following. The order of additions is that of apply_axis_reduction().
+/// columns i · kPieceCols and following. The order of additions is the same as in apply_axis_reduction().
 void evaluate_reduced(const Expression& expression, ReduceOver over,
                       std::span<const program::FieldView> fields);
 
-/// Rows and columns of the results of so many.
+/// Rows and columns of the results, for this number of rows or columns.
 constexpr uint32_t reduced_rows(ReduceOver over, uint32_t rows) {
   return over == ReduceOver::columns ? (rows - 1) / kPartRows + 1 : rows;
 }

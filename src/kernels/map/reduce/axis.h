@@ -32,12 +32,12 @@ inline constexpr uint32_t kPartCols = 1024;
 inline constexpr uint32_t kPieceCols = 1U << 13;
 
 /// Reductions of at most kPartCols columns, by a few rows after others. Sums are read and written in whole
-/// vectors; the rows of `in` are contiguous, as are those of `out`, a row.
+/// vectors; the rows of `in` are contiguous, and so is `out`, a row.
 void begin_columns(Reduction op, uint32_t cols, float* sums);
 void fold_columns(Reduction op, const program::FieldView& in, float* sums);
 void store_columns(const float* sums, float scale, const program::FieldView& out);
 
-/// Reductions of rows of at most kPieceCols contiguous elements: sums[r] is that of row r.
+/// Reductions of rows of at most kPieceCols contiguous elements: sums[r] is the sum or extremum of row r.
 void reduce_lines(Reduction op, const program::FieldView& in, float* sums);
 /// The same of one row, by some elements after others: a multiple of kLineSums but for the last. There are
 /// kLineSums sums.

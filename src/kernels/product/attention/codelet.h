@@ -69,7 +69,7 @@ namespace tessera::kernels {
   X(means) X(lse) X(dy) X(dk, .access = program::Access::out) X(dv, .access = program::Access::out)
 
 /// Code on a tile, and on the stacks of six workers the scores of 16 queries and 16 keys each; the gradients
-/// have those of scores beside them.
+/// have the scores' gradients beside them.
 inline constexpr uint32_t kAttentionCodeBytes = 2048, kAttentionScoreBytes = 6 * 16 * 16 * 4;
 
 #define TESSERA_ATTENTION_CODELETS(X)                                                                   \
@@ -84,7 +84,7 @@ inline constexpr uint32_t kAttentionCodeBytes = 2048, kAttentionScoreBytes = 6 *
     attention_key_gradient_simd, 2 * kAttentionCodeBytes, .stack_bytes = 2 * kAttentionScoreBytes,      \
     .runs_on = program::RunsOn::tiles)
 
-/// The rows of which a vertex has some: those of queries or keys, or all rows of some sequences.
+/// The rows of which a vertex has some: rows of queries or keys, or all rows of some sequences.
 enum class AttentionRowsOf : uint8_t { queries, sequences, keys };
 
 /// Bits of "bias_of".

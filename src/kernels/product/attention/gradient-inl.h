@@ -195,7 +195,7 @@ class AttentionGradient {
           std::min(kDensePanels, panels - p), keys.size(), [](uint32_t, uint32_t) {});
   }
 
-  // `row` is that of key 0, modulo 2^32.
+  // `row` is the row of key 0, modulo 2^32.
   static void store_sums(const float* sums, KeyRange keys, float factor, const FieldView& to, uint32_t row,
                          uint32_t col, uint32_t cols) {
     const PanelFloats d;

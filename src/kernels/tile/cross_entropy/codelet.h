@@ -16,7 +16,7 @@ inline constexpr uint32_t kCrossEntropyTerms = 3;
 #define TESSERA_CLASS_TERMS_FIELDS(X) X(logits) X(labels) X(terms, .access = program::Access::out)
 #define TESSERA_CLASS_TERMS_PARAMS(X) X(classes_in_rows) X(first)
 
-/// out (3 × columns) = the terms of all classes, from those of several parts, one below the other.
+/// out (3 × columns) = the terms of all classes, from the terms of several parts, one below the other.
 #define TESSERA_JOIN_CLASS_TERMS_FIELDS(X) X(terms) X(out, .access = program::Access::out)
 
 /// loss = weight · (log Σ exp(logits) − logit of the label), from the terms of all classes. Weights are f32

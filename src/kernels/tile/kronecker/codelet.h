@@ -33,7 +33,7 @@ namespace tessera::kernels {
 /// if `decreasing`. w: groups × (levels · 2^(levels − 1) · 4): for each level and each pair of features that
 /// it combines, in order, a 2 × 2 matrix. Each level rounds its results to the type of y, as if stored.
 /// `width` 2: features and weights are complex numbers, real and imaginary part in rows, and in columns, side
-/// by side. The fields are those of kronecker_product.
+/// by side. The fields are as in kronecker_product.
 #define TESSERA_BUTTERFLY_PASS_PARAMS(X) X(levels) X(decreasing) X(width)
 
 /// dX and dW of butterfly_pass. The inputs of each level but the first are recomputed into levels_of_x:

@@ -1,6 +1,6 @@
 // The neurons of a spiking layer on one tile, one step at a time, for all samples of a batch.
 //
-// Lists are those of <tessera/spiking.h> for one step of a whole layer: ids 1 × (samples · capacity), u16,
+// Lists are as in <tessera/spiking.h>, for one step of a whole layer: ids 1 × (samples · capacity), u16,
 // and num 1 × (samples · 2), u32. A tile has the neurons [first, first + neurons); values of its neurons are
 // rows of samples · neurons. A pass whose time is 0 does nothing: layers that pass spikes on within a pass of
 // a loop begin and end at different passes.

@@ -112,8 +112,8 @@ std::vector<program::MappedBox> bucket_metadata_mapping(const DynamicGrid& grid)
 BuiltProduct build_dynamic(const Builder& builder, const DynamicShape& shape, const DynamicGrid& grid,
                            const ProductOperands& operands);
 
-/// The exact cost of a dynamic product's program for an encoded pattern: cycles by phase equal those of a
-/// run, bytes are an upper bound.
+/// The exact cost of a dynamic product's program for an encoded pattern: cycles by phase equal the cycles
+/// of a run, bytes are an upper bound.
 compiler::Estimate estimate(const program::Program& program, program::VariableId bucket_metadata,
                             const DynamicGrid& grid, const DynamicEncoding& encoding,
                             const machine::Machine& machine);

@@ -1,4 +1,4 @@
-// The weights of adjoint convolutions, whose values are gathered from those of other weights.
+// The weights of adjoint convolutions, whose values are gathered from other weights.
 #pragma once
 
 #include <cstdint>
@@ -39,13 +39,13 @@ struct AdjointWeight {
 
 /// Whether a sparse weight has one.
 bool has_adjoint(const PackedWeight& weight, const sparse::AdjointPlaces& places);
-/// Requires has_adjoint(). If the weight's pattern may change, then so may that of its adjoint.
+/// Requires has_adjoint(). If the weight's pattern may change, so may its adjoint's pattern.
 AdjointWeight adjoint_of(const PackedWeight& weight, const sparse::AdjointPlaces& places);
 /// Changes the adjoint of a weight whose pattern has changed.
 void follow_pattern(AdjointWeight& adjoint, const PackedWeight& weight, const sparse::AdjointPlaces& places);
 
-/// Gathers the adjoint's values from those of the other weight. `index` is that of `adjoint.weight`, which
-/// keeps `adjoint` alive.
+/// Gathers the adjoint's values from the other weight. `index` is the index of `adjoint.weight`, and keeps
+/// `adjoint` alive.
 Operand gather_adjoint(const Builder& builder, WeightIndex& index, const AdjointWeight& adjoint,
                        const Operand& values, std::vector<program::StepId>& steps);
 

@@ -78,7 +78,7 @@ void clear_free_places(const PackedWeight& weight, float* packed);
 void update_index(const PackedWeight& weight, ProductKind product,
                   const base::ParallelFor& parallel = base::serial_for);
 
-/// Gathers values on at most `tiles` tiles: `to` gets those of `from` at `places`, which has its shape.
+/// Gathers values on at most `tiles` tiles: `to` gets the values of `from` at `places`, which has its shape.
 program::StepId add_gather(const Builder& builder, const Operand& from, const Operand& places,
                            const Operand& to, uint32_t tiles);
 

@@ -32,7 +32,7 @@ struct StaticPartition {
   bool whole_bands = false;
   bool mirrored = false;
   uint32_t shared_tiles = 0;  ///< in the vendor's form: tiles of each part of X; otherwise 0
-  uint32_t col_grain = 1;     ///< parts of X have multiples of so many columns, except for the last one
+  uint32_t col_grain = 1;     ///< parts of X have a multiple of this number of columns, except the last
 
   bool is_vendors() const { return shared_tiles > 0; }
   uint32_t parts() const { return is_vendors() ? shared_tiles : bands * band_tiles; }

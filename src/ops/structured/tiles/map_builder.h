@@ -25,7 +25,7 @@ class TileMapBuilder {
                  const TileChainPartition& partition, const StructuredOperands& operands)
       : b_(builder), p_(problem), passes_(partition.passes), o_(operands) {}
 
-  /// Add the steps that fill `result_`, and gradients() those of the parameters' gradients.
+  /// Add the steps that fill `result_`; gradients() also adds the steps of the parameters' gradients.
   virtual void forward() = 0;
   virtual void gradients() = 0;
   /// The weights of pass i, in its order; adds the steps that bring them.

@@ -123,8 +123,8 @@ std::vector<program::MappedBox> pass_result_mapping(const TilePassProblem& probl
 std::vector<program::MappedBox> pass_weight_mapping(const TilePassProblem& problem,
                                                     const TilePassPartition& partition);
 
-/// Operands of a pass. The product reads those of weight (1 × all_weights()), x and y (for gradients dy) that
-/// it needs, and writes y, dx or dweight.
+/// Operands of a pass. The product reads what it needs of weight (1 × all_weights()), x and y (for gradients
+/// dy), and writes y, dx or dweight.
 struct TilePassOperands {
   std::optional<Operand> weight = {};
   std::optional<FeatureOperand> x = {};
