@@ -95,8 +95,8 @@ struct Call {
   /// operations without another stage run on the loop's chips.
   std::optional<uint32_t> stage = {};
   /// Whether only the call's inputs are kept for the gradient, which computes the other values again, with
-  /// the same random numbers. What runs twice may lie otherwise on tiles, which can change the last bits of
-  /// results.
+  /// the same random numbers. On tiles, values of calls that run twice may be placed in another way, which
+  /// can change the last bits of results.
   bool recompute = false;
 };
 
@@ -160,9 +160,9 @@ class Graph {
   /// of each tile, or of a host in all, or to kMachineMemory. Sessions and estimates then compute as few
   /// calls and stages again in the backward pass as fit: first calls, those that take the least predicted
   /// time for each byte that they save, then stages of pipelines that have several micro-batches in flight.
-  /// Call::recompute and Pipeline::recomputed count as well. As with Call::recompute, values may lie
-  /// otherwise on tiles, which can change the last bits of results. Sessions and estimates throw UsageError
-  /// if a number of bytes does not suffice; what a machine lacks is in RunCost::overflow.
+  /// Call::recompute and Pipeline::recomputed count as well. As with Call::recompute, values may be
+  /// placed in another way on tiles, which can change the last bits of results. Sessions and estimates throw
+  /// UsageError if a number of bytes does not suffice; what a machine lacks is in RunCost::overflow.
   void set_memory_budget(std::optional<uint64_t> bytes) { memory_budget_ = bytes; }
   std::optional<uint64_t> memory_budget() const { return memory_budget_; }
   /// Lets each replica keep an equal part of a parameter; the replicas gather the parts before each operation
