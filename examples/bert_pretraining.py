@@ -17,11 +17,11 @@ from tessera.text import PretrainingData, TokenText, synthetic_text
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", help="file of tokens (default: synthetic text)")
-    parser.add_argument("--size", default="tiny")
-    parser.add_argument("--length", type=int, default=128)
-    parser.add_argument("--packs", type=int, default=16)
-    parser.add_argument("--steps", type=int, default=100)
-    parser.add_argument("--lr", type=float, default=0.005)
+    parser.add_argument("--size", default="tiny", help="size of BERT")
+    parser.add_argument("--length", type=int, default=128, help="tokens per pack")
+    parser.add_argument("--packs", type=int, default=16, help="packs per step")
+    parser.add_argument("--steps", type=int, default=100, help="number of steps")
+    parser.add_argument("--lr", type=float, default=0.005, help="learning rate")
     parser.add_argument("--save", help="file for the parameters, with Hugging Face's names")
     options = parser.parse_args()
 

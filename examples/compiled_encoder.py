@@ -27,11 +27,11 @@ def milliseconds(call: Callable[[], object], rounds: int) -> float:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--layers", type=int, default=2)
-    parser.add_argument("--width", type=int, default=256)
-    parser.add_argument("--batch", type=int, default=4)
-    parser.add_argument("--length", type=int, default=64)
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--layers", type=int, default=2, help="number of layers")
+    parser.add_argument("--width", type=int, default=256, help="hidden size")
+    parser.add_argument("--batch", type=int, default=4, help="sequences per call")
+    parser.add_argument("--length", type=int, default=64, help="tokens per sequence")
+    parser.add_argument("--rounds", type=int, default=5, help="calls of which the fastest counts")
     a = parser.parse_args()
     logging.basicConfig(format="%(message)s")
     logging.getLogger("tessera").setLevel(logging.INFO)

@@ -16,9 +16,9 @@ from tessera.nn import SparseLinear
 from torch import nn
 
 parser = argparse.ArgumentParser()
-parser.add_argument("--hidden", type=int, default=1024)
-parser.add_argument("--batch", type=int, default=128)
-parser.add_argument("--epochs", type=int, default=3)
+parser.add_argument("--hidden", type=int, default=1024, help="features of the hidden layers")
+parser.add_argument("--batch", type=int, default=128, help="samples per step")
+parser.add_argument("--epochs", type=int, default=3, help="passes over the training images")
 a = parser.parse_args()
 
 torch.manual_seed(1)

@@ -40,11 +40,11 @@ def prune(weight: torch.Tensor, density: float, block: int) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--density", type=float, default=0.1)
-    parser.add_argument("--block", type=int, default=4)
-    parser.add_argument("--width", type=int, default=64)
-    parser.add_argument("--size", type=int, default=64, help="of images")
-    parser.add_argument("--file", type=Path, help="where to keep the model")
+    parser.add_argument("--density", type=float, default=0.1, help="density of the pruned layers")
+    parser.add_argument("--block", type=int, default=4, help="block size")
+    parser.add_argument("--width", type=int, default=64, help="channels of the network")
+    parser.add_argument("--size", type=int, default=64, help="height and width of the images")
+    parser.add_argument("--file", type=Path, help="file in which to keep the model")
     options = parser.parse_args()
     torch.manual_seed(0)
     module = network(options.width)

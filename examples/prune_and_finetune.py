@@ -31,10 +31,10 @@ def train(model: nn.Module, data: images.Split, epochs: int, lr: float) -> float
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--density", type=float, default=0.1)
-    parser.add_argument("--block-size", type=int, default=8)
-    parser.add_argument("--hidden", type=int, default=1024)
-    parser.add_argument("--epochs", type=int, default=5)
+    parser.add_argument("--density", type=float, default=0.1, help="density after pruning")
+    parser.add_argument("--block-size", type=int, default=8, help="block size of the sparse layers")
+    parser.add_argument("--hidden", type=int, default=1024, help="features of the hidden layers")
+    parser.add_argument("--epochs", type=int, default=5, help="passes over the training images")
     a = parser.parse_args()
     torch.manual_seed(1)
     name, training, test = images.load()

@@ -16,11 +16,11 @@ from torch import nn
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--density", type=float, default=0.05)
-    parser.add_argument("--block-size", type=int, default=1)
-    parser.add_argument("--hidden", type=int, default=512)
-    parser.add_argument("--epochs", type=int, default=10)
-    parser.add_argument("--schedule", choices=["RigL", "SET", "none"], default="RigL")
+    parser.add_argument("--density", type=float, default=0.05, help="density of the sparse layers")
+    parser.add_argument("--block-size", type=int, default=1, help="block size of the sparse layers")
+    parser.add_argument("--hidden", type=int, default=512, help="features of the hidden layers")
+    parser.add_argument("--epochs", type=int, default=10, help="passes over the training images")
+    parser.add_argument("--schedule", choices=["RigL", "SET", "none"], default="RigL", help="how the pattern changes")
     a = parser.parse_args()
     torch.manual_seed(1)
     name, training, test = images.load()

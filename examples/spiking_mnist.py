@@ -48,11 +48,11 @@ def accuracy(network: snn.Network, events: snn.SpikeEvents, labels: Tensor) -> f
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--hidden", type=int, default=256)
-    parser.add_argument("--epochs", type=int, default=5)
-    parser.add_argument("--batch", type=int, default=128)
-    parser.add_argument("--backend", choices=("sparse", "dense"), default="sparse")
-    parser.add_argument("--gradient-threshold", type=float, default=0.5)
+    parser.add_argument("--hidden", type=int, default=256, help="features of the hidden layers")
+    parser.add_argument("--epochs", type=int, default=5, help="passes over the training images")
+    parser.add_argument("--batch", type=int, default=128, help="samples per step")
+    parser.add_argument("--backend", choices=("sparse", "dense"), default="sparse", help="backend of the network")
+    parser.add_argument("--gradient-threshold", type=float, default=0.5, help="neurons below it pass no gradients")
     arguments = parser.parse_args()
 
     torch.manual_seed(0)

@@ -66,11 +66,11 @@ def network(layer: nn.Module, hidden: int) -> nn.Module:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--hidden", type=int, default=1024)
-    parser.add_argument("--epochs", type=int, default=5)
-    parser.add_argument("--lr", type=float, default=1e-3)
-    parser.add_argument("--same-lr", action="store_true", help="no learning rate of its own for each factor")
-    parser.add_argument("--layers", nargs="+", choices=LAYERS, default=list(LAYERS))
+    parser.add_argument("--hidden", type=int, default=1024, help="features of the hidden layers")
+    parser.add_argument("--epochs", type=int, default=5, help="passes over the training images")
+    parser.add_argument("--lr", type=float, default=1e-3, help="learning rate")
+    parser.add_argument("--same-lr", action="store_true", help="use the same learning rate for all parameters")
+    parser.add_argument("--layers", nargs="+", choices=LAYERS, default=list(LAYERS), help="layers to compare")
     a = parser.parse_args()
     name, training, test = images.load()
     print(f"{name}, hidden layer {INPUTS} to {a.hidden}")

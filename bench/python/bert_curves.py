@@ -147,7 +147,7 @@ def main() -> None:
     parser.add_argument("--lr", type=float, default=0.03)
     parser.add_argument("--held-out", type=float, default=0.05, help="fraction of the test file that is evaluated")
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--out", type=Path, help="begin of the names of two files")
+    parser.add_argument("--out", type=Path, help="prefix of the names of the two files to write")
     options = parser.parse_args()
     results: dict[str, list[dict[str, Any]]] = {variant: [] for variant in VARIANTS}
     with tempfile.TemporaryDirectory() as name:

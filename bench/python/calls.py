@@ -123,7 +123,7 @@ def small_calls(rounds: int) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--small", action="store_true", help="small layers instead")
+    parser.add_argument("--small", action="store_true", help="measure small layers instead")
     parser.add_argument("--batch", type=int, nargs="+", default=[1, 64])
     parser.add_argument("--rounds", type=int, default=60)
     a = parser.parse_args()

@@ -125,7 +125,7 @@ def main() -> None:
     parser.add_argument("--density", type=float, default=1 / 16)
     parser.add_argument("--block", type=int, nargs="+", default=[1, 16])
     parser.add_argument("--rounds", type=int, default=9)
-    parser.add_argument("--own-threads", action="store_true", help="not on the threads of PyTorch")
+    parser.add_argument("--own-threads", action="store_true", help="use Tessera's own threads instead of PyTorch's")
     a = parser.parse_args()
     shares = share_threads(not a.own_threads)
     print(

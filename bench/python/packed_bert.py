@@ -366,7 +366,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--density", type=float)
     parser.add_argument("--block", type=int, default=16)
-    parser.add_argument("--memory", action="store_true", help="peak of memory instead of time")
+    parser.add_argument("--memory", action="store_true", help="measure the peak of memory instead of the time")
     options = parser.parse_args()
     if options.memory:
         compare_memory(options.size, options.packs, options.threads)

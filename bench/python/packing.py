@@ -49,7 +49,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=int, default=100_000)
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--histogram", help="a file of 'length,count' lines")
+    parser.add_argument("--histogram", help="file of 'length,count' lines")
     options = parser.parse_args()
     warnings.simplefilter("ignore", pack.LostTokensWarning)
     datasets.disable_progress_bars()

@@ -351,17 +351,17 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--epochs", type=int, default=5)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--schedule", choices=["step", "cosine"], default="step")
-    parser.add_argument("--kinds", nargs="*", choices=list(KINDS), default=list(KINDS), help="of Tessera's networks")
+    parser.add_argument("--kinds", nargs="*", choices=list(KINDS), default=list(KINDS), help="kinds of Tessera's networks")
     parser.add_argument(
-        "--ways", nargs="*", choices=list(WAYS), help="of PyTorch (default: all; of ResNet-50 those without compiling)"
+        "--ways", nargs="*", choices=list(WAYS), help="ways to run PyTorch (default: all; ResNet-50: all but compiled)"
     )
-    parser.add_argument("--time", action="store_true", help="times of a step alone")
-    parser.add_argument("--step", action="store_true", help="instead a step of ResNet-50")
-    parser.add_argument("--images", type=int, default=20, help="of a step of ResNet-50")
-    parser.add_argument("--size", type=int, default=224, help="pixels of these in each dimension")
-    parser.add_argument("--rounds", type=int, help="turns of each (default: 20, of ResNet-50 5)")
+    parser.add_argument("--time", action="store_true", help="measure only the times of a step")
+    parser.add_argument("--step", action="store_true", help="measure a step of ResNet-50 instead")
+    parser.add_argument("--images", type=int, default=20, help="number of images in a step of ResNet-50")
+    parser.add_argument("--size", type=int, default=224, help="pixels of these images in each dimension")
+    parser.add_argument("--rounds", type=int, help="turns of each network (default: 20; ResNet-50: 5)")
     parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--json", type=Path, help="where what was measured is written")
+    parser.add_argument("--json", type=Path, help="file for the measurements")
     options = parser.parse_args()
     if options.ways is None:
         options.ways = STEP_WAYS if options.step else list(WAYS)

@@ -507,13 +507,13 @@ def network_of(text: str, measured: Transport) -> Transport:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("measured", help="the file of bench/python/ranks.py --json")
-    parser.add_argument("--network", action="append", default=[], help="name=µs of latency,Gbit/s of each direction")
-    parser.add_argument("--micro-batches", type=int, default=MICRO_BATCHES, help="of each computer, with stages")
-    parser.add_argument("--write", type=Path, help="a page with marks, such as docs/scaling.md")
-    parser.add_argument("--machine", help="on which it was measured (default: as the file says)")
+    parser.add_argument("measured", help="file that bench/python/ranks.py --json wrote")
+    parser.add_argument("--network", action="append", default=[], help="NAME=µs of latency,Gbit/s in each direction")
+    parser.add_argument("--micro-batches", type=int, default=MICRO_BATCHES, help="micro-batches per computer, with stages")
+    parser.add_argument("--write", type=Path, help="page with marks to write into, such as docs/scaling.md")
+    parser.add_argument("--machine", help="machine of the measurements (default: as the file says)")
     parser.add_argument("--versions", help="versions of other libraries (default: as the file says)")
-    parser.add_argument("--date", help="when it was measured (default: as the file says)")
+    parser.add_argument("--date", help="date of the measurements (default: as the file says)")
     a = parser.parse_args()
     measured = Measured.read(a.measured)
     given = {"computer": a.machine, "versions": a.versions, "date": a.date}

@@ -374,9 +374,9 @@ def write_pages(only_check: bool) -> int:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--check", action="store_true", help="write nothing; fail if a page is not as it would be written")
-    parser.add_argument("--from", dest="result", type=Path, metavar="RESULT.json", help="what a benchmark's --json wrote")
-    parser.add_argument("--date", help="when that was measured (default: when the file was written)")
-    parser.add_argument("--machine", default="", help="of what machine the result is, if it does not say so")
+    parser.add_argument("--from", dest="result", type=Path, metavar="RESULT.json", help="file that a benchmark's --json wrote")
+    parser.add_argument("--date", help="date of the measurement (default: when the file was written)")
+    parser.add_argument("--machine", default="", help="machine of the result, if the result does not name it")
     parser.add_argument("--versions", default="", help="versions of other libraries, if the result does not say so")
     parser.add_argument("tables", nargs="*", metavar="TABLE", help="tables that take their cells from RESULT.json")
     options = parser.parse_args()
