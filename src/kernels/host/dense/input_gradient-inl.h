@@ -155,6 +155,10 @@ class PanelInputGradient {
     float* weights = of_thread + scratch_.weights;
     float* sums = of_thread + scratch_.sums;
     const uint32_t cols = std::min(kDenseSumStep, dx_.cols - col);
+    if (finishes_tiles(batch))
+      return multiply(col, cols, batch, of_thread, [&](uint32_t row, uint32_t count) HWY_ATTR {
+        finish_(col, cols, batch.first + row, count, sums + size_t{row} * kDenseSumStep);
+      });
     multiply(col, cols, batch, of_thread);
     if (method_.along_batch && stores_columns()) {
       store_columns(weights, batch.first, batch.rows, col, cols);
@@ -169,18 +173,30 @@ class PanelInputGradient {
     finish_(col, cols, batch.first, batch.rows + batch.dot_rows, sums);
   }
 
-  // Computes the sums of rows of the batch for some columns of W.
-  void multiply(uint32_t col, uint32_t cols, const Batch& batch, float* of_thread) const {
+  // Whether rows are finished while the L1 cache holds their sums.
+  bool finishes_tiles(const Batch& batch) const {
+    return !method_.along_batch && batch.dot_rows == 0 && !finish_.wants_batches();
+  }
+
+  // Computes the sums of rows of the batch for some columns of W. finish(row, count) takes complete ones,
+  // unless they lie along the batch or are dot products.
+  template <class Finish = decltype([](uint32_t, uint32_t) {})>
+  void multiply(uint32_t col, uint32_t cols, const Batch& batch, float* of_thread,
+                const Finish& finish = {}) const {
     float* weights = of_thread + scratch_.weights;
     float* sums = of_thread + scratch_.sums;
-    for (uint32_t pass = 0; pass < dense_passes(dy_.cols); ++pass) {
+    const uint32_t passes = dense_passes(dy_.cols);
+    for (uint32_t pass = 0; pass < passes; ++pass) {
       const uint32_t term = pass * kDenseDepth, terms = std::min(kDenseDepth, dy_.cols - term);
       const float* rows = batch.main + pass * batch.pass_step;
       const uint32_t panel = term / kPanelRows;
       if (method_.along_batch)
         add_along_batch(rows, batch.rows, panel, terms, col, cols, pass > 0, weights);
       else if (batch.rows > 0)
-        add_along_columns(rows, batch.rows, panel, terms, col, cols, pass > 0, weights, sums);
+        add_along_columns(rows, batch.rows, panel, terms, col, cols, pass > 0, weights, sums,
+                          [&](uint32_t row, uint32_t count) HWY_ATTR {
+                            if (pass + 1 == passes) finish(row, count);
+                          });
       if (batch.dot_rows > 0)
         add_dots(batch.rest + size_t{pass} * batch.dot_rows * kDenseRowStep, batch.dot_rows, panel, terms,
                  col, cols, pass > 0, sums + size_t{batch.rows} * kDenseSumStep);
@@ -205,8 +221,9 @@ class PanelInputGradient {
   static uint32_t panels_of(uint32_t rows) { return (rows + kPanelRows - 1) / kPanelRows; }
 
   // Adds the products with rows of W from a panel on to sums: [row of the batch][column].
+  template <class Finish>
   void add_along_columns(const float* rows, uint32_t count, uint32_t panel, uint32_t terms, uint32_t col,
-                         uint32_t cols, bool adds, float* weights, float* sums) const {
+                         uint32_t cols, bool adds, float* weights, float* sums, const Finish& finish) const {
     transpose_panels(panel, terms, col, cols, weights);
     const MicroTile<float> tile = {.panels = weights,
                                    .panel_step = kPanelStep,
@@ -217,7 +234,7 @@ class PanelInputGradient {
                                    .sums_step = kPanelRows,
                                    .adds = adds,
                                    .next = weights};
-    run_micro_tiles<kAcrossRows>(tile, panels_of(cols), count, [](uint32_t, uint32_t) {});
+    run_micro_tiles<kAcrossRows>(tile, panels_of(cols), count, finish);
   }
 
   // Adds the products of panels of the batch with rows of W to sums: [panel][column][row].
