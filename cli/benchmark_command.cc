@@ -107,6 +107,10 @@ void set_batch(ModelRequest& request, uint32_t batch) {
     if (input.shape[0].name.empty())
       throw UsageError(
           fmt::format("--batch: the first dimension of '{}' has no name: give its --shape", input.name));
+    if (const auto sized = given.find(input.shape[0].name);
+        sized != given.end() && sized->second.front() != batch)
+      throw UsageError(fmt::format("--batch is {}, but --shape gives '{}' the size {}: leave one of them out",
+                                   batch, sized->first, sized->second.front()));
     const std::string size = fmt::format("{}={}", input.shape[0].name, batch);
     if (std::ranges::find(request.shapes, size) == request.shapes.end()) request.shapes.push_back(size);
   }

@@ -265,6 +265,8 @@ TEST_F(OnnxTest, InspectsAndMeasures) {
   expect_refused(run(unnamed), "the first dimension of 'x' has no name: give its --shape");
   EXPECT_EQ(json_of(run(unnamed + " --shape x=2,1,5,5 --json"))["samples_per_run"], 2);
   expect_refused(run(unnamed + " --shape x=3,1,5,5"), "--batch is 2, but no input");
+  expect_refused(run(fmt::format("benchmark '{}' --batch 2 --shape a=3 --seconds 0.01", model(network()))),
+                 "--batch is 2, but --shape gives 'a' the size 3: leave one of them out");
 }
 
 TEST_F(OnnxTest, InspectsConvolutionsInTheOrderOfTheirProducts) {
