@@ -88,7 +88,7 @@ class InferenceSession:
 
     def __init__(
         self,
-        model: str | os.PathLike[str] | bytes,
+        path_or_bytes: str | os.PathLike[str] | bytes,
         sess_options: object = None,
         providers: Sequence[object] | None = None,
         provider_options: Sequence[object] | None = None,
@@ -104,10 +104,10 @@ class InferenceSession:
         self._sparse = sparse
         self._most_computed = whole_number("most_computed", most_computed, 0, 2**40)
         self._most = whole_number("max_shapes", max_shapes, 1)
-        if isinstance(model, (bytes, bytearray, memoryview)):
-            self._model = OnnxModel.parse(bytes(model), "model", "")
+        if isinstance(path_or_bytes, (bytes, bytearray, memoryview)):
+            self._model = OnnxModel.parse(bytes(path_or_bytes), "model", "")
         else:
-            self._model = OnnxModel.read(os.fspath(model))
+            self._model = OnnxModel.read(os.fspath(path_or_bytes))
         self._inputs = self._model.inputs
         self._lock = Lock()
         self._sessions: OrderedDict[tuple[tuple[int, ...], ...], _Prepared] = OrderedDict()

@@ -74,7 +74,7 @@ def test_takes_the_options_of_onnx_runtime() -> None:
     session = tessera.onnx.InferenceSession(data, object(), ["CUDAExecutionProvider", ("CPUExecutionProvider", {})], [{}, {}])
     assert session.prepared_shapes() is None and session.get_providers() == ["CPUExecutionProvider"]
     np.testing.assert_array_equal(session.run(["y"], {"x": np.float32([[1, -1]])}, None), [[[1, 0]]])
-    shaped = tessera.onnx.InferenceSession(data, sess_options=None, providers=None, shapes={"n": 3}, threads=1)
+    shaped = tessera.onnx.InferenceSession(path_or_bytes=data, sess_options=None, providers=None, shapes={"n": 3}, threads=1)
     assert shaped.prepared_shapes() == {"x": (3, 2)}
     for wrong in (({"n": 3},), (None, 1), (None, "CPUExecutionProvider"), (None, None, {})):
         with pytest.raises(TypeError, match="sess_options is|providers is|provider_options is"):
