@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <utility>
 
 #include "base/half.h"
@@ -28,6 +29,8 @@ constexpr KnownType kTypes[] = {
     {DataType::i16, "int16", "I16", Type::i32, 16},       {DataType::u16, "uint16", "U16", Type::i32, 16},
     {DataType::i32, "int32", "I32", Type::i32, 32},       {DataType::u32, "uint32", "U32", Type::u32, 32},
     {DataType::i64, "int64", "I64", Type::i32, 64},       {DataType::u64, "uint64", "U64", Type::u32, 64},
+    {DataType::i4, "int4", "I4", Type::i32, 4},           {DataType::u4, "uint4", "U4", Type::i32, 4},
+    {DataType::i2, "int2", "I2", Type::i32, 2},           {DataType::u2, "uint2", "U2", Type::i32, 2},
     {DataType::boolean, "bool", "BOOL", Type::f32, 8}};
 
 const KnownType& known_type(DataType type) {
@@ -58,6 +61,10 @@ int64_t whole(double x, DataType type) {
 int64_t wrapped(int64_t x, DataType type) {
   switch (type) {
     case DataType::boolean: return x != 0 ? 1 : 0;
+    case DataType::i2: return ((x & 3) ^ 2) - 2;
+    case DataType::u2: return x & 3;
+    case DataType::i4: return ((x & 15) ^ 8) - 8;
+    case DataType::u4: return x & 15;
     case DataType::i8: return static_cast<int8_t>(x);
     case DataType::u8: return static_cast<uint8_t>(x);
     case DataType::i16: return static_cast<int16_t>(x);
@@ -92,6 +99,12 @@ bool is_float(DataType type) {
 }
 
 bool is_integer(DataType type) { return !is_float(type) && type != DataType::boolean; }
+
+bool is_signed(DataType type) {
+  constexpr DataType kSigned[] = {DataType::i2,  DataType::i4,  DataType::i8,
+                                  DataType::i16, DataType::i32, DataType::i64};
+  return std::ranges::find(kSigned, type) != std::end(kSigned);
+}
 
 uint64_t elements_of(const Dims& dims) {
   constexpr uint64_t kMost = uint64_t{1} << 40;

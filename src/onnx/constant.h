@@ -31,6 +31,10 @@ enum class DataType : int32_t {
   u32 = 12,
   u64 = 13,
   bf16 = 16,
+  u4 = 21,
+  i4 = 22,
+  u2 = 25,
+  i2 = 26,
 };
 
 /// "float32", "int64", …, as in NumPy. Throws Error for a type that cannot be read.
@@ -43,7 +47,9 @@ bool is_known(DataType type);
 bool is_float(DataType type);
 /// Whether a type is an integer; truth values are not.
 bool is_integer(DataType type);
-/// Number of bits of an element; 8 for a truth value.
+bool is_signed(DataType type);
+/// Number of bits of an element; 8 for a truth value. Of integers with less, a byte has several: constants
+/// may have them, inputs and outputs may not.
 int bits_of(DataType type);
 /// The type of such values in a graph.
 Type graph_type_of(DataType type);

@@ -241,6 +241,10 @@ void Importer::add_outputs(const Scope& scope) {
         fail("it is quantised, which a graph is not");
         continue;
       }
+      if (bits_of(result.type) < 8) {
+        fail(fmt::format("it is {}: cast it to 8 bits or more", onnx::name_of(result.type)));
+        continue;
+      }
       const Call call(context_, place, {result}, file_.opset, file_.folder);
       Value value = call.value(0);
       // What no operation computes becomes the result of one.

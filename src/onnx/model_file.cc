@@ -251,7 +251,7 @@ ValueType value_type_of(const std::string& name, const wire::ValueInfoProto& inf
     io::fail(name, "{} is not a tensor, or its type is missing", excerpt(info.name()));
   const auto& tensor = info.type().tensor_type();
   type = static_cast<DataType>(tensor.elem_type());
-  if (!is_known(type))
+  if (!is_known(type) || bits_of(type) < 8)
     io::fail(name, "{} has elements of type {}, which is not possible", excerpt(info.name()),
              tensor.elem_type());
   ValueType value{info.name(), name_of(type), {}, tensor.has_shape()};

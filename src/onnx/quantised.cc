@@ -81,9 +81,8 @@ void require_same(const Call& call, const Quantised& from) {
 
 /// The least and the largest number.
 std::pair<double, double> range_of(DataType type) {
-  const bool is_signed = type == DataType::i8 || type == DataType::i16;
-  const int bits = type == DataType::i8 || type == DataType::u8 ? 8 : 16;
-  const double low = is_signed ? -std::ldexp(1, bits - 1) : 0;
+  const int bits = bits_of(type);
+  const double low = is_signed(type) ? -std::ldexp(1, bits - 1) : 0;
   return {low, low + std::ldexp(1, bits) - 1};
 }
 

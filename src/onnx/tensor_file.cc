@@ -29,7 +29,10 @@ static_assert(std::endian::native == std::endian::little, "tensors are little-en
 
 constexpr int kExternal = 1;
 
-size_t bytes_of(DataType type) { return static_cast<size_t>(bits_of(type)) / 8; }
+/// The bytes of a number of elements, several of which may share a byte.
+uint64_t bytes_of(DataType type, uint64_t count) {
+  return (count * static_cast<uint64_t>(bits_of(type)) + 7) / 8;
+}
 
 template <class T>
 T number_at(const char* bytes, uint64_t i) {
@@ -47,7 +50,21 @@ float float_at(DataType type, const char* bytes, uint64_t i) {
   }
 }
 
+bool is_packed(DataType type) {
+  return type == DataType::i2 || type == DataType::u2 || type == DataType::i4 || type == DataType::u4;
+}
+
+/// Element i of integers that share bytes, the first in the lowest bits; `byte(j)` gives byte j.
+template <class Byte>
+int64_t packed_at(DataType type, const Byte& byte, uint64_t i) {
+  const uint64_t bits = type == DataType::i2 || type == DataType::u2 ? 2 : 4, each = 8 / bits;
+  return wrapped(int64_t{byte(i / each)} >> (i % each * bits), type);
+}
+
 int64_t integer_at(DataType type, const char* bytes, uint64_t i) {
+  if (is_packed(type))
+    return packed_at(
+        type, [bytes](uint64_t j) { return number_at<uint8_t>(bytes, j); }, i);
   switch (type) {
     case DataType::i8: return number_at<int8_t>(bytes, i);
     case DataType::u8: return number_at<uint8_t>(bytes, i);
@@ -103,9 +120,8 @@ class TensorReader {
   }
 
   void read_bytes(std::span<const char> bytes) {
-    if (bytes.size() != size_ * bytes_of(type_))
-      fail("its shape {} takes {} bytes; {} are stored", to_string(constant_.dims), size_ * bytes_of(type_),
-           bytes.size());
+    if (const uint64_t needed = bytes_of(type_, size_); bytes.size() != needed)
+      fail("its shape {} takes {} bytes; {} are stored", to_string(constant_.dims), needed, bytes.size());
     if (is_float(type_))
       set_floats([&](uint64_t i) { return float_at(type_, bytes.data(), i); });
     else
@@ -155,6 +171,7 @@ class TensorReader {
   }
 
   void read_small() {
+    if (is_packed(type_)) return read_packed();
     require_size(static_cast<uint64_t>(tensor_.int32_data_size()));
     const auto bits = [&](uint64_t i) {
       return static_cast<uint16_t>(tensor_.int32_data().Get(static_cast<int>(i)));
@@ -164,6 +181,15 @@ class TensorReader {
       return set_floats([&](uint64_t i) { return base::to_float(Bfloat16(bits(i))); });
     set_integers(
         [&](uint64_t i) { return wrapped(int64_t{tensor_.int32_data().Get(static_cast<int>(i))}, type_); });
+  }
+
+  /// Each integer has a byte.
+  void read_packed() {
+    const auto found = static_cast<uint64_t>(tensor_.int32_data_size());
+    if (const uint64_t needed = bytes_of(type_, size_); found != needed)
+      fail("its shape {} takes {} bytes; {} are stored", to_string(constant_.dims), needed, found);
+    const auto byte = [&](uint64_t i) { return tensor_.int32_data().Get(static_cast<int>(i)); };
+    set_integers([&](uint64_t i) { return packed_at(type_, byte, i); });
   }
 
   /// The text that external data has for a key.
@@ -204,7 +230,7 @@ class TensorReader {
 
   void read_external() {
     const io::Source source = io::Source::open(external_path().string());
-    const uint64_t bytes = size_ * bytes_of(type_);
+    const uint64_t bytes = bytes_of(type_, size_);
     const uint64_t offset = number_entry("offset", 0), length = number_entry("length", bytes);
     if (length != bytes)
       fail("its shape {} takes {} bytes; its external data has {}", to_string(constant_.dims), bytes, length);

@@ -87,8 +87,7 @@ Value wrapped(Value x, DataType type) {
   const double factor = std::ldexp(1, 32 - bits_of(type));
   x = cast(x, Type::i32);
   const Value upper = cast(x * number_like(x, factor), Type::f32), y = cast(upper * (1 / factor), Type::i32);
-  const bool is_signed = type == DataType::i8 || type == DataType::i16;
-  if (is_signed) return y;
+  if (is_signed(type)) return y;
   return y + less(y, number_like(y, 0)) * number_like(y, std::ldexp(1, bits_of(type)));
 }
 

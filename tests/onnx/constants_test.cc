@@ -1,7 +1,11 @@
 // Arrays of ONNX files, and what is computed of them while models are read.
 #include <gtest/gtest.h>
 
+#include <cstddef>
 #include <cstdint>
+#include <string>
+#include <tuple>
+#include <utility>
 
 #include "onnx/run.h"
 
@@ -131,6 +135,52 @@ TEST(OnnxConstants, ConstantsHaveNumbersOfTheirTypes) {
   EXPECT_EQ(results.at("b"), (Numbers{1, 0}));
   EXPECT_EQ(results.at("i"), (Numbers{44, 0}));
   EXPECT_EQ(results.at("u"), (Numbers{5, 7}));
+}
+
+TEST(OnnxConstants, IntegersOfFewBitsShareBytes) {
+  struct Case {
+    int32_t type;
+    Numbers numbers;
+  };
+  const Case cases[] = {{21, {15, 8, 1}}, {22, {-1, -8, 1}}, {25, {3, 3, 0}}, {26, {-1, -1, 0}}};
+  for (const Case& each : cases)
+    for (const bool is_raw : {true, false}) {
+      OnnxFile file;
+      file.input("x", {3}).output("y").output("i").floats("scale", {}, {0.5F});
+      wire::TensorProto& numbers = file.initializer("q", {3}, each.type);
+      if (is_raw) {
+        numbers.set_raw_data(each.type < 25 ? "\x8F\x01" : "\x8F");
+      } else {
+        numbers.add_int32_data(0x8F);
+        if (each.type < 25) numbers.add_int32_data(1);
+      }
+      file.initializer("zero", {}, each.type).add_int32_data(1);
+      file.node("DequantizeLinear", {"q", "scale", "zero"}, {"w"}).node("Add", {"x", "w"}, {"y"});
+      file.node("Cast", {"q"}, {"i"}, {{"to", int64_t{test::kInt64}}});
+      const WideArrays results = run(file, {{"x", {0, 0, 0}}});
+      EXPECT_EQ(results.at("i"), each.numbers) << each.type;
+      for (size_t i = 0; i < 3; ++i) EXPECT_EQ(results.at("y")[i], 0.5 * (each.numbers[i] - 1)) << each.type;
+    }
+}
+
+TEST(OnnxConstants, FewBitsBoundWhatIsQuantised) {
+  for (const auto& [type, low, high] :
+       {std::tuple(21, 0.0, 7.5), {22, -4.0, 3.5}, {25, 0.0, 1.5}, {26, -1.0, 0.5}}) {
+    OnnxFile file(25);
+    file.input("x", {3})
+        .output("y")
+        .output("w")
+        .floats("scale", {}, {0.5F})
+        .floats("c", {3}, {-100, 0.4F, 100});
+    for (const auto& [from, to] : {std::pair("x", "y"), {"c", "w"}}) {
+      const std::string quantised = std::string("q") + from;
+      file.node("QuantizeLinear", {from, "scale"}, {quantised}, {{"output_dtype", int64_t{type}}});
+      file.node("DequantizeLinear", {quantised, "scale"}, {to});
+    }
+    const WideArrays results = run(file, {{"x", {-100, 0.25, 100}}});
+    EXPECT_EQ(results.at("y"), (Numbers{low, 0.25, high})) << type;
+    EXPECT_EQ(results.at("w"), (Numbers{low, 0.5, high})) << type;
+  }
 }
 
 }  // namespace

@@ -392,6 +392,17 @@ TEST(OnnxLimits, OtherTypesAreNamed) {
     cast.node("Cast", {"x"}, {"z"}, {{"to", int64_t{type}}}).output("z");
     expect_says(error_of(cast), fmt::format("Cast (\"z\"): elements of type {} are not possible", type));
   }
+  for (const int32_t type : {21, 22, 25, 26}) {  // integers of less than 8 bits, only for constants
+    OnnxFile input;
+    input.input("x", {2}, type).output("y").node("Relu", {"x"}, {"y"});
+    expect_says(error_of(input), fmt::format("\"x\" has elements of type {}, which is not possible", type));
+    OnnxFile output = small();
+    output.node("Cast", {"x"}, {"z"}, {{"to", int64_t{type}}}).output("z");
+    expect_says(error_of(output), "cast it to 8 bits or more");
+    OnnxFile short_of_bytes = small();
+    short_of_bytes.initializer("w", {9}, type).set_raw_data("ab");
+    expect_says(error_of(short_of_bytes), fmt::format("takes {} bytes; 2 are stored", type < 25 ? 5 : 3));
+  }
   OnnxFile text = small();
   text.node("Constant", {}, {"z"}, {{"value_string", "words"}}).output("z");
   expect_says(error_of(text), "Constant (\"z\"): it has no value of numbers");
