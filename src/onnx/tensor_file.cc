@@ -228,8 +228,17 @@ class TensorReader {
     return path;
   }
 
+  io::Source external_source() const {
+    const fs::path path = external_path();
+    try {
+      return io::Source::open(path.string());
+    } catch (const Error& error) {
+      fail("{}", error.what());
+    }
+  }
+
   void read_external() {
-    const io::Source source = io::Source::open(external_path().string());
+    const io::Source source = external_source();
     const uint64_t bytes = bytes_of(type_, size_);
     const uint64_t offset = number_entry("offset", 0), length = number_entry("length", bytes);
     if (length != bytes)
@@ -264,19 +273,24 @@ ConstantPointer read_sparse_tensor(const wire::SparseTensorProto& tensor, const 
     throw Error(fmt::format("the sparse tensor {}: {}", excerpt(name), why));
   };
   const Dims dims(tensor.dims().begin(), tensor.dims().end());
-  const uint64_t elements = elements_of(dims), count = values->size();
+  uint64_t elements = 0;
+  try {
+    elements = elements_of(dims);
+  } catch (const Error& error) {
+    fail(error.what());
+  }
+  const uint64_t count = values->size();
   constexpr uint64_t kFew = uint64_t{1} << 20, kMostOfEach = 1000;  // zeros that few bytes may ask for
   if (elements > kFew + kMostOfEach * count)
     fail(fmt::format("{} has far more elements than the {} that are stored", to_string(dims), count));
   const bool by_place = indices->dims.size() == 1;
   const uint64_t each = by_place ? 1 : dims.size();
-  if (!values->has_floats())
-    fail(fmt::format("its values are {}; only floating-point numbers are possible", name_of(values->type)));
   if (indices->has_floats() || indices->size() != count * each)
     fail(fmt::format("{} values need as many whole indices, or {} for each", count, dims.size()));
-  base::require_memory(elements * sizeof(float) + elements / 8,
+  const uint64_t bytes = values->has_floats() ? sizeof(float) : sizeof(int64_t);
+  base::require_memory(elements * bytes + elements / 8 + count * sizeof(uint64_t),
                        fmt::format("the sparse tensor {}", excerpt(name)));
-  std::vector<float> dense(elements);
+  std::vector<uint64_t> places(count);
   std::vector<bool> is_set(elements);
   for (uint64_t i = 0; i < count; ++i) {
     uint64_t place = 0;
@@ -289,9 +303,18 @@ ConstantPointer read_sparse_tensor(const wire::SparseTensorProto& tensor, const 
     }
     if (is_set[place]) fail(fmt::format("its element {} is given twice", place));
     is_set[place] = true;
-    dense[place] = values->floats()[i];
+    places[i] = place;
   }
-  Constant constant{values->type, dims, std::make_shared<const std::vector<float>>(std::move(dense)), name};
+  const auto dense = [&]<class T>(const std::vector<T>& numbers) {
+    std::vector<T> all(elements);
+    for (uint64_t i = 0; i < count; ++i) all[places[i]] = numbers[i];
+    return std::make_shared<const std::vector<T>>(std::move(all));
+  };
+  Constant constant{.type = values->type, .dims = dims, .name = name};
+  if (values->has_floats())
+    constant.values = dense(values->floats());
+  else
+    constant.values = dense(values->integers());
   return std::make_shared<const Constant>(std::move(constant));
 }
 

@@ -183,5 +183,24 @@ TEST(OnnxConstants, FewBitsBoundWhatIsQuantised) {
   }
 }
 
+TEST(OnnxConstants, SparseIntegersAreTheirElements) {
+  constexpr int32_t kInt8 = 3;
+  OnnxFile file;
+  file.input("x", {1, 2}).output("y").floats("scale", {}, {0.5F});
+  wire::SparseTensorProto& sparse = *file.model().mutable_graph()->add_sparse_initializer();
+  for (const int64_t size : {2, 3}) sparse.add_dims(size);
+  wire::TensorProto &values = *sparse.mutable_values(), &indices = *sparse.mutable_indices();
+  values.set_name("s");
+  values.set_data_type(kInt8);
+  values.add_dims(2);
+  indices.set_data_type(test::kInt64);
+  indices.add_dims(2);
+  for (const int32_t each : {-6, 8}) values.add_int32_data(each);
+  for (const int64_t each : {1, 5}) indices.add_int64_data(each);
+  file.node("DequantizeLinear", {"s", "scale"}, {"w"}).node("MatMul", {"x", "w"}, {"y"});
+  EXPECT_EQ(run(file, {{"x", {1, 2}}}).at("y"), (Numbers{0, -3, 8}));
+  EXPECT_EQ(test::import(file).layers.at(0).zeros.non_zeros, 2U);
+}
+
 }  // namespace
 }  // namespace tessera::onnx

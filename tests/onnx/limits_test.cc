@@ -175,9 +175,12 @@ TEST(OnnxLimits, AnnouncedSizesTakeNoMemory) {
   tensor.mutable_indices()->add_dims(0);
   for (int i = 0; i < 2; ++i) tensor.add_dims(1 << 15);
   expect_says(error_of(sparse), "far more elements than the 0 that are stored");
-  tensor.mutable_values()->set_data_type(test::kInt64);
-  tensor.set_dims(0, 1);
-  expect_says(error_of(sparse), "the sparse tensor \"s\": its values are int64");
+  for (const auto& [size, part] :
+       {std::pair(int64_t{1} << 40, "more than 2^40"), {-4, "a dimension is -4"}}) {
+    tensor.set_dims(0, size);
+    expect_says(error_of(sparse), "the sparse tensor \"s\": ");
+    expect_says(error_of(sparse), part);
+  }
 }
 
 TEST(OnnxLimits, ArraysWithoutElementsTakeNoTime) {
@@ -772,7 +775,8 @@ TEST_F(ExternalData, IsReadFromTheFolderOnly) {
   EXPECT_EQ(error_at("data", "4"), "(no error)");
   expect_says(error_at("data", "5"), "is it complete?");
   expect_says(error_at("data", "x"), "which is not a number");
-  expect_says(error_at("nowhere"), "nowhere");
+  expect_says(error_at("nowhere"), "the tensor \"w\": ");
+  expect_says(error_at("nowhere"), "nowhere: cannot open the file");
   for (const char* outside : {"../data", "/etc/hostname", "a/../../data"})
     expect_says(error_at(outside), "it must be in the folder of the model");
   expect_says(error_at(std::string("data\0x", 6)), "which is no name of a file");
