@@ -414,7 +414,25 @@ std::vector<std::string> onnx_examples() {
       .node("Resize", {"m", "", "by"}, {"r"}, {{"mode", "linear"}})
       .node("AveragePool", {"r"}, {"p"}, {{"kernel_shape", List{2, 2}}, {"auto_pad", "SAME_UPPER"}})
       .node("GlobalAveragePool", {"p"}, {"y"});
-  return {product.content(), shapes.content(), computed.content(), image.content()};
+  OnnxFile stored;  // in few bits, and without zeros
+  stored.input("x", {1, 2}).output("y").floats("scale", {}, {0.5F});
+  constexpr int32_t kInt8 = 3, kInt4 = 22;
+  stored.initializer("w", {2, 3}, kInt4).set_raw_data("\x21\x43\x65");
+  auto& sparse = *stored.model().mutable_graph()->add_sparse_initializer();
+  auto &values = *sparse.mutable_values(), &indices = *sparse.mutable_indices();
+  for (const int64_t size : {3, 2}) sparse.add_dims(size);
+  values.set_name("s");
+  values.set_data_type(kInt8);
+  indices.set_data_type(test::kInt64);
+  for (auto* each : {&values, &indices}) each->add_dims(2);
+  for (const int32_t place : {1, 5}) {
+    values.add_int32_data(place);
+    indices.add_int64_data(place);
+  }
+  for (const auto& [from, to] : {std::pair("w", "v"), {"s", "t"}})
+    stored.node("DequantizeLinear", {from, "scale"}, {to});
+  stored.node("MatMul", {"x", "v"}, {"p"}).node("MatMul", {"p", "t"}, {"y"});
+  return {product.content(), shapes.content(), computed.content(), image.content(), stored.content()};
 }
 
 bool accepts(const Format& format, std::span<const std::byte> content) {
