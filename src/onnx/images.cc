@@ -216,7 +216,8 @@ Coordinates coordinates_of(const Call& call, const std::vector<Scaled>& dims) {
                           {"align_corners", Coordinates::align_corners},
                           {"asymmetric", Coordinates::asymmetric}});
   if (coordinates == Coordinates::align_corners && !std::ranges::all_of(dims, has_end))
-    refuse("its {} '{}' is only possible with factors that give whole sizes", kName, "align_corners");
+    refuse("its {} '{}' is only possible with factors that give whole sizes: give sizes", kName,
+           "align_corners");
   return coordinates;
 }
 
