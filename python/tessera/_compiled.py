@@ -20,7 +20,7 @@ from tessera import _tessera
 from tessera._arguments import checked_threads
 from tessera._layers import SparsityReport, kinds_text
 from tessera._locks import Lock
-from tessera._matrices import is_tensor
+from tessera._matrices import is_tensor, why_not_dense
 from tessera.graph._estimate import Estimate
 from tessera.graph._graph import Graph
 from tessera.graph._session import Session
@@ -190,8 +190,8 @@ class Interface:
             if array is None:
                 raise TypeError(f"{path} is None; the model was compiled for {self.input_dtypes[i]}: give an array")
             array = np.asarray(array)
-            if self.input_dtypes[i] == "bool" and array.dtype != np.bool_:  # sessions have truth values as numbers
-                raise TypeError(f"{path} is {array.dtype}; the model was compiled for bool")
+            if (self.input_dtypes[i] == "bool") != (array.dtype == np.bool_):  # sessions have truth values as numbers
+                raise TypeError(f"{path} is {array.dtype}; the model was compiled for {self.input_dtypes[i]}")
             return array.astype(np.int32) if array.dtype.kind in "iu" and array.dtype.itemsize < 4 else array
         if array.device.type != "cpu":
             raise ValueError(f"{path} is on {array.device}; the model computes on the CPU: give it there")
@@ -200,6 +200,8 @@ class Interface:
                 f"{path} is a {type(array).__name__} without values of its own: compiled models run, and cannot be traced, "
                 "or mapped by torch.vmap"
             )
+        if problem := why_not_dense(array):
+            raise TypeError(f"{path} {problem}")
         expected, dtype = self.input_dtypes[i], str(array.dtype).removeprefix("torch.")
         are_integers = dtype in _INTEGERS and expected in _INTEGERS
         if dtype != expected and not are_integers:

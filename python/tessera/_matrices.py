@@ -122,6 +122,13 @@ def is_tensor(matrix: Any) -> bool:
     return torch is not None and isinstance(matrix, torch.Tensor)
 
 
+def why_not_dense(tensor: Any) -> str:
+    """What a tensor of PyTorch is instead of a dense array, and what to give instead; "" for a dense one."""
+    if tensor.is_nested:
+        return "is a nested tensor: pad it, by to_padded_tensor()"
+    return "" if str(tensor.layout) == "torch.strided" else f"is in {tensor.layout}: make it dense, by to_dense()"
+
+
 def _from_tensor(tensor: Any, block_size: int | None) -> Matrix:
     import torch
 

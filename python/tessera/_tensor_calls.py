@@ -72,6 +72,7 @@ class TensorCalls:
                 or x.dtype is not dtype
                 or not x.is_cpu
                 or x.layout is not _STRIDED
+                or x.is_nested
                 or x.is_neg()
                 or (x.requires_grad and torch.is_grad_enabled())
             ):

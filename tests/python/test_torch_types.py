@@ -295,6 +295,23 @@ def test_compiled_models_have_inputs_and_results_of_each_type(dtype, tmp_path):
                 assert (found.dtype, found.tolist()) == (wanted.dtype, wanted.tolist())
 
 
+@pytest.mark.parametrize("is_short", [True, False])
+def test_inputs_that_are_not_dense_are_refused(is_short):
+    x = torch.randn(2, 3)
+    given = (x,) if is_short else (x, 1.0)
+    compiled = tessera.compile(Function(lambda x, factor=1.0: x * factor).eval(), given)
+    nested = torch.nested.nested_tensor([torch.randn(3), torch.randn(2)])
+    for _ in range(2):
+        for wrong, message in ((nested, "is a nested tensor: pad"), (x.to_sparse(), "is in torch.sparse_coo: make")):
+            with pytest.raises(TypeError, match=message):
+                compiled(wrong, *given[1:])
+            with pytest.raises(ValueError, match=f"the example input .* {message}"):
+                tessera.compile(nn.ReLU().eval(), wrong)
+        compiled(*given)
+    with pytest.raises(TypeError, match="is bool; the model was compiled for float32"):
+        compiled(np.ones((2, 3), bool), *given[1:])
+
+
 def test_labels_that_are_no_classes_are_refused():
     for loss in (F.cross_entropy, lambda x, y: F.nll_loss(x.log_softmax(1), y)):
         session = tg.from_torch(Function(loss), (torch.randn(3, 4), torch.tensor([0, 1, 2]))).session()

@@ -18,6 +18,7 @@ from torch.export.graph_signature import InputKind, OutputKind
 from torch.nn.parameter import is_lazy
 from torch.utils._pytree import tree_leaves, tree_map
 
+from tessera._matrices import why_not_dense
 from tessera._prepared import STORED_TYPES
 from tessera._tessera import whole_number
 from tessera.graph._aten import Constant, State, as_known, value_of
@@ -137,6 +138,8 @@ def require_example(path: str, leaf: Any) -> None:
     """Raise ValueError for an example input that no graph can take."""
     if not isinstance(leaf, Tensor):
         return
+    if problem := why_not_dense(leaf):
+        raise ValueError(f"the example input {path} {problem}")
     if 0 in leaf.shape:
         raise ValueError(f"the example input {path} has shape {list(leaf.shape)}: give one that has elements")
     if leaf.dtype in STORED_TYPES or leaf.dtype in INTEGER_TYPES or leaf.dtype == torch.bool:
