@@ -44,6 +44,7 @@ def test_weights_that_change_are_read_again():
     [
         lambda w, x: x @ w.t() + x @ (2 * w).t(),
         lambda w, x: x @ w.t() / w.norm(),
+        lambda w, x: x @ (w / w.reshape(-1).norm()).t() + (x @ w.reshape(16, 4)[:8]).sum(),
         lambda w, x: x * (1 + w) + w,
         lambda w, x: x @ w + x @ w.t(),
         lambda w, x: x @ w,

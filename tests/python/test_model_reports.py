@@ -165,6 +165,35 @@ def test_tables_that_masks_prune_are_sparse_too():
     assert layer.is_sparse and layer.copy_bytes == 0
 
 
+def test_computed_weights_are_sparse_too():
+    torch.manual_seed(0)
+    layer = nn.Linear(SIZE, SIZE)
+    layer.weight.data = pruned(layer.weight.data, 1)
+    model, x = nn.utils.spectral_norm(layer).eval(), torch.randn(64, SIZE)  # computed from a view of the parameter too
+    compiled = tessera.compile(model, x)
+    expect_like(model, compiled, x)
+    (report,) = compiled.report.layers
+    assert (report.name, report.is_sparse) == ("weight", True)
+    with torch.no_grad():
+        model.weight_orig[:8].mul_(30)
+    expect_like(model, compiled, x)
+
+
+def test_standardised_weights_are_computed_once():
+    class Standardised(nn.Conv2d):
+        def forward(self, x):
+            rows = F.batch_norm(self.weight.reshape(1, self.out_channels, -1), None, None, training=True)
+            return F.conv2d(x, rows.reshape_as(self.weight), self.bias)
+
+    model, x = Standardised(16, 32, 3).eval(), torch.randn(2, 16, 8, 8)
+    compiled = tessera.compile(model, x)
+    expect_like(model, compiled, x)
+    assert [(each.shape, each.reason) for each in compiled.report.layers] == [((32, 144), "no zeros")]
+    with torch.no_grad():
+        model.weight[3].mul_(3).add_(1)
+    expect_like(model, compiled, x)
+
+
 def test_a_pruned_gpt2_holds_its_table_once(tmp_path):
     transformers = pytest.importorskip("transformers")
     torch.manual_seed(0)

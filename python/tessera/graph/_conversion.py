@@ -99,6 +99,8 @@ class Conversion:
         self.joint_norms: dict[str, int | None] = {}
         #: Rows of parameters that are separate weights, by name.
         self._pieces: dict[str, Parameter] = {}
+        #: The nodes that depend on inputs, and the graph's output; None: not found yet.
+        self._later: set[torch.fx.Node] | None = None
 
     def apply(self, node: torch.fx.Node) -> None:
         """Add the operation of a node, whose inputs are known."""
@@ -183,8 +185,7 @@ class Conversion:
             return None
         if (rows := self._rows(node)) is not None:
             return rows
-        is_view = any(each.alias_info is not None for each in schema.returns)
-        if is_view and any(isinstance(each, Parameter) for each in given):
+        if _is_view(node) and any(isinstance(each, Parameter) for each in given) and self._is_taken_later(node):
             return None  # operations of graphs take a tied weight where it is
         args, kwargs = torch.fx.node.map_arg((node.args, node.kwargs), lambda each: factors[each].tensor)
         result = node.target(*args, **kwargs)
@@ -200,6 +201,17 @@ class Conversion:
         parameter = Parameter(self.graph, name, result, self._weights)
         self.note_uses(parameter, [node])
         return parameter
+
+    def _is_taken_later(self, view: torch.fx.Node) -> bool:
+        """Whether an operation that cannot be computed now takes a view of a parameter, or a view of that."""
+        later = self._later
+        if later is None:
+            later = self._later = set()
+            for node in view.graph.nodes:
+                is_input = node.op == "placeholder" and not isinstance(self.known.get(node), (Constant, Parameter))
+                if is_input or node.op == "output" or any(each in later for each in node.all_input_nodes):
+                    later.add(node)
+        return any(user in later or (_is_view(user) and self._is_taken_later(user)) for user in view.users)
 
     def _as_factor(self, argument: torch.fx.Node, user: torch.fx.Node) -> Any:
         """The value of an argument; to products a transposed parameter is one too, so products of two are computed now.
@@ -289,6 +301,13 @@ def name_of(node: torch.fx.Node) -> str:
 
 #: The argument that is the dimension along which an operator takes parts, by operator.
 _PARTS = {"aten.slice.Tensor": 1, "aten.split.Tensor": 2, "aten.split_with_sizes.default": 2, "aten.chunk.default": 2}
+
+
+def _is_view(node: torch.fx.Node) -> bool:
+    """Whether a node's result may share memory with an input."""
+    if not isinstance(node.target, torch._ops.OpOverload):
+        return node.target is operator.getitem
+    return any(each.alias_info is not None for each in node.target._schema.returns)
 
 
 def _takes_rows(node: torch.fx.Node) -> bool:

@@ -50,17 +50,18 @@ def note_dense(known: Mapping[torch.fx.Node, Any], weights: Weights) -> None:
         nodes.setdefault(name, []).append(node)
         tensors.setdefault(name, each.tensor)
     for name, of in nodes.items():
-        uses = [use for node in of for use in uses_of(node)]
+        uses = [use for node in of for use in uses_of(node, known)]
         reason = reason_of(tensors[name], uses)
         if reason is not None:
             weights.leave(name, *_as_matrix(tensors[name], uses), reason)
 
 
-def uses_of(node: torch.fx.Node) -> Iterator[Use]:
-    """The uses of a value, also in another shape, and of its parts."""
+def uses_of(node: torch.fx.Node, known: Mapping[torch.fx.Node, Any] | None = None) -> Iterator[Use]:
+    """The uses of a value, also in another shape, and of its parts, except parts that `known` has as weights."""
     for user in node.users:
         if name_of(user) in _VIEWS | _PARTS or user.target is operator.getitem:
-            yield from uses_of(user)
+            if known is None or not isinstance(known.get(user), Parameter):
+                yield from uses_of(user, known)
         elif user.op != "output":
             yield user, node
 
