@@ -429,6 +429,10 @@ def test_all_that_is_missing_is_listed():
         (lambda a, b: (-2) ** a.int(), "integer powers of -2"),
         (lambda a, b: a.double() + b, "float64"),
         (lambda a, b: a.int() & b.int(), "only on truth values"),
+        (
+            lambda a, b: torch.cond(a.sum() > 0, lambda a: a + 1, lambda a: a - 1, (a,)),
+            r"1 operation that a graph lacks:\n.*cond in the module \(Function\): control flow depends on data",
+        ),
     ],
 )
 def test_what_operators_lack(function, message):

@@ -115,6 +115,8 @@ class Conversion:
     def _applied(self, node: torch.fx.Node) -> Any:
         if node.target is operator.getitem:
             return self._part(node)
+        if _is_program(node):
+            return node.target  # the operation that takes it is missing
         if any(self.known.get(argument) is None for argument in node.all_input_nodes):
             return None
         folded = self._folded(node)
@@ -122,6 +124,8 @@ class Conversion:
             return folded
         try:
             handler = _aten.HANDLERS.get(str(node.target))
+            if handler is None and str(node.target) in _CONTROL_FLOW:
+                raise ValueError("control flow depends on data; choose by torch.where, or compile the parts")
             if handler is None:
                 raise ValueError("there is no such operation")
             place = module_of(node)[0]
@@ -281,6 +285,7 @@ class Conversion:
             return None
 
 
+_CONTROL_FLOW = ("cond", "while_loop")
 #: The arguments that may be the weight of a product, by operator.
 _PRODUCTS = {"aten.linear": (0, 1), "aten.addmm": (1, 2), "aten.mm": (0, 1), "aten.matmul": (0, 1)}
 #: The argument that is the number of groups of a convolution, by operator.
@@ -308,6 +313,13 @@ def _is_view(node: torch.fx.Node) -> bool:
     if not isinstance(node.target, torch._ops.OpOverload):
         return node.target is operator.getitem
     return any(each.alias_info is not None for each in node.target._schema.returns)
+
+
+def _is_program(node: torch.fx.Node) -> bool:
+    """Whether a node is a branch, or the body of a loop."""
+    if node.op != "get_attr":
+        return False
+    return isinstance(getattr(node.graph.owning_module, str(node.target), None), torch.fx.GraphModule)
 
 
 def _takes_rows(node: torch.fx.Node) -> bool:
