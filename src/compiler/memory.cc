@@ -98,11 +98,11 @@ std::vector<TileMemory> memory_by_chip(const MemoryReport& memory, const machine
   return chips;
 }
 
-std::string overflow_text(const MemoryReport& memory) {
+std::string overflow_text(const MemoryReport& memory, std::string_view of_chip) {
   if (memory.overflow_bytes == 0) {
     const auto fullest = std::ranges::max_element(memory.streaming_bytes);
-    return fmt::format("the streaming memory of chip {} needs {} bytes and has {}",
-                       fullest - memory.streaming_bytes.begin(), memory.most_streaming_bytes(),
+    return fmt::format("the streaming memory of chip {}{} needs {} bytes and has {}",
+                       fullest - memory.streaming_bytes.begin(), of_chip, memory.most_streaming_bytes(),
                        memory.streaming_capacity_bytes);
   }
   std::vector<std::pair<uint64_t, std::string>> uses;

@@ -97,7 +97,7 @@ MemoryReport with_capacity(const MemoryReport& memory, uint64_t capacity);
 std::vector<TileMemory> memory_by_chip(const MemoryReport& memory, const machine::Machine& machine);
 
 /// "tile 17 needs 640000 bytes and has 638976; it holds inputs 300000, …", largest first; or that the
-/// streaming memory of a chip is too small.
-std::string overflow_text(const MemoryReport& memory);
+/// streaming memory of a chip is too small, of which `of_chip` says more.
+std::string overflow_text(const MemoryReport& memory, std::string_view of_chip = {});
 
 }  // namespace tessera::compiler

@@ -48,6 +48,28 @@ std::string remedies_of(const compiler::MemoryReport& memory, const Lowered& low
   return remedies;
 }
 
+/// What would take bytes from the streaming memory of a chip, by what lies there.
+std::string streaming_remedies_of(const compiler::Executable& executable, uint32_t chip) {
+  std::array<uint64_t, program::kPurposes> bytes{};
+  for (const Variable& variable : executable.program->variables())
+    if (variable.streaming)
+      for (const program::MappedBox& mapped : variable.mapping)
+        if (executable.machine.chip_of(mapped.tile) == chip)
+          bytes[static_cast<size_t>(purpose_of(variable))] += mapped.box.elements() * size_of(variable.type);
+  std::string remedies;
+  const auto add = [&](uint64_t count, std::string_view remedy) {
+    if (count > 0) remedies += fmt::format("; {} bytes are {}", count, remedy);
+  };
+  const auto of = [&](program::Purpose purpose) { return bytes[static_cast<size_t>(purpose)]; };
+  add(of(program::Purpose::optimizer), "the optimizer's state, which replicas can divide (shard)");
+  add(of(program::Purpose::parameter), "parameters, which replicas can divide (shard_weights)");
+  add(of(program::Purpose::gradient), "sums of gradients, which replicas can divide (shard_gradients)");
+  add(of(program::Purpose::stash) + of(program::Purpose::activation),
+      "activations of micro-batches in flight, of which recomputation (recompute) and smaller micro-batches "
+      "leave fewer");
+  return remedies;
+}
+
 /// " (stages 0, 3)", or nothing if no stages have passes.
 std::string stages_on(const Lowered& lowered, uint32_t chip) {
   std::set<uint32_t> stages;
@@ -256,12 +278,14 @@ std::optional<HostIoCost> Session::Impl::host_io() const {
 
 std::string Session::Impl::overflow_of(const compiler::MemoryReport& memory) const {
   const machine::Machine& m = executable().machine;
+  if (memory.overflow_bytes == 0) {
+    const auto fullest = std::ranges::max_element(memory.streaming_bytes) - memory.streaming_bytes.begin();
+    const uint32_t chip = m.first_chip() + static_cast<uint32_t>(fullest);
+    return overflow_text(memory, stages_on(lowered, chip)) + streaming_remedies_of(executable(), chip) +
+           "; tiles may hold some of this, and a smaller network, or more streaming memory (the machine's "
+           "'streaming_bytes'), would do";
+  }
   std::string text = overflow_text(memory);
-  if (memory.overflow_bytes == 0)
-    return text +
-           "; replicas can divide the state, parameters and sums of gradients that are offloaded (shard, "
-           "shard_weights, shard_gradients), tiles may hold some of them, and a smaller network, or more "
-           "streaming memory (the machine's 'streaming_bytes'), would do";
   if (m.kind == machine::Kind::tiled) {
     if (m.chips > 1) {
       const uint32_t chip = m.chip_of(memory.fullest_tile);

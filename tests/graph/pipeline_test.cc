@@ -655,6 +655,10 @@ TEST(Pipelines, KeepActivationsInStreamingMemory) {
   EXPECT_GT(far.seconds, near.seconds);
   EXPECT_EQ(large.bytes, near.bytes);
   EXPECT_THAT(message_of([&] { cost(0, 0); }), HasSubstr("it is to lie in streaming memory, which"));
+  const std::string overflow = cost(0, 1000).overflow;
+  EXPECT_THAT(overflow, HasSubstr(" (stage "));
+  EXPECT_THAT(overflow, HasSubstr(" bytes are activations of micro-batches in flight, of which recompu"));
+  EXPECT_EQ(overflow.find("(shard"), std::string::npos) << overflow;
 }
 
 /// Passes bring weights to the tiles, of which two stages share one, and the sums of their gradients.

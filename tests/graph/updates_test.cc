@@ -288,7 +288,8 @@ TEST(OffloadedState, NeedsStreamingMemory) {
   EXPECT_FALSE(small.fits());
   const std::string overflow = small.cost().overflow;
   for (const char* part :
-       {"the streaming memory of chip 0 needs ", " bytes and has 100; replicas can divide ", "(shard, ",
+       {"the streaming memory of chip 0 needs ", " bytes and has 100; ",
+        " bytes are the optimizer's state, which replicas can divide (shard); tiles may hold some",
         "(the machine's 'streaming_bytes')"})
     EXPECT_NE(overflow.find(part), std::string::npos) << overflow;
   EXPECT_ERROR("does not fit", small.run(inputs(graph, 1)));
