@@ -44,6 +44,7 @@ ordered_json json_of(const CostReport& r, const graph::RunCost& cost) {
   json["bytes"] = cost.total_bytes;
   json["purposes"] = cost.bytes;
   json["fits"] = cost.overflow.empty();
+  if (!cost.overflow.empty()) json["overflow"] = cost.overflow;
   return json;
 }
 

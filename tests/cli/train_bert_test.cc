@@ -450,9 +450,14 @@ TEST_F(TrainBertCliTest, APhaseThatDoesNotFitIsFoundFirst) {
   const std::string options = fmt::format(
       "train bert --machine '{}' --documents 400 --vocabulary 500 --batch 4 --optimizer adamw --length "
       "16,512 "
-      "--estimate",
+      "--estimate --json",
       tiles_of("gc200", 64));
-  expect_failure(1, run(options), "with packs of 512 tokens: ");
+  const Outcome o = run(options);
+  expect_failure(1, o, "with packs of 512 tokens: ");
+  const json phases = results_of(o, 1)[0]["phases"];
+  EXPECT_EQ(phases[0]["step"].count("overflow"), 0U);
+  EXPECT_EQ(phases[1]["step"]["fits"], false);
+  EXPECT_TRUE(says(o.err, phases[1]["step"]["overflow"].get<std::string>()));
 }
 
 TEST_F(TrainBertCliTest, FilesAreNotWrittenOverOthers) {
