@@ -30,9 +30,10 @@ Builder::Builder(program::Program& program, const machine::Machine& machine, pro
                                  first_tile, uint64_t{first_tile} + tiles, machine.name, machine.tiles,
                                  is_host() ? "; on a host operations take all of them" : ""));
   if (machine.paired_exchange_factor != 1 && first_tile % 2 != 0)
-    throw UsageError(
-        fmt::format("tiles of '{}' exchange in pairs: a range must begin at an even tile, not at {}",
-                    machine.name, first_tile));
+    throw UsageError(fmt::format(
+        "tiles of '{}' exchange in pairs: a range must begin at an even tile, not at {}; give each "
+        "chip an even number of tiles",
+        machine.name, first_tile));
 }
 
 Operand Builder::whole(program::VariableId variable) const {

@@ -114,7 +114,8 @@ TEST(LayerOnTiles, ARangeOfTilesMustExistAndBeginWithAPair) {
   const auto message = [&](program::TileId first, uint32_t tiles) {
     return test::error_of<UsageError>([&] { Builder(program, bow, first, tiles); });
   };
-  EXPECT_TRUE(test::says(message(3, 10), "a range must begin at an even tile, not at 3"));
+  EXPECT_TRUE(test::says(message(3, 10),
+                         "a range must begin at an even tile, not at 3; give each chip an even number"));
   EXPECT_TRUE(test::says(message(1470, 3), "cannot be built on tiles 1470 to 1473 of 'bow', which has 1472"));
   EXPECT_TRUE(test::says(message(4, 0), "cannot be built on tiles 4 to 4"));
   EXPECT_EQ(Builder(program, bow, 1470, 2).tile(1), 1471U);
