@@ -36,6 +36,10 @@ ChosenMachine choose(const std::string& name, const nb::object& threads, const n
   ChosenMachine chosen{Machine::find(name, count), name, {}};
   for (const auto& [key, value] : figures) {
     const auto figure = nb::cast<std::string>(key);
+    if (nb::isinstance<nb::str>(value))
+      throw UsageError(
+          fmt::format("{} is '{}', a text; figures given here are numbers: set it in a machine's .toml file",
+                      figure, nb::cast<std::string>(value)));
     const auto number = nb::cast<double>(nb::float_(value));
     chosen.machine = chosen.machine.with(figure, number);
     chosen.settings.push_back({figure, number});

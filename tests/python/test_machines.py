@@ -107,6 +107,7 @@ def test_what_does_not_fit():
         (lambda w: tessera.Machine("cray"), ValueError, "unknown machine 'cray'"),
         (lambda w: tessera.Machine("bow", tile=5), ValueError, "tile"),
         (lambda w: tessera.Machine("bow", tiles=float("nan")), ValueError, "tiles"),
+        (lambda w: tessera.Machine("m2000", topology="torus"), ValueError, "topology is 'torus', a text; figures given"),
         (lambda w: tessera.Machine("host", tiles=5), ValueError, "host"),
         (lambda w: tessera.Machine("missing.toml"), RuntimeError, "missing.toml"),
         (lambda w: tessera.profile_product(w, 8, "bow", dtype="bf16"), ValueError, "bf16"),
