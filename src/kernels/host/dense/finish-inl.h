@@ -42,6 +42,9 @@ class RowFinish {
            e_.activation == Activation::none && !has_relu_;
   }
 
+  // Whether sums of whole panels can be stored as the result.
+  bool takes_sums() const { return is_plain() && e_.result.type == Type::f32 && !wants_batches(); }
+
   // May change the sums.
   void operator()(uint32_t col, uint32_t cols, uint32_t row, uint32_t rows, float* sums) const {
     if (wants_batches()) return by_columns(col, cols, row, rows, sums);

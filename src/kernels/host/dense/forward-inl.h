@@ -115,10 +115,24 @@ class PanelForward {
     finish_(col, std::min(kDenseSumStep, y_.cols - col), row, rows, sums);
   }
 
+  // Whether micro-tiles of these panels store their sums as the result.
+  bool stores_result(uint32_t panel, uint32_t panels) const {
+    return finish_.takes_sums() && terms_ <= kDenseDepth && (panel + panels) * kPanelRows <= y_.cols;
+  }
+  template <class T>
+  void store_result(MicroTile<T>& tile, uint32_t row, uint32_t panel) const {
+    tile.sums = row_of<float>(y_, row) + size_t{panel} * kPanelRows;
+    tile.row_step = static_cast<size_t>(y_.row_stride);
+  }
+
   // Multiplies all rows of the batch by some panels.
   void group(uint32_t panel, uint32_t begin, uint32_t end, float* sums) const {
     each_pass(panel, sums, [&](auto tile, uint32_t panels, bool is_last) HWY_ATTR {
       tile.factors = copies() + size_t{tile.first_term / kDenseDepth} * (end - begin) * kDenseRowStep;
+      if (stores_result(panel, panels)) {
+        store_result(tile, begin, panel);
+        return run_micro_tiles<kAcrossRows>(tile, panels, end - begin, [](uint32_t, uint32_t) {});
+      }
       run_micro_tiles<kAcrossRows>(tile, panels, end - begin, [&](uint32_t row, uint32_t count) HWY_ATTR {
         if (is_last && !finish_.wants_batches())
           finish(panel, begin + row, count, sums + row * kDenseSumStep);
@@ -162,6 +176,11 @@ class PanelForward {
         tile.sums = of_row;
         tile.factors = copies() + size_t{seen.row_of(batch, row)} * seen.row_step() +
                        (position % width - seen.first_col(batch)) * seen.position_step();
+        if (stores_result(panel, panels)) {
+          store_result(tile, position - first, panel);
+          run_micro_tiles<kSeen>(tile, panels, next - position, [](uint32_t, uint32_t) {});
+          continue;
+        }
         run_micro_tiles<kSeen>(tile, panels, next - position, [&](uint32_t i, uint32_t count) HWY_ATTR {
           if (is_last) finish(panel, position - first + i, count, of_row + i * kDenseSumStep);
         });

@@ -155,6 +155,10 @@ class PanelInputGradient {
     float* weights = of_thread + scratch_.weights;
     float* sums = of_thread + scratch_.sums;
     const uint32_t cols = std::min(kDenseSumStep, dx_.cols - col);
+    if (stores_result(batch, cols))
+      return add_along_columns(batch.main, batch.rows, 0, dy_.cols, col, cols, false, weights,
+                               row_of<float>(dx_, batch.first) + col, static_cast<size_t>(dx_.row_stride),
+                               [](uint32_t, uint32_t) {});
     if (finishes_tiles(batch))
       return multiply(col, cols, batch, of_thread, [&](uint32_t row, uint32_t count) HWY_ATTR {
         finish_(col, cols, batch.first + row, count, sums + size_t{row} * kDenseSumStep);
@@ -178,6 +182,12 @@ class PanelInputGradient {
     return !method_.along_batch && batch.dot_rows == 0 && !finish_.wants_batches();
   }
 
+  // Whether micro-tiles store their sums as the result.
+  bool stores_result(const Batch& batch, uint32_t cols) const {
+    return finishes_tiles(batch) && batch.rows > 0 && finish_.takes_sums() && dy_.cols <= kDenseDepth &&
+           cols % kPanelRows == 0;
+  }
+
   // Computes the sums of rows of the batch for some columns of W. finish(row, count) takes complete ones,
   // unless they lie along the batch or are dot products.
   template <class Finish = decltype([](uint32_t, uint32_t) {})>
@@ -193,7 +203,7 @@ class PanelInputGradient {
       if (method_.along_batch)
         add_along_batch(rows, batch.rows, panel, terms, col, cols, pass > 0, weights);
       else if (batch.rows > 0)
-        add_along_columns(rows, batch.rows, panel, terms, col, cols, pass > 0, weights, sums,
+        add_along_columns(rows, batch.rows, panel, terms, col, cols, pass > 0, weights, sums, kDenseSumStep,
                           [&](uint32_t row, uint32_t count) HWY_ATTR {
                             if (pass + 1 == passes) finish(row, count);
                           });
@@ -220,10 +230,12 @@ class PanelInputGradient {
 
   static uint32_t panels_of(uint32_t rows) { return (rows + kPanelRows - 1) / kPanelRows; }
 
-  // Adds the products with rows of W from a panel on to sums: [row of the batch][column].
+  // Adds the products with rows of W from a panel on to sums: [row of the batch][column], rows row_step
+  // apart.
   template <class Finish>
   void add_along_columns(const float* rows, uint32_t count, uint32_t panel, uint32_t terms, uint32_t col,
-                         uint32_t cols, bool adds, float* weights, float* sums, const Finish& finish) const {
+                         uint32_t cols, bool adds, float* weights, float* sums, size_t row_step,
+                         const Finish& finish) const {
     transpose_panels(panel, terms, col, cols, weights);
     const MicroTile<float> tile = {.panels = weights,
                                    .panel_step = kPanelStep,
@@ -233,7 +245,8 @@ class PanelInputGradient {
                                    .sums = sums,
                                    .sums_step = kPanelRows,
                                    .adds = adds,
-                                   .next = weights};
+                                   .next = weights,
+                                   .row_step = row_step};
     run_micro_tiles<kAcrossRows>(tile, panels_of(cols), count, finish);
   }
 

@@ -63,7 +63,8 @@ struct MicroTile {
   float* sums;
   size_t sums_step;  // from panel to panel
   bool adds;
-  const T* next;  // panels to prefetch
+  const T* next;                    // panels to prefetch
+  size_t row_step = kDenseSumStep;  // from sum to sum, if factors are rows of a batch
   // For factors under a window: the copied rows, and the first term.
   const SeenRows* seen = nullptr;
   uint32_t first_term = 0;
@@ -83,9 +84,9 @@ inline constexpr size_t kAlongRow = 1, kAcrossRows = kDenseRowStep, kInPanels = 
                         kInRuns = 2;
 
 // Distance of consecutive factors' sums, in floats.
-template <size_t kStride>
-constexpr size_t sum_step() {
-  return kStride == kAcrossRows || kStride == kSeen ? kDenseSumStep : kPanelRows;
+template <size_t kStride, class T>
+constexpr size_t sum_step(const MicroTile<T>& tile) {
+  return kStride == kAcrossRows || kStride == kSeen ? tile.row_step : kPanelRows;
 }
 
 template <int kPanels, int kFactors, size_t kStride, class T>
@@ -100,14 +101,14 @@ HWY_NOINLINE void micro_tile(const MicroTile<T>& tile) {
   }
   // Copies: stores of floats might change the members.
   float* const sums = tile.sums;
-  const size_t sums_step = tile.sums_step;
+  const size_t sums_step = tile.sums_step, step = sum_step<kStride>(tile);
   const auto offset = [](int v) { return v % kPanelVectors * kPanelLanes; };
   if (tile.adds) {
 #pragma GCC unroll 16
     for (int v = 0; v < kVectors; ++v) {
 #pragma GCC unroll 16
       for (int i = 0; i < kFactors; ++i)
-        sum[v][i] = hn::LoadU(d, sums + v / kPanelVectors * sums_step + offset(v) + i * sum_step<kStride>());
+        sum[v][i] = hn::LoadU(d, sums + v / kPanelVectors * sums_step + offset(v) + i * step);
     }
   }
   const T* panels = tile.panels;
@@ -186,7 +187,7 @@ HWY_NOINLINE void micro_tile(const MicroTile<T>& tile) {
   for (int v = 0; v < kVectors; ++v) {
 #pragma GCC unroll 16
     for (int i = 0; i < kFactors; ++i)
-      hn::StoreU(sum[v][i], d, sums + v / kPanelVectors * sums_step + offset(v) + i * sum_step<kStride>());
+      hn::StoreU(sum[v][i], d, sums + v / kPanelVectors * sums_step + offset(v) + i * step);
   }
 }
 
@@ -214,6 +215,16 @@ void run_micro_tile_of_few(const MicroTile<T>& tile, uint32_t factors) {
   kFew[factors - 1](tile);
 }
 
+// Fetches the rows of the result that a micro-tile writes at its end: each part is too short for hardware
+// prefetchers.
+template <class T>
+void prefetch_result(const MicroTile<T>& tile, uint32_t panels, uint32_t rows) {
+  constexpr uint32_t kLineValues = 64 / sizeof(float);
+  for (uint32_t r = 0; r < rows; ++r)
+    for (uint32_t i = 0; i < panels * kPanelRows; i += kLineValues)
+      __builtin_prefetch(tile.sums + r * tile.row_step + i, 1);
+}
+
 // Runs micro-tiles for up to kDensePanels panels and any number of factors. finish(begin, count) takes
 // factors whose sums are complete.
 template <size_t kStride, class T, class Finish>
@@ -226,7 +237,8 @@ void run_micro_tiles(const MicroTile<T>& whole, uint32_t panels, uint32_t factor
     for (uint32_t i = 0; i < split.tiles(); ++i) {
       const uint32_t begin = split.begin(i), count = split.begin(i + 1) - begin;
       tile.factors = whole.factors + begin * (kStride == kSeen ? tile.factor_step : kStride);
-      tile.sums = whole.sums + p * tile.sums_step + begin * sum_step<kStride>();
+      tile.sums = whole.sums + p * tile.sums_step + begin * sum_step<kStride>(tile);
+      if (tile.row_step != kDenseSumStep) prefetch_result(tile, std::min(kTilePanels, panels - p), count);
       run_micro_tile<kStride>(tile, std::min(kTilePanels, panels - p), count);
       if (kPrefetchesOnce) tile.next = tile.panels;
       if (p + kTilePanels >= panels) finish(begin, count);
