@@ -229,6 +229,7 @@ TEST(Optimizers, WrongSettingsAreRefused) {
   EXPECT_EQ(error({.optimizer = Sgd{.weight_decay = 3e38}}), "(no error)");
   EXPECT_TRUE(says(error({.groups = {{.names = {"*.wieght"}}}}),
                    "no parameter has the name '*.wieght' of a group; there are first.bias, first.weight"));
+  EXPECT_TRUE(says(error({.groups = {{.lr_scale = 0.5}}}), "a group of parameters is empty: name some"));
   Classifier network(Layers::dense);
   EXPECT_TRUE(says(error_of<UsageError>([&] {
                      add_training(network.loss, {.groups = {{.parameters = {network.graph.find("x")}}}});

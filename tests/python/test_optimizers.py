@@ -234,6 +234,8 @@ def test_parameters_of_a_graph_as_a_group(name):
 def test_wrong_settings_are_refused():
     with pytest.raises(ValueError, match="no parameter has the name '9.bias' of a group; there are 0.bias"):
         training_step(groups=[tg.ParameterGroup("9.bias")])
+    with pytest.raises(ValueError, match="a group of parameters is empty: name some, such as"):
+        training_step(groups=[tg.ParameterGroup([], lr_scale=0.5)])
     with pytest.raises(ValueError, match=r"unknown optimizer 'lion' \(choose from sgd, adam, adamw, lamb, lars\)"):
         training_step(optimizer="lion")
     with pytest.raises(ValueError, match="nesterov is for 'sgd', not for 'lars'"):

@@ -36,6 +36,8 @@ void require_float_type(Type type, std::string_view what) {
 void check_training(const TrainingOptions& options) {
   check(options.optimizer);
   for (const ParameterGroup& group : options.groups) {
+    if (group.parameters.empty() && group.names.empty())
+      throw UsageError("a group of parameters is empty: name some, such as '*.bias', or leave out the group");
     if (group.lr_scale) require_setting(kFromZero, "a factor of the learning rate", *group.lr_scale);
     if (group.weight_decay) require_setting(kFromZero, "the weight decay of a group", *group.weight_decay);
   }
