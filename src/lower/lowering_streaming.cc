@@ -87,10 +87,10 @@ bool Lowering::is_in_streaming(const Operand& operand) const {
 void Lowering::require_streaming(const std::string& name) const {
   const machine::Machine& machine = builders_.front().machine();
   if (machine.streaming_bytes == 0)
-    throw UsageError(
-        fmt::format("{}: it is to lie in streaming memory, which '{}' does not have; use a machine that has, "
-                    "such as m2000, or keep it on the tiles",
-                    name, machine.name));
+    throw UsageError(fmt::format(
+        "{}: it is to lie in streaming memory, which '{}' does not have: set its 'streaming_bytes', use a "
+        "machine that has some, such as m2000 without changes, or keep it on the tiles",
+        name, machine.name));
   if (machine.streaming_bytes_per_second == 0)
     throw UsageError(
         fmt::format("{}: it is to lie in streaming memory, which cannot be read on '{}': set its "

@@ -81,9 +81,10 @@ uint32_t combined_replicas(const Node& node, uint32_t replicas) {
   const auto group = static_cast<uint32_t>(node.integer("group", 0));
   if (group == 0 || replicas == 1) return replicas;
   if (replicas % group != 0)
-    throw UsageError(
-        fmt::format("{}: groups of {} replicas, of which there are {}: a divisor of {} is needed",
-                    node.operation->name, group, replicas, replicas));
+    throw UsageError(fmt::format(
+        "{}: groups of {} replicas, of which there are {}: a divisor of {} is needed as the group or, "
+        "for statistics of batch norms, as replicas (batch_norm_of_batch) or norm_replicas",
+        node.operation->name, group, replicas, replicas));
   return group;
 }
 

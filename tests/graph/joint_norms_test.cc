@@ -222,6 +222,14 @@ TEST(JointNorms, TakeSingleRowsOfReplicas) {
   for (size_t i = 0; i < expected.size(); ++i) EXPECT_NEAR(found[i], expected[i], 1e-12);
 }
 
+TEST(JointNorms, AreOfWholeGroups) {
+  Graph g;
+  g.output("y", batch_norm_of_batch(g.input("x", {4, 3}), {}, {}, 1e-5, 3).y);
+  g.replicate(4);
+  EXPECT_USAGE_ERROR("a divisor of 4 is needed as the group or, for statistics of batch norms, as replicas",
+                     Session(g, chips(4)));
+}
+
 TEST(JointNorms, OfGroupsLeaveNoStateOfTheirOwn) {
   Graph g;
   const Value running = g.state("running", {Type::f32, {3}, {}, {}});

@@ -280,8 +280,9 @@ TEST(OffloadedState, NeedsStreamingMemory) {
   const Machine bow = Machine::find("bow").with("tiles", 9);
   const TrainingOptions options{.optimizer = Adam{}, .offload_from = 0};
   const Graph graph = network(3, options, Type::f32, Code::shared);
-  EXPECT_ERROR("it is to lie in streaming memory, which 'bow' does not have; use a machine that has",
-               Session(graph, bow.with("streaming_bytes", 0)));
+  EXPECT_ERROR(
+      "it is to lie in streaming memory, which 'bow' does not have: set its 'streaming_bytes', use a",
+      Session(graph, bow.with("streaming_bytes", 0)));
   EXPECT_ERROR("which cannot be read on 'bow': set its 'streaming_gb_per_second'",
                Session(graph, bow.with("streaming_gb_per_second", 0)));
   Session small(graph, bow.with("streaming_bytes", 100));

@@ -519,7 +519,8 @@ TEST(ResnetTrainer, RefusesSettingsOutOfRange) {
   EXPECT_TRUE(says(error([](auto& s) { s.density = 0; }), "the density is 0"));
   EXPECT_TRUE(says(error([](auto& s) { s.block_size = 3; }), "the block size is 3"));
   EXPECT_TRUE(says(error([](auto& s) { s.replicas = 5; }), "cannot be divided among 5 replicas"));
-  EXPECT_TRUE(says(error([](auto& s) { s.norm_replicas = 2; }), "statistics of 2 replicas together"));
+  EXPECT_TRUE(says(error([](auto& s) { s.norm_replicas = 2; }),
+                   "statistics of 2 replicas together, which is no divisor of the number of replicas, 1;"));
   EXPECT_TRUE(says(error([](auto& s) { s.shard_from = 1; }), "divided among replicas, and there is one"));
   EXPECT_TRUE(says(error([](auto& s) {
                      s.recompute = true;

@@ -38,8 +38,8 @@ void check(const ResnetTrainingSettings& s) {
   check_sharding(s);
   if (s.norm_replicas != 0 && s.replicas % s.norm_replicas != 0)
     throw UsageError(
-        fmt::format("norms have the statistics of {} replicas together, which does not divide {} replicas; "
-                    "give a divisor, or 0 for all",
+        fmt::format("norms have the statistics of {} replicas together, which is no divisor of the number of "
+                    "replicas, {}; give a divisor, or 0 for all",
                     s.norm_replicas, s.replicas));
   if ((s.recompute || s.memory_budget) && drops_and_grows(s))
     throw UsageError(
