@@ -160,8 +160,8 @@ void add_text_options(CLI::App& command, BertRequest& r) {
       "batch is divided (default: 1; with mpirun one for each rank, on the host one for each --stages "
       "ranks)");
   add_rank_options(command, r.ranks);
-  command.add_flag_callback(
-      "--offload-activations", [&r] { r.settings.offload_activations_from = kLargeValue; },
+  add_large_values_flag(
+      command, "offload-activations", r.settings.offload_activations_from,
       fmt::format("Keep values of at least {:L} elements that stages store for later passes of micro-batches "
                   "in flight in streaming memory too",
                   kLargeValue));

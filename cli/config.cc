@@ -24,20 +24,36 @@ std::vector<std::string_view> names_of_configs(Configs builtin) {
   return names;
 }
 
-std::string content_of(const std::string& name, Configs builtin) {
-  const auto found = std::ranges::find(builtin, name, &base::EmbeddedFile::name);
+/// What --machine says on the command line.
+std::string machine_asked_for(const CLI::App& command) {
+  const CLI::Option* option = command.get_option_no_throw("--machine");
+  return option == nullptr || option->count() == 0 ? "" : option->results().back();
+}
+
+/// Whether a name, or what is left of it without the machine at its end, is this one: with pod16 or
+/// bow_pod16, mlperf-v1.0 stands for mlperf-v1.0-pod16.
+bool is_called(std::string_view whole, std::string_view name, std::string_view machine) {
+  if (!whole.starts_with(name)) return false;
+  const std::string_view rest = whole.substr(name.size());
+  return rest.empty() || (rest.front() == '-' && machine.ends_with(rest.substr(1)));
+}
+
+std::string content_of(const std::string& name, Configs builtin, const std::string& machine) {
+  const auto found = std::ranges::find_if(
+      builtin, [&](const base::EmbeddedFile& config) { return is_called(config.name, name, machine); });
   if (found != builtin.end()) return std::string(found->content);
   if (!name.ends_with(".toml"))
     throw invalid_value(
         "--config", name,
-        fmt::format("choose from {}, or a .toml file", fmt::join(names_of_configs(builtin), ", ")));
+        fmt::format("choose from {}, or a .toml file; --machine may say the end of a name, such as pod16",
+                    fmt::join(names_of_configs(builtin), ", ")));
   const std::vector<char> content = io::Source::open(name).read_all();
   return {content.begin(), content.end()};
 }
 
-toml::table table_of(const std::string& name, Configs builtin) {
+toml::table table_of(const std::string& name, Configs builtin, const std::string& machine) {
   try {
-    return toml::parse(content_of(name, builtin), name);
+    return toml::parse(content_of(name, builtin, machine), name);
   } catch (const toml::parse_error& e) {
     throw Error(fmt::format("{}:{}: {}", name, e.source().begin.line, e.description()));
   }
@@ -53,7 +69,7 @@ std::string text_of(const toml::node& node, const std::string& where) {
 
 void apply(const std::string& name, Configs builtin, CLI::App& command, std::set<std::string>& configured) {
   std::set<const CLI::Option*> seen;
-  for (const auto& [key, value] : table_of(name, builtin)) {
+  for (const auto& [key, value] : table_of(name, builtin, machine_asked_for(command))) {
     const std::string option = fmt::format("--{}", key.str());
     const std::string where = fmt::format("{}: '{}'", name, key.str());
     CLI::Option* found = command.get_option_no_throw(option);

@@ -132,6 +132,12 @@ void add_drop_grow_options(CLI::App& command, DropGrowSchedule& s, const std::st
            "Fraction of all steps after which patterns do not change any more (default: 0.75)");
 }
 
+void add_large_values_flag(CLI::App& command, const std::string& name, std::optional<uint64_t>& least,
+                           const std::string& help) {
+  command.add_flag_callback(
+      fmt::format("--{0},!--no-{0}", name), [&least] { least = kLargeValue; }, help);
+}
+
 void add_placement_options(CLI::App& command, PlacementSettings& s, const std::string& what) {
   add_count(command, "--micro-batches", s.micro_batches,
             "Number of parts into which a batch is divided to take less memory (default: 1)");
@@ -145,30 +151,29 @@ void add_placement_options(CLI::App& command, PlacementSettings& s, const std::s
   });
   command.add_flag("--overlap,!--no-overlap", s.overlap,
                    "Sum gradients over replicas while the rest of the backward pass is computed (default)");
-  command.add_flag_callback(
-      "--shard", [&s] { s.shard_from = kLargeValue; },
+  add_large_values_flag(
+      command, "shard", s.shard_from,
       fmt::format("Divide the optimizer's state of parameters of at least {:L} elements among the replicas",
                   kLargeValue));
-  command.add_flag_callback(
-      "--shard-weights", [&s] { s.shard_weights_from = kLargeValue; },
+  add_large_values_flag(
+      command, "shard-weights", s.shard_weights_from,
       "Divide these parameters themselves, and gather them for each operation or layer that takes them");
-  command.add_flag_callback(
-      "--shard-gradients", [&s] { s.shard_gradients_from = kLargeValue; },
+  add_large_values_flag(
+      command, "shard-gradients", s.shard_gradients_from,
       "Divide the sums of their gradients over micro-batches, and the optimizer's state as with --shard; "
       "gradients of each micro-batch are summed over the replicas");
-  command.add_flag_callback(
-      "--offload", [&s] { s.offload_from = kLargeValue; },
+  add_large_values_flag(
+      command, "offload", s.offload_from,
       fmt::format(
           "Keep the optimizer's state of parameters of at least {:L} elements in the streaming memory "
           "of a machine's chips",
           kLargeValue));
-  command.add_flag_callback(
-      "--offload-weights", [&s] { s.offload_weights_from = kLargeValue; },
+  add_large_values_flag(
+      command, "offload-weights", s.offload_weights_from,
       "Keep these parameters in streaming memory too, and bring them to the tiles for each operation or "
       "layer that takes them");
-  command.add_flag_callback(
-      "--offload-gradients", [&s] { s.offload_gradients_from = kLargeValue; },
-      "Keep the sums of their gradients over micro-batches in streaming memory too");
+  add_large_values_flag(command, "offload-gradients", s.offload_gradients_from,
+                        "Keep the sums of their gradients over micro-batches in streaming memory too");
   command.add_flag(
       "--prefetch", s.prefetch,
       "Fetch parameters and state from streaming memory while the operations before are computed; tiles "

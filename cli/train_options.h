@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <initializer_list>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
@@ -36,6 +37,9 @@ void add_optimizer_options(CLI::App& command, LearningSettings& settings, const 
 double single_density(const std::string& text);
 /// Adds options for changes of sparse layers, which the help calls `what`.
 void add_drop_grow_options(CLI::App& command, DropGrowSchedule& schedule, const std::string& what);
+/// Adds a flag for values of at least kLargeValue elements, and its opposite.
+void add_large_values_flag(CLI::App& command, const std::string& name, std::optional<uint64_t>& least,
+                           const std::string& help);
 /// Adds options for micro-batches, recomputation of parts that the help calls `what`, and the places of
 /// values, but not --replicas.
 void add_placement_options(CLI::App& command, PlacementSettings& settings, const std::string& what);

@@ -190,6 +190,13 @@ TEST_F(TrainBertCliTest, TakesOptionsFromAFile) {
     const json of_flag = results_of(run("train bert --json --config " + negative))[0]["settings"];
     EXPECT_EQ(of_flag.count("bias_correction"), without ? 1U : 0U) << without;
   }
+  const std::string divided = file("divided.toml", sizes + "shard = true\noffload = true\n");
+  expect_refused(run("train bert --config " + divided), "is divided among replicas");
+  for (const char* flags : {"--no-shard --no-offload", "--shard=false --offload=false"}) {
+    const json whole = results_of(
+        run(fmt::format("train bert --json --estimate --config {} {}", divided, flags)))[0]["settings"];
+    EXPECT_EQ(whole.count("shard_from") + whole.count("offload_from"), 0U) << flags;
+  }
   const std::string epochs =
       file("epochs.toml", "documents = 60\nvocabulary = 100\nlength = 16\nbatch = 4\nepochs = 2\n");
   const Outcome of_steps = run(fmt::format("train bert --json --config {} --steps 2", epochs));
@@ -207,7 +214,8 @@ TEST_F(TrainBertCliTest, TakesOptionsFromAFile) {
   expect_refused(run("train bert --config mlperf"),
                  "--config: invalid value 'mlperf' (choose from mlperf-v1.0-pod16, mlperf-v1.0-pod64, "
                  "mlperf-v2.0-pod16, "
-                 "mlperf-v2.0-pod64, or a .toml file)");
+                 "mlperf-v2.0-pod64, or a .toml file; --machine may say the end of a name, such as pod16)");
+  expect_refused(run("train bert --config mlperf-v1.0 --machine bow"), "invalid value 'mlperf-v1.0'");
 }
 
 /// The submissions' configurations, on smaller networks and chips.
@@ -224,6 +232,12 @@ TEST_F(TrainBertCliTest, DividesLayersAmongStagesAsAsked) {
   EXPECT_EQ(r["settings"]["stage_layers"], json({1, 3}));
   EXPECT_EQ(r["settings"]["stages"], 2);
   EXPECT_EQ(r["settings"]["betas"], json({0.71, 0.998}));
+  EXPECT_EQ(r["settings"]["shard_from"], 8192);
+  // Without the machine in its name.
+  for (const auto& [asked, message] : std::initializer_list<std::pair<const char*, const char*>>{
+           {"mlperf-v1.0 --machine pod16", "stages of 3, 7, 7, 7 layers are 24 layers, and there are 4"},
+           {"mlperf-v2.0 --machine bow_pod16", "stages of 0, 3, 4, 3, 4, 3, 4, 3 attention parts are 24"}})
+    expect_refused(run(fmt::format("train bert --config {} {}", asked, small)), message);
   expect_refused(run(fmt::format("train bert {} --stages 1,2", small)), "stages of 1, 2 layers are 3 layers");
   expect_refused(run(fmt::format("train bert {} --stages 4,0", small)),
                  "all but the first stage have at least");
