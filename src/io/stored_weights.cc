@@ -29,7 +29,8 @@ class Tensors {
       if (taken_.contains(name)) continue;
       if (const auto base = without(name, "_mask")) take_masked(*base);
       if (const auto base = without(name, ".crow_indices")) take_rows(*base);
-      if (const auto base = without(name, ".bitmask")) take_bitmask(*base);
+      for (const char* part : {".bitmask", ".compressed"})
+        if (const auto base = without(name, part)) take_bitmask(*base);
     }
     for (const auto& [name, tensor] : tensors_)
       if (!taken_.contains(name)) weights_.push_back({name, WeightForm::dense, {{"values", tensor}}});
@@ -62,9 +63,10 @@ class Tensors {
     for (const auto& [role, tensor] : parts) {
       const auto found = tensors_.find(tensor);
       if (found == tensors_.end()) {
-        const StoredTensor& first = tensors_.at(parts.front().second);
-        fail(first.source->name(), "{} has {} and lacks {}: a weight is all of its tensors or none",
-             excerpt(name), excerpt(first.info.name), excerpt(tensor));
+        const auto given = std::ranges::find_if(parts, [&](const Part& part) { return has(part.second); });
+        fail(tensors_.at(given->second).source->name(),
+             "{} has {} and lacks {}: a weight is all of its tensors or none", excerpt(name),
+             excerpt(given->second), excerpt(tensor));
       }
       weight.parts.emplace(role, found->second);
       taken_.insert(tensor);
@@ -94,7 +96,9 @@ class Tensors {
   void take_bitmask(const std::string& base) {
     std::vector<Part> parts = {
         {"bitmask", base + ".bitmask"}, {"values", base + ".compressed"}, {"shape", base + ".shape"}};
-    if (!has(base + ".compressed") && !has(base + ".shape")) return;  // a tensor that is called so
+    const auto is_there = [&](const char* part) { return has(base + part); };
+    constexpr const char* kParts[] = {".bitmask", ".compressed", ".shape", ".row_offsets"};
+    if (std::ranges::count_if(kParts, is_there) < 2) return;  // a tensor that is called so
     const bool has_offsets = has(base + ".row_offsets");
     if (has_offsets) parts.emplace_back("row_offsets", base + ".row_offsets");
     const bool is_whole = has_whole_names_ || has(base + ".weight");

@@ -126,8 +126,9 @@ TEST(StoredWeights, AppliesMasks) {
 TEST(StoredWeights, LeavesOtherNamesAlone) {
   SafetensorsFile file;
   file.floats("attention_mask", {1}, {1}).floats("spectral_orig", {1}, {1}).bytes("image.bitmask", {1}, {1});
-  EXPECT_EQ(Model(file).names(),
-            (std::vector<std::string>{"attention_mask", "image.bitmask", "spectral_orig"}));
+  file.floats("video.compressed", {1}, {1});
+  EXPECT_EQ(Model(file).names(), (std::vector<std::string>{"attention_mask", "image.bitmask", "spectral_orig",
+                                                           "video.compressed"}));
 }
 
 TEST(StoredWeights, ReadsCsr) {
@@ -219,6 +220,12 @@ TEST(StoredWeights, WantsAllTensorsOfAWeight) {
                Model(SafetensorsFile().integers("w.crow_indices", {0}).integers("w.col_indices", {})));
   EXPECT_ERROR("lacks \"w.shape\"",
                Model(SafetensorsFile().bytes("w.bitmask", {1, 1}, {0}).floats("w.compressed", {0}, {})));
+  EXPECT_ERROR("has \"w.compressed\" and lacks \"w.bitmask\"",
+               Model(SafetensorsFile().floats("w.compressed", {1}, {1}).integers("w.shape", {1, 8})));
+  EXPECT_ERROR("has \"w.compressed\" and lacks \"w.bitmask\"",
+               Model(SafetensorsFile().floats("w.compressed", {1}, {1}).integers("w.row_offsets", {0})));
+  EXPECT_ERROR("has \"w.bitmask\" and lacks \"w.compressed\"",
+               Model(SafetensorsFile().bytes("w.bitmask", {1, 1}, {0}).integers("w.shape", {1, 8})));
 }
 
 TEST(StoredWeights, ReadsBitmasks) {
