@@ -22,7 +22,7 @@ struct GraphFile {
 void save_graphs(const std::string& path, const GraphFile& file, const Arrays& values = {});
 
 /// Reads such a file; the graphs share the parameters' initial values. Throws Error, naming the file, if it
-/// is malformed, incomplete or of another version.
+/// is malformed, incomplete, without its checksum or of a later version.
 GraphFile load_graphs(const std::string& path);
 
 }  // namespace tessera::graph

@@ -21,7 +21,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr uint32_t kVersion = 3;                   // 1 has no loops, 2 stages of all operations
+constexpr uint32_t kVersion = 4;  // 1 has no loops, 2 stages of all operations, 3 need no checksum
 constexpr const char* kGraphs = "tessera_graphs";  // the text that describes them
 // Of a graph with its functions, counted at each call, as many as programs have steps: a few functions that
 // call each other twice would be read without end.
@@ -237,6 +237,9 @@ class Reader {
     if (version < 1 || version > kVersion)
       throw Error(fmt::format("its version is {}; this library reads 1 to {}: save the model again with it",
                               version, kVersion));
+    if (version >= 4 && !state_.has_checksum())
+      throw Error(
+          "it lacks its checksum: the file is damaged, or another program changed it: save the model again");
     for (const Json& function : json.at("functions")) {
       extents_.push_back(extent_of(function.at("nodes")));
       functions_.push_back(std::make_shared<const Graph>(graph_from(function)));

@@ -60,6 +60,7 @@ StateFile::StateFile(const io::Source& source) : path_(source.name()) {
                     "damaged, or another program changed it",
                     path_, own, written->second));
   metadata_.erase(written);
+  has_checksum_ = true;
 }
 
 std::string StateFile::checksum() const {

@@ -30,6 +30,8 @@ class StateFile {
   /// The file's texts by name.
   io::TensorMetadata& metadata() { return metadata_; }
   const io::TensorMetadata& metadata() const { return metadata_; }
+  /// Whether the file that was read has one, as those of Tessera have.
+  bool has_checksum() const { return has_checksum_; }
   bool has(const std::string& name) const { return tensors_.contains(name); }
   bool has_pattern(const std::string& name) const;
 
@@ -62,6 +64,7 @@ class StateFile {
   std::string path_;
   std::map<std::string, Tensor> tensors_;
   io::TensorMetadata metadata_;
+  bool has_checksum_ = false;
 };
 
 }  // namespace tessera::graph

@@ -173,7 +173,7 @@ TEST(GraphFile, RefusesOtherFiles) {
   io::write_safetensors(path, {}, {});
   EXPECT_ERROR("other.safetensors: it holds no graphs", load_graphs(path));
   io::write_safetensors(path, {}, {{"tessera_graphs", R"({"version": 7})"}});
-  EXPECT_ERROR("its version is 7; this library reads 1 to 3", load_graphs(path));
+  EXPECT_ERROR("its version is 7; this library reads 1 to 4", load_graphs(path));
   EXPECT_ERROR("missing.safetensors", load_graphs(path_of("missing")));
   for (const char* shape : {"[1099511627776]", "[-1]", "[2.5]", R"(["2"])"}) {
     const std::string input =
@@ -298,6 +298,9 @@ TEST(GraphFile, RefusesDamageWithoutAChecksum) {
   const std::string path = path_of("damaged");
   save_graphs(path, {{network(2, std::vector<float>(16, 0.5F))}, {}});
   test::rewrite_safetensors(path, [](const std::string& text) { return text; });
+  EXPECT_ERROR("damaged.safetensors: it lacks its checksum", load_graphs(path));
+  test::rewrite_safetensors(
+      path, [](const std::string& text) { return test::with_all(text, R"("version":4)", R"("version":3)"); });
   const std::string whole = content_of(path);
   ASSERT_FALSE(graph_in(whole).nodes().empty());
   test::Random random(5);

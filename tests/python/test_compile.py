@@ -560,6 +560,10 @@ def test_bad_files_are_refused(tmp_path):
     with pytest.raises(RuntimeError, match="the checksum of its contents"):
         tessera.load(path)
     content = content.replace(b"tessera_checksum", b"another_checksum")
+    path.write_bytes(content)
+    with pytest.raises(RuntimeError, match="it lacks its checksum"):
+        tessera.load(path)
+    content = content.replace(b'\\"version\\":4', b'\\"version\\":3')  # which need none
     for before, after in [('"outputs\\"', '"outpuxs\\"'), ('"float32\\"', '"object3\\"'), ('["input\\"]', '["inpux\\"]')]:
         before, after = before.replace('"', '\\"', 1), after.replace('"', '\\"', 1)
         assert before.encode() in content
