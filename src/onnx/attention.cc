@@ -313,7 +313,8 @@ Results rotary_embedding(Call& call) {
   return {known(has_heads ? y : heads_last(y), input.type)};
 }
 
-constexpr Operator kAttentionOperators[] = {{"Attention", attention}, {"RotaryEmbedding", rotary_embedding}};
+constexpr Operator kAttentionOperators[] = {{"Attention", attention, 7},
+                                            {"RotaryEmbedding", rotary_embedding, 4}};
 
 }  // namespace
 

@@ -4,6 +4,8 @@
 #include <fmt/format.h>
 #include <tessera/error.h>
 
+#include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <span>
 #include <string>
@@ -95,9 +97,12 @@ using Results = std::vector<Known>;
 /// Adds the operations of an operator to the graph.
 using Handler = Results (*)(Call&);
 
+inline constexpr size_t kAnyNumber = SIZE_MAX;
+
 struct Operator {
   std::string_view name;
   Handler handler;
+  size_t most_inputs = 1;  ///< in any operator set that is read
 };
 
 // The operators, by subject.
@@ -112,7 +117,8 @@ std::span<const Operator> norm_operators();
 std::span<const Operator> image_operators();
 std::span<const Operator> attention_operators();
 std::span<const Operator> quantised_operators();
-/// Operators that are computed on constants in 64 bits, or only on constants.
+/// Operators that are computed on constants in 64 bits, or only on constants. The lists above say how many
+/// inputs the former have.
 std::span<const Operator> constant_operators();
 
 }  // namespace tessera::onnx

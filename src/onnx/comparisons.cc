@@ -107,18 +107,18 @@ Results choose_values(Call& call) {
   return {known(y, type)};
 }
 
-constexpr Operator kComparisonsOperators[] = {{"And", combine_truths<both_values>},
-                                              {"Equal", compare_values<graph::equal>},
-                                              {"Greater", compare_values<graph::less, true>},
-                                              {"GreaterOrEqual", compare_values<graph::less_equal, true>},
+constexpr Operator kComparisonsOperators[] = {{"And", combine_truths<both_values>, 2},
+                                              {"Equal", compare_values<graph::equal>, 2},
+                                              {"Greater", compare_values<graph::less, true>, 2},
+                                              {"GreaterOrEqual", compare_values<graph::less_equal, true>, 2},
                                               {"IsInf", is_infinite},
                                               {"IsNaN", is_nan},
-                                              {"Less", compare_values<graph::less>},
-                                              {"LessOrEqual", compare_values<graph::less_equal>},
+                                              {"Less", compare_values<graph::less>, 2},
+                                              {"LessOrEqual", compare_values<graph::less_equal>, 2},
                                               {"Not", negate_values},
-                                              {"Or", combine_truths<graph::maximum>},
-                                              {"Where", choose_values},
-                                              {"Xor", combine_truths<graph::not_equal>}};
+                                              {"Or", combine_truths<graph::maximum>, 2},
+                                              {"Where", choose_values, 3},
+                                              {"Xor", combine_truths<graph::not_equal>, 2}};
 
 }  // namespace
 

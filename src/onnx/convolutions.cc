@@ -139,7 +139,8 @@ Results convolve_transposed(Call& call) {
   return {channels_first(y, call[0].type)};
 }
 
-constexpr Operator kConvolutionsOperators[] = {{"Conv", convolve}, {"ConvTranspose", convolve_transposed}};
+constexpr Operator kConvolutionsOperators[] = {{"Conv", convolve, 3},
+                                               {"ConvTranspose", convolve_transposed, 3}};
 
 }  // namespace
 

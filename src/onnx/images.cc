@@ -290,15 +290,15 @@ Results resize(Call& call) {
 }
 
 constexpr Operator kImagesOperators[] = {{"AveragePool", average_pool_of},
-                                         {"BatchNormalization", batch_normalization},
+                                         {"BatchNormalization", batch_normalization, 5},
                                          {"GlobalAveragePool", pool_all<graph::adaptive_average_pool>},
                                          {"GlobalMaxPool", pool_all<graph::adaptive_max_pool>},
-                                         {"GroupNormalization", group_normalization},
-                                         {"InstanceNormalization", instance_normalization},
+                                         {"GroupNormalization", group_normalization, 3},
+                                         {"InstanceNormalization", instance_normalization, 3},
                                          {"LRN", local_response_normalization},
                                          {"LpPool", lp_pool},
                                          {"MaxPool", max_pool_of},
-                                         {"Resize", resize}};
+                                         {"Resize", resize, 4}};
 
 }  // namespace
 

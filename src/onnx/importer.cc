@@ -79,6 +79,13 @@ std::string place_of(const wire::NodeProto& node) {
   return fmt::format("{} ({})", excerpt(name_of(node), kLongestPlace), excerpt(type_of(node)));
 }
 
+/// Throws UsageError for more inputs than an operator or function has, which would be left out.
+void require_inputs(const std::vector<std::optional<Known>>& inputs, size_t most) {
+  size_t given = inputs.size();
+  while (given > 0 && !inputs[given - 1]) --given;
+  if (given > most) refuse("it is given {} inputs; it takes at most {}", given, most);
+}
+
 }  // namespace
 
 std::string name_of(const wire::NodeProto& node) {
@@ -97,8 +104,13 @@ const std::map<std::string, Handlers, std::less<>>& operator_table() {
          {elementwise_operators(), comparison_operators(), shape_operators(), selection_operators(),
           reduction_operators(), product_operators(), convolution_operators(), norm_operators(),
           image_operators(), attention_operators(), quantised_operators()})
-      for (const Operator& each : list) all[std::string(each.name)].of_values = each.handler;
-    for (const Operator& each : constant_operators()) all[std::string(each.name)].of_constants = each.handler;
+      for (const Operator& each : list)
+        all[std::string(each.name)] = {.of_values = each.handler, .most_inputs = each.most_inputs};
+    for (const Operator& each : constant_operators()) {
+      Handlers& handlers = all[std::string(each.name)];
+      handlers.of_constants = each.handler;
+      if (handlers.of_values == nullptr) handlers.most_inputs = each.most_inputs;
+    }
     return all;
   }();
   return table;
@@ -394,9 +406,13 @@ std::optional<Results> Importer::results_of(const wire::NodeProto& node,
                                             const std::vector<std::optional<Known>>& inputs, Scope& scope) {
   if (const wire::FunctionProto* own = file_.function_of(node)) return function(*own, node, inputs, scope);
   if (!is_supported(file_, node)) return Results();
-  if (node.op_type() == "If") return branch(node, inputs, scope);
+  if (node.op_type() == "If") {
+    require_inputs(inputs, 1);
+    return branch(node, inputs, scope);
+  }
   require_no_quantised(node, inputs);
   const Handlers& handlers = operator_table().find(node.op_type())->second;
+  require_inputs(inputs, handlers.most_inputs);
   const bool are_constant =
       std::ranges::all_of(inputs, [](const auto& input) { return !input || input->constant; });
   if (are_constant) return of_constants(node, inputs, handlers, scope.opset);
@@ -500,6 +516,7 @@ std::optional<Results> Importer::function(const wire::FunctionProto& function, c
     if (is_standard(each.domain())) inside.opset = each.version();
   if (inside.opset < kLeastOpset)
     refuse("its function is of operator set {}; {} and later can be read", inside.opset, kLeastOpset);
+  require_inputs(inputs, static_cast<size_t>(function.input_size()));
   for (int i = 0; i < function.input_size(); ++i) {
     const auto at = static_cast<size_t>(i);
     if (at < inputs.size() && inputs[at]) set(inside, function.input(i), inputs[at]);

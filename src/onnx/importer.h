@@ -18,6 +18,7 @@ namespace tessera::onnx {
 struct Handlers {
   Handler of_values = nullptr;
   Handler of_constants = nullptr;
+  size_t most_inputs = 0;
 };
 
 /// Handlers by the standard's names of operators.

@@ -81,9 +81,9 @@ Results mean_variance_normalization(Call& call) {
   return {known(cast(y, given.type().type), call[0].type)};
 }
 
-constexpr Operator kNormsOperators[] = {{"LayerNormalization", layer_normalization},
+constexpr Operator kNormsOperators[] = {{"LayerNormalization", layer_normalization, 3},
                                         {"MeanVarianceNormalization", mean_variance_normalization},
-                                        {"RMSNormalization", rms_normalization}};
+                                        {"RMSNormalization", rms_normalization, 2}};
 
 }  // namespace
 

@@ -402,7 +402,8 @@ Results einsum(Call& call) {
   return {known(ordered(y.x, y.letters, equation.result), call[0].type)};
 }
 
-constexpr Operator kProductsOperators[] = {{"Einsum", einsum}, {"Gemm", gemm}, {"MatMul", product}};
+constexpr Operator kProductsOperators[] = {
+    {"Einsum", einsum, kAnyNumber}, {"Gemm", gemm, 3}, {"MatMul", product, 2}};
 
 }  // namespace
 

@@ -166,7 +166,8 @@ Results quantize(Call& call) {
   return {known(of_numbers(values, x.dims, type))};
 }
 
-constexpr Operator kQuantisedOperators[] = {{"DequantizeLinear", dequantize}, {"QuantizeLinear", quantize}};
+constexpr Operator kQuantisedOperators[] = {{"DequantizeLinear", dequantize, 3},
+                                            {"QuantizeLinear", quantize, 3}};
 
 }  // namespace
 

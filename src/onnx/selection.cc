@@ -455,20 +455,20 @@ Results one_hot(Call& call) {
   return {known(y, values.type)};
 }
 
-constexpr Operator kSelectionOperators[] = {{"CenterCropPad", crop_or_pad},
-                                            {"Compress", compress},
-                                            {"CumProd", cumulate<true>},
-                                            {"CumSum", cumulate<false>},
+constexpr Operator kSelectionOperators[] = {{"CenterCropPad", crop_or_pad, 2},
+                                            {"Compress", compress, 2},
+                                            {"CumProd", cumulate<true>, 2},
+                                            {"CumSum", cumulate<false>, 2},
                                             {"EyeLike", eye_like},
-                                            {"Gather", gather_rows},
-                                            {"GatherElements", gather_elements},
-                                            {"GatherND", gather_nd},
-                                            {"OneHot", one_hot},
-                                            {"Pad", pad_value},
-                                            {"ScatterElements", scatter_elements},
-                                            {"ScatterND", scatter_nd_values},
-                                            {"Slice", slice_value},
-                                            {"Trilu", triangle}};
+                                            {"Gather", gather_rows, 2},
+                                            {"GatherElements", gather_elements, 2},
+                                            {"GatherND", gather_nd, 2},
+                                            {"OneHot", one_hot, 3},
+                                            {"Pad", pad_value, 4},
+                                            {"ScatterElements", scatter_elements, 3},
+                                            {"ScatterND", scatter_nd_values, 3},
+                                            {"Slice", slice_value, 5},
+                                            {"Trilu", triangle, 2}};
 
 }  // namespace
 

@@ -315,19 +315,19 @@ Results size_of_value(Call& call) {
   return {known(integers({static_cast<int64_t>(elements_of(call[0].dims))}, {}))};
 }
 
-constexpr Operator kShapesOperators[] = {{"Concat", concatenate_values},
+constexpr Operator kShapesOperators[] = {{"Concat", concatenate_values, kAnyNumber},
                                          {"DepthToSpace", depth_to_space},
-                                         {"Expand", expand_to},
+                                         {"Expand", expand_to, 2},
                                          {"Flatten", flatten},
-                                         {"Reshape", reshape_to},
+                                         {"Reshape", reshape_to, 2},
                                          {"Shape", shape_of_value},
                                          {"Size", size_of_value},
                                          {"SpaceToDepth", space_to_depth},
-                                         {"Split", split_value},
-                                         {"Squeeze", squeeze},
-                                         {"Tile", tile},
+                                         {"Split", split_value, 2},
+                                         {"Squeeze", squeeze, 2},
+                                         {"Tile", tile, 2},
                                          {"Transpose", transpose_values},
-                                         {"Unsqueeze", unsqueeze}};
+                                         {"Unsqueeze", unsqueeze, 2}};
 
 }  // namespace
 

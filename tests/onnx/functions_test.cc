@@ -92,6 +92,32 @@ TEST(OnnxFunctions, BranchesWithinFunctionsLackInputsThatTheCallerLeavesOut) {
   EXPECT_EQ(run(file, {{"x", {-9, 1, 5}}}).at("y"), (Numbers{-9, 1, 2}));
 }
 
+TEST(OnnxFunctions, InputsThatNothingTakesAreRefused) {
+  const auto error_with = [](const std::string& operation, const std::vector<std::string>& inputs) {
+    OnnxFile file;
+    file.input("x", {2}).output("y").node(operation, inputs, {"y"});
+    if (operation == "Own") {
+      file.model().mutable_graph()->mutable_node(0)->set_domain("own");
+      wire::FunctionProto& function = *file.model().add_functions();
+      function.set_name("Own");
+      function.set_domain("own");
+      function.add_input("a");
+      function.add_output("b");
+      wire::NodeProto& node = *function.add_node();
+      node.set_op_type("Relu");
+      node.add_input("a");
+      node.add_output("b");
+    }
+    return test::error_of([&] { import(file); });
+  };
+  for (const char* operation : {"Relu", "Own"}) {
+    EXPECT_TRUE(test::says(error_with(operation, {"x", "x", "x"}), "is given 3 inputs; it takes at most 1"));
+    EXPECT_EQ(error_with(operation, {"x", "", ""}), "(no error)");
+  }
+  EXPECT_TRUE(test::says(error_with("Add", {"x", "x", "", "x"}), "is given 4 inputs; it takes at most 2"));
+  EXPECT_EQ(error_with("Sum", {"x", "x", "x", "x"}), "(no error)");
+}
+
 TEST(OnnxFunctions, NodesMayBeInAnyOrder) {
   OnnxFile file;
   file.input("x", {2}).output("y").node("If", {"yes"}, {"y"}).node("Add", {"x", "z"}, {"t"});
