@@ -36,6 +36,17 @@ std::string to_string(const ValueType& type);
 /// The smallest and the largest number that an input of integers takes: integers of a graph have 32 bits.
 std::pair<int64_t, int64_t> range_of(const ValueType& type);
 
+/// What a file says about its model. Texts are as they are in the file, usually UTF-8.
+struct Description {
+  std::string producer;  ///< the exporter
+  std::string domain;
+  int64_t version = 0;
+  std::string text;
+  std::string graph_name;
+  std::string graph_text;
+  std::map<std::string, std::string> properties;  ///< such as the names of classes, by names of their own
+};
+
 /// Shapes of inputs whose sizes a file leaves open, by the input's name, and sizes of named dimensions, by
 /// the dimension's name: {"batch", {8}}.
 using Shapes = std::map<std::string, graph::Shape>;
@@ -111,6 +122,7 @@ class Model {
 
   const std::vector<ValueType>& inputs() const;
   const std::vector<ValueType>& outputs() const;
+  Description description() const;
   /// Number of nodes of each operator.
   std::map<std::string, uint64_t> operators() const;
   /// The graph for inputs of these shapes, with the initial values of its parameters. Throws UsageError for a

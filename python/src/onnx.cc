@@ -40,6 +40,24 @@ std::vector<Size> shape_of(const onnx::ValueType& type) {
   return shape;
 }
 
+/// A text of a file, which may not be UTF-8.
+nb::str decoded(const std::string& text) {
+  PyObject* found = PyUnicode_DecodeUTF8(text.data(), static_cast<Py_ssize_t>(text.size()), "replace");
+  if (found == nullptr) throw nb::python_error();
+  return nb::steal<nb::str>(found);
+}
+
+template <std::string onnx::Description::*text>
+nb::str text_in(const onnx::Description& description) {
+  return decoded(description.*text);
+}
+
+nb::dict properties_of(const onnx::Description& description) {
+  nb::dict all;
+  for (const auto& [name, text] : description.properties) all[decoded(name)] = decoded(text);
+  return all;
+}
+
 /// A model, of which graphs for several shapes share weights.
 class OnnxModel {
  public:
@@ -88,6 +106,14 @@ void bind_onnx(nb::module_& m) {
       .def_ro("outputs", &onnx::ImportedModel::outputs)
       .def_ro("layers", &onnx::ImportedModel::layers)
       .def_ro("notes", &onnx::ImportedModel::notes);
+  nb::class_<onnx::Description>(m, "OnnxDescription", "What a file says about its model.")
+      .def_prop_ro("producer", &text_in<&onnx::Description::producer>)
+      .def_prop_ro("domain", &text_in<&onnx::Description::domain>)
+      .def_ro("version", &onnx::Description::version)
+      .def_prop_ro("text", &text_in<&onnx::Description::text>)
+      .def_prop_ro("graph_name", &text_in<&onnx::Description::graph_name>)
+      .def_prop_ro("graph_text", &text_in<&onnx::Description::graph_text>)
+      .def_prop_ro("properties", &properties_of, nb::sig("def properties(self) -> dict[str, str]"));
   nb::class_<OnnxModel>(m, "OnnxModel", "A model in an ONNX file.")
       .def_static(
           "read", [](const std::string& path) { return OnnxModel(onnx::Model::read(path)); }, "path"_a,
@@ -95,6 +121,7 @@ void bind_onnx(nb::module_& m) {
       .def_static("parse", &parse, "content"_a, "name"_a, "folder"_a)
       .def_prop_ro("inputs", [](const OnnxModel& model) { return model.model().inputs(); })
       .def_prop_ro("outputs", [](const OnnxModel& model) { return model.model().outputs(); })
+      .def_prop_ro("description", [](const OnnxModel& model) { return model.model().description(); })
       .def_prop_ro("operators", [](const OnnxModel& model) { return model.model().operators(); })
       .def("imported", &OnnxModel::import, "shapes"_a, "sparse"_a, "threads"_a, "most_computed"_a,
            Released());

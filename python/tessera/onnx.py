@@ -26,7 +26,7 @@ from tessera.graph._estimate import Estimate
 from tessera.graph._graph import Graph
 from tessera.graph._session import Session
 
-__all__ = ["InferenceSession", "UnsupportedModelError", "ValueInfo", "load"]
+__all__ = ["InferenceSession", "ModelMetadata", "UnsupportedModelError", "ValueInfo", "load"]
 
 _TYPES = {"float32": "float", "float64": "double"}
 
@@ -44,6 +44,19 @@ class ValueInfo:
     @staticmethod
     def _of(value: OnnxValue) -> ValueInfo:
         return ValueInfo(value.name, list(value.shape), f"tensor({_TYPES.get(value.dtype, value.dtype)})")
+
+
+@dataclass(frozen=True)
+class ModelMetadata:
+    """What a file says about its model, under ONNX Runtime's names."""
+
+    producer_name: str
+    graph_name: str
+    domain: str
+    description: str
+    graph_description: str
+    version: int
+    custom_metadata_map: dict[str, str]
 
 
 def load(
@@ -128,6 +141,19 @@ class InferenceSession:
     def get_outputs(self) -> list[ValueInfo]:
         """The outputs, in their order."""
         return [ValueInfo._of(each) for each in self._model.outputs]
+
+    def get_modelmeta(self) -> ModelMetadata:
+        """What the file says about the model, such as its exporter and the exporter's own metadata."""
+        of = self._model.description
+        return ModelMetadata(
+            producer_name=of.producer,
+            graph_name=of.graph_name,
+            domain=of.domain,
+            description=of.text,
+            graph_description=of.graph_text,
+            version=of.version,
+            custom_metadata_map=of.properties,
+        )
 
     def get_providers(self) -> list[str]:
         """The provider that computes, under ONNX Runtime's name: always the CPU, whatever providers were asked for."""

@@ -390,6 +390,20 @@ Model Model::parse(std::span<const std::byte> content, const std::string& name, 
 const std::vector<ValueType>& Model::inputs() const { return impl_->inputs; }
 const std::vector<ValueType>& Model::outputs() const { return impl_->outputs; }
 
+Description Model::description() const {
+  const wire::ModelProto& proto = impl_->proto;
+  Description found{.producer = proto.producer_name(),
+                    .domain = proto.domain(),
+                    .version = proto.model_version(),
+                    .text = proto.doc_string(),
+                    .graph_name = proto.graph().name(),
+                    .graph_text = proto.graph().doc_string(),
+                    .properties = {}};
+  for (const wire::StringStringEntryProto& each : proto.metadata_props())
+    found.properties[each.key()] = each.value();
+  return found;
+}
+
 std::map<std::string, uint64_t> Model::operators() const {
   std::map<std::string, uint64_t> counts;
   for (const wire::NodeProto& node : impl_->proto.graph().node())

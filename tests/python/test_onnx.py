@@ -81,6 +81,31 @@ def test_takes_the_options_of_onnx_runtime() -> None:
             tessera.onnx.InferenceSession(data, *wrong)
 
 
+def test_metadata_are_those_of_onnx_runtime() -> None:
+    model = onnx.load_model_from_string(model_of([helper.make_node("Relu", ["x"], ["y"])], {"x": (2,)}, ["y"], {}))
+    model.producer_name, model.domain, model.model_version, model.doc_string = "exporter", "com.example", -3, "wörds"
+    model.graph.doc_string = "a graph"
+    helper.set_model_props(model, {"names": "{0: 'cat'}", "stride": "32"})
+    data = model.SerializeToString()
+    found = tessera.onnx.load(data).get_modelmeta()
+    assert found == tessera.onnx.ModelMetadata(
+        producer_name="exporter",
+        graph_name="g",
+        domain="com.example",
+        description="wörds",
+        graph_description="a graph",
+        version=-3,
+        custom_metadata_map={"names": "{0: 'cat'}", "stride": "32"},
+    )
+    assert tessera.onnx.load(data.replace(b"w\xc3\xb6rds", b"w\xff\xb6rds")).get_modelmeta().description == "w\ufffd\ufffdrds"
+    model.graph.name = ""
+    assert tessera.onnx.load(model.SerializeToString()).get_modelmeta().graph_name == ""
+    onnxruntime = pytest.importorskip("onnxruntime")
+    model.graph.name, model.ir_version = "g", 8
+    known = onnxruntime.InferenceSession(model.SerializeToString()).get_modelmeta()
+    assert {name: getattr(known, name) for name in vars(found)} == vars(found)
+
+
 def test_truth_values_are_numbers() -> None:
     session = tessera.onnx.load(model_of([helper.make_node("Not", ["x"], ["y"])], {"x": (2,)}, ["y"], {}, TensorProto.BOOL))
     np.testing.assert_array_equal(session.run(None, {"x": np.float32([0, 2])})[0], [True, False])
