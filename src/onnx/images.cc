@@ -200,34 +200,20 @@ T named(const Call& call, const char* attribute, const char* otherwise,
   refuse("its {} '{}' is not possible", attribute, name);
 }
 
-Coordinates coordinates_of(const Call& call, const std::vector<Scaled>& dims) {
-  constexpr const char* kName = "coordinate_transformation_mode";
-  // The end of a larger image is its last element, as exporters and other engines have it, and that of a
-  // smaller one the product, as ONNX's own cases have it, which need not be a whole size.
-  const auto has_end = [&](const Scaled& each) {
-    return each.factor > 1 ||
-           std::abs(each.factor * static_cast<double>(call[0].dims[each.dim]) - each.size) < 1e-3;
-  };
-  const Coordinates coordinates =
-      named<Coordinates>(call, kName, "half_pixel",
-                         {{"half_pixel", Coordinates::half_pixel},
-                          {"half_pixel_symmetric", Coordinates::half_pixel_symmetric},
-                          {"pytorch_half_pixel", Coordinates::pytorch_half_pixel},
-                          {"align_corners", Coordinates::align_corners},
-                          {"asymmetric", Coordinates::asymmetric}});
-  if (coordinates == Coordinates::align_corners && !std::ranges::all_of(dims, has_end))
-    refuse("its {} '{}' is only possible with factors that give whole sizes: give sizes", kName,
-           "align_corners");
-  return coordinates;
-}
-
 Interpolation interpolation_of(const Call& call, const std::vector<Scaled>& dims) {
   using Mode = Interpolation::Mode;
   using Rounding = Interpolation::Rounding;
   Interpolation how;
   how.mode = named<Mode>(call, "mode", "nearest",
                          {{"nearest", Mode::nearest}, {"linear", Mode::linear}, {"cubic", Mode::cubic}});
-  how.coordinates = coordinates_of(call, dims);
+  // align_corners: the last element is that of the rounded size, as in the standard's text, PyTorch and other
+  // engines; two of ONNX's own cases have it at the product of size and factor.
+  how.coordinates = named<Coordinates>(call, "coordinate_transformation_mode", "half_pixel",
+                                       {{"half_pixel", Coordinates::half_pixel},
+                                        {"half_pixel_symmetric", Coordinates::half_pixel_symmetric},
+                                        {"pytorch_half_pixel", Coordinates::pytorch_half_pixel},
+                                        {"align_corners", Coordinates::align_corners},
+                                        {"asymmetric", Coordinates::asymmetric}});
   how.rounding = named<Rounding>(call, "nearest_mode", "round_prefer_floor",
                                  {{"floor", Rounding::floor},
                                   {"ceil", Rounding::ceil},

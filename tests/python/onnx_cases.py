@@ -41,8 +41,15 @@ def operator_of(case: Any) -> str:
     return kinds[0] if len(kinds) == 1 and "_expanded" not in case.name else "models of several operators"
 
 
+#: Cases in which the last element of a smaller image is at the product of size and factor, 2.4 instead of 2.
+_OF_OTHER_CORNERS = {f"test_resize_downsample_scales_{mode}_align_corners" for mode in ("cubic", "linear")}
+
+
 def run_case(case: Any) -> Outcome:
-    return _of_all(case.model, [tuple(map(_arrays, each)) for each in case.data_sets], case.atol)
+    outcome = _of_all(case.model, [tuple(map(_arrays, each)) for each in case.data_sets], case.atol)
+    if outcome.what == "differs" and case.name in _OF_OTHER_CORNERS:
+        return Outcome("corners that are not those of the standard's text, PyTorch and ONNX Runtime", outcome.detail)
+    return outcome
 
 
 def _of_all(model: onnx.ModelProto, data_sets: list[tuple[list[Any], list[Any]]], atol: float) -> Outcome:

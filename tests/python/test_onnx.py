@@ -394,6 +394,7 @@ def test_convolutions_equal_pytorch() -> None:
         nn.SiLU(),
         nn.ConvTranspose2d(16, 4, 2, stride=2),
         nn.Upsample(scale_factor=1.4, mode="bilinear", align_corners=True),
+        nn.Upsample(scale_factor=0.6, mode="bicubic", align_corners=True),
     ).eval()
     x = torch.randn(2, 3, 12, 10)
     graph = exported(module, (x,), ["x"], dynamo=False)
