@@ -3,10 +3,14 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <functional>
 #include <numeric>
+#include <ranges>
 #include <utility>
+#include <vector>
 
+#include "graph/dims.h"
 #include "onnx/values.h"
 #include "onnx/windows.h"
 
@@ -24,6 +28,7 @@ graph::Pooling pooling_of(const Call& call) {
   const auto kernel = call.integers_if("kernel_shape");
   if (!kernel || kernel->empty()) refuse("its attribute 'kernel_shape' is missing");
   const Dims& dims = call[0].dims;
+  require_image(dims, 3);
   const Window window(call, dims);
   double taps = 1;
   for (const uint32_t size : window.kernel) taps *= size;
@@ -44,25 +49,75 @@ Value in_floating_point(const Call& call) {
   return cast(x, Type::f32);
 }
 
+/// The pooling along some of its dimensions.
+graph::Pooling pooling_along(const graph::Pooling& all, std::ptrdiff_t begin, std::ptrdiff_t end) {
+  const auto some = [&](const std::vector<uint32_t>& sizes) {
+    return std::vector<uint32_t>(sizes.begin() + begin, sizes.begin() + end);
+  };
+  return {.window = some(all.window),
+          .stride = some(all.stride),
+          .before = some(all.before),
+          .after = some(all.after),
+          .dilation = some(all.dilation),
+          .ceil = all.ceil};
+}
+
+/// Whether each element is a window of its own.
+bool is_identity(const graph::Pooling& of) {
+  const auto are = [](const std::vector<uint32_t>& sizes, uint32_t size) {
+    return std::ranges::count(sizes, size) == std::ranges::ssize(sizes);
+  };
+  return are(of.window, 1) && are(of.stride, 1) && are(of.before, 0) && are(of.after, 0);
+}
+
+using Pool = std::function<Value(const Value& image, const graph::Pooling& of)>;
+
+/// The result of pooling an image with channels first. Three dimensions are pooled in turn, as windows are
+/// products: the last two for each channel and first size, then the first beside all others.
+Value pooled(const Call& call, const Value& x, const Pool& pool) {
+  const graph::Pooling of = pooling_of(call);
+  const auto by_channel = [&](const Value& image, const graph::Pooling& some) {
+    return *channels_first(pool(channels_last(image), some), call[0].type).value;
+  };
+  if (of.window.size() < 3) return by_channel(x, of);
+  const Shape shape = x.shape();
+  const uint32_t samples = shape[0], channels = shape[1], depth = shape[2];
+  const graph::Pooling outer = pooling_along(of, 0, 1), inner = pooling_along(of, 1, 3);
+  Value y = reshape(x, {samples, channels * depth, shape[3], shape[4]});
+  if (!is_identity(inner)) y = by_channel(y, inner);
+  const uint32_t height = y.shape()[2], width = y.shape()[3], area = height * width;
+  if (is_identity(outer)) return reshape(y, {samples, channels, depth, height, width});
+  const Value rows = graph::moved(reshape(y, {samples, channels, depth, area}), 2, 1);
+  const Value found = pool(reshape(rows, {samples, depth, channels * area}), outer);
+  const uint32_t depths = found.shape()[1];
+  return reshape(graph::moved(reshape(found, {samples, depths, channels, area}), 1, 2),
+                 {samples, channels, depths, height, width});
+}
+
 Results max_pool_of(Call& call) {
-  const Value y = max_pool(channels_last(in_floating_point(call)), pooling_of(call));
-  return {channels_first(cast(y, graph_type_of(call[0].type)), call[0].type)};
+  const Value y = pooled(call, in_floating_point(call), graph::max_pool);
+  return {known(cast(y, graph_type_of(call[0].type)), call[0].type)};
 }
 
 Results average_pool_of(Call& call) {
   const bool counts_padding = call.integer("count_include_pad", 0) != 0;
-  return {channels_first(average_pool(channels_last(call.value(0)), pooling_of(call), counts_padding),
-                         call[0].type)};
+  const auto pool = [&](const Value& image, const graph::Pooling& of) {
+    return average_pool(image, of, counts_padding);
+  };
+  return {known(pooled(call, call.value(0), pool), call[0].type)};
 }
 
 /// The p-th root of a sum of p-th powers.
 Results lp_pool(Call& call) {
   const auto p = static_cast<double>(call.integer("p", 2));
   if (p < 1) refuse("a norm of order {} is not possible", p);
-  const Value x = channels_last(call.value(0)), size = abs(widened(x));
-  const Value sums = average_pool(p == 1 ? size : pow(size, p), pooling_of(call), true, 1);
+  const Value x = call.value(0), size = abs(widened(x));
+  const auto sum = [](const Value& image, const graph::Pooling& of) {
+    return average_pool(image, of, true, 1);
+  };
+  const Value sums = pooled(call, p == 1 ? size : pow(size, p), sum);
   const Value y = p == 1 ? sums : pow(sums, 1 / p);
-  return {channels_first(cast(y, x.type().type), call[0].type)};
+  return {known(cast(y, x.type().type), call[0].type)};
 }
 
 /// Over all that follows the channels.

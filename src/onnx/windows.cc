@@ -29,9 +29,10 @@ uint32_t size_of(const char* what, int64_t size, int64_t least) {
   return static_cast<uint32_t>(size);
 }
 
-void require_image(const Dims& dims) {
-  if (dims.size() != 3 && dims.size() != 4)
-    refuse("{} is not possible: only one or two dimensions after the channels", to_string(dims));
+void require_image(const Dims& dims, size_t most) {
+  if (dims.size() < 3 || dims.size() > most + 2)
+    refuse("{} is not possible: only one {} dimensions after the channels", to_string(dims),
+           most == 2 ? "or two" : "to three");
 }
 
 void require_channels(const Dims& dims) {
@@ -39,7 +40,6 @@ void require_channels(const Dims& dims) {
 }
 
 Window::Window(const Call& call, const Dims& image, const Dims& weight) {
-  require_image(image);
   const size_t count = image.size() - 2;
   kernel = sizes_or(call, "kernel_shape", count, 1);
   const bool is_given = !call.integers_if("kernel_shape").value_or(std::vector<int64_t>{}).empty();

@@ -13,7 +13,8 @@ namespace tessera::onnx {
 
 /// The sizes of a window and its movement, with a number per spatial dimension.
 struct Window {
-  /// The window of a call's attributes; without the attribute, the kernel is the weight's.
+  /// The window of a call's attributes, for an image of at least one spatial dimension; without the
+  /// attribute, the kernel is the weight's.
   Window(const Call& call, const Dims& image, const Dims& weight = {});
 
   std::vector<uint32_t> kernel, stride, dilation;
@@ -28,8 +29,8 @@ struct Window {
 
 /// A size within limits. Otherwise throws UsageError, naming `what`.
 uint32_t size_of(const char* what, int64_t size, int64_t least = 1);
-/// Throws UsageError unless there are one or two spatial dimensions.
-void require_image(const Dims& dims);
+/// Throws UsageError unless there are one or two spatial dimensions, or three, if these are the most.
+void require_image(const Dims& dims, size_t most = 2);
 /// Throws UsageError unless there are at least two dimensions, [samples, channels, …].
 void require_channels(const Dims& dims);
 /// Move the channels of [samples, channels, …] last, and the channels of the result first again. Throws

@@ -52,6 +52,23 @@ TEST(OnnxImages, PoolingTakesWindows) {
   EXPECT_EQ(results(of_image("GlobalMaxPool", {1, 2, 2, 2, 2}, {})), (Numbers{8, 16}));
 }
 
+TEST(OnnxImages, PoolingOfThreeDimensionsIsThatOfEach) {
+  const auto pooled = [](const char* operation, const List& shape, const List& window,
+                         std::vector<OnnxFile::Attribute> attributes = {}) {
+    attributes.emplace_back("kernel_shape", window);
+    return results(of_image(operation, shape, attributes));
+  };
+  EXPECT_EQ(pooled("MaxPool", {1, 1, 2, 2, 4}, {2, 2, 2}), (Numbers{14, 15, 16}));
+  EXPECT_EQ(pooled("AveragePool", {1, 1, 2, 2, 4}, {2, 2, 2}), (Numbers{7.5, 8.5, 9.5}));
+  EXPECT_EQ(pooled("MaxPool", {2, 2, 2, 1, 2}, {2, 1, 2}), (Numbers{4, 8, 12, 16}));
+  EXPECT_EQ(pooled("MaxPool", {2, 2, 2, 1, 2}, {1, 1, 2}), (Numbers{2, 4, 6, 8, 10, 12, 14, 16}));
+  EXPECT_EQ(pooled("LpPool", {2, 1, 2, 2, 2}, {2, 2, 2}, {{"p", int64_t{1}}}), (Numbers{36, 100}));
+  // As exporters write normalisation by neighbouring channels.
+  EXPECT_EQ(pooled("AveragePool", {1, 1, 4, 2, 2}, {2, 1, 1}, {{"strides", List{2, 1, 1}}}),
+            (Numbers{3, 4, 5, 6, 11, 12, 13, 14}));
+  EXPECT_EQ(pooled("MaxPool", {1, 1, 4, 2, 2}, {1, 1, 1}).back(), 16);
+}
+
 TEST(OnnxImages, PoolingCountsPaddingAsTheFileSays) {
   const auto pooled = [](std::vector<OnnxFile::Attribute> attributes) {
     attributes.emplace_back("kernel_shape", List{3});
@@ -159,8 +176,8 @@ TEST(OnnxImages, RefusesOtherInterpolation) {
   for (const char* each : {"scale", "bias", "mean", "variance"}) norm.floats(each, {1}, {1});
   norm.node("BatchNormalization", {"x", "scale", "bias", "mean", "variance"}, {"y", "m", "v"});
   refuses(norm, "it is in training mode");
-  refuses(of_image("MaxPool", {1, 1, 2, 2, 4}, {{"kernel_shape", List{2, 2, 2}}}),
-          "only one or two dimensions after the channels");
+  refuses(of_image("MaxPool", {4, 4}, {{"kernel_shape", kWindow}}),
+          "only one to three dimensions after the channels");
   refuses(of_image("MaxPool", kImage, {}), "its attribute 'kernel_shape' is missing");
   refuses(of_image("MaxPool", kImage, {{"kernel_shape", kWindow}, {"auto_pad", "ODD"}}), "auto_pad 'ODD'");
   refuses(of_image("MaxPool", kImage, {{"kernel_shape", 3.5F}}), "'kernel_shape' is not a list of integers");

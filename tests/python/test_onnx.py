@@ -610,6 +610,22 @@ def expect_equals_pytorch(module: nn.Module, x: Tensor, dynamo: bool) -> tessera
     return session
 
 
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("dynamo", [False, True])
+@pytest.mark.parametrize(
+    ("module", "shape"),
+    [
+        (nn.LocalResponseNorm(3), (2, 8, 6, 5)),
+        (nn.MaxPool3d(3, 2, 1), (2, 3, 5, 6, 7)),
+        (nn.AvgPool3d((2, 3, 1), (1, 2, 2), (0, 1, 0), count_include_pad=False), (2, 3, 5, 6, 7)),
+        (nn.AvgPool3d(2, ceil_mode=True), (2, 3, 5, 6, 7)),
+    ],
+)
+def test_pooling_of_three_dimensions_equals_pytorch(module: nn.Module, shape: tuple[int, ...], dynamo: bool) -> None:
+    torch.manual_seed(0)
+    expect_equals_pytorch(module.eval(), torch.randn(shape), dynamo)
+
+
 _IMAGE_NETWORKS = ["resnet50", "mobilenet_v2", "mobilenet_v3", "efficientnet_b0", "vgg16", "unet"]
 _QUICK_IMAGE_NETWORKS = [("mobilenet_v3", False), ("unet", True)]  # one of each exporter
 
