@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <numeric>
+#include <utility>
 
 #include "onnx/call.h"
 #include "onnx/values.h"
@@ -71,17 +72,22 @@ Dims gathered_dims(const Dims& from, size_t axis, const Dims& ids) {
   return dims;
 }
 
+/// The elements that were gathered, in these dimensions; too many for a graph stay merged as they are.
+Known gathered(Value elements, Dims dims, DataType type) {
+  if (dims.size() <= graph::kMaxDimensions) elements = reshape(elements, as_shape(dims));
+  return {type, std::move(dims), {}, elements};
+}
+
 Results gather_rows(Call& call) {
   const Known &x = call[0], &ids = call[1];
   const size_t axis = call.axis(x.dims.size(), 0);
   const auto size = static_cast<uint32_t>(x.dims[axis]);
   const Dims dims = gathered_dims(x.dims, axis, ids.dims);
-  if (dims.size() > graph::kMaxDimensions) refuse("a result of {} is not possible", to_string(dims));
   if (!ids.constant && x.constant && x.dims.size() == 2)
     call.context.leave(*x.constant, call.weight_name(), name_of(NoGain::not_a_product));
   if (!ids.constant && axis == 0 && x.dims.size() == 2) {
     const Value table = x.constant ? call.context.table_of(x.constant) : call.value(0);
-    return {known(reshape(embedding(from_start(call.value(1), size), table), as_shape(dims)), x.type)};
+    return {gathered(embedding(from_start(call.value(1), size), table), dims, x.type)};
   }
   Value y = call.value(0);
   if (ids.constant) {
@@ -95,7 +101,7 @@ Results gather_rows(Call& call) {
     const auto count = static_cast<uint32_t>(places.type().elements());
     y = index_select(y, static_cast<int>(axis), reshape(places, {count}));
   }
-  return {known(reshape(y, as_shape(dims)), x.type)};
+  return {gathered(y, dims, x.type)};
 }
 
 Results gather_elements(Call& call) {
@@ -171,7 +177,7 @@ Results gather_nd(Call& call) {
   const Value y = embedding(rows.ids, reshape(data, {rows.count, width}));
   Dims dims(ids.dims.begin(), ids.dims.end() - 1);
   dims.insert(dims.end(), x.dims.begin() + batches + ids.dims.back(), x.dims.end());
-  return {known(reshape(y, as_shape(dims)), x.type)};
+  return {gathered(y, std::move(dims), x.type)};
 }
 
 /// Data [rows, features] reduced with updates: each row with those whose index is its own.

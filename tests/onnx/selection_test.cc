@@ -35,6 +35,19 @@ TEST(OnnxSelection, ElementsAreTakenByTruthValues) {
                result("Compress", {"x", "holds"}, {columns}, {0, 0, 0, 1}));
 }
 
+/// As exporters write patches of images: by two tables of indices, and six dimensions between them.
+TEST(OnnxSelection, PatchesPassThroughSixDimensions) {
+  OnnxFile file;
+  file.input("x", {1, 2, 2, 3}).output("y").integers("rows", {2, 1}, {0, 1});
+  file.integers("columns", {2, 2}, {0, 1, 1, 2}).integers("shape", {3}, {1, 8, 2});
+  file.node("Gather", {"x", "rows"}, {"r"}, {{"axis", int64_t{2}}})
+      .node("Gather", {"r", "columns"}, {"c"}, {{"axis", int64_t{4}}})
+      .node("Transpose", {"c"}, {"t"}, {{"perm", std::vector<int64_t>{0, 1, 2, 4, 3, 5}}})
+      .node("Reshape", {"t", "shape"}, {"y"});
+  EXPECT_EQ(run(file, {{"x", {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}}}).at("y"),
+            (Numbers{1, 2, 2, 3, 4, 5, 5, 6, 7, 8, 8, 9, 10, 11, 11, 12}));
+}
+
 TEST(OnnxSelection, MiddlesAreCroppedOrPadded) {
   EXPECT_EQ(result("CenterCropPad", {"x", "c"}, {}, {1, 5}), (Numbers{0, 1, 2, 3, 0}));
   EXPECT_EQ(result("CenterCropPad", {"x", "c"}, {{"axes", std::vector<int64_t>{-1}}}, {1}), (Numbers{2, 5}));

@@ -619,9 +619,10 @@ def expect_equals_pytorch(module: nn.Module, x: Tensor, dynamo: bool) -> tessera
         (nn.MaxPool3d(3, 2, 1), (2, 3, 5, 6, 7)),
         (nn.AvgPool3d((2, 3, 1), (1, 2, 2), (0, 1, 0), count_include_pad=False), (2, 3, 5, 6, 7)),
         (nn.AvgPool3d(2, ceil_mode=True), (2, 3, 5, 6, 7)),
+        (nn.Unfold((3, 2), padding=1, stride=(1, 2)), (2, 3, 6, 5)),
     ],
 )
-def test_pooling_of_three_dimensions_equals_pytorch(module: nn.Module, shape: tuple[int, ...], dynamo: bool) -> None:
+def test_windows_of_more_dimensions_equal_pytorch(module: nn.Module, shape: tuple[int, ...], dynamo: bool) -> None:
     torch.manual_seed(0)
     expect_equals_pytorch(module.eval(), torch.randn(shape), dynamo)
 
