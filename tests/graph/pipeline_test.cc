@@ -428,9 +428,7 @@ TEST(Pipelines, WaitLessWithGradientsOfWeightsApart) {
 }
 
 TEST(Pipelines, OfASingleMicroBatchAreCheckedToo) {
-  const auto message = [](const Pipeline& pipeline) {
-    return message_of([&] { network(2, 1, {.pipeline = pipeline}); });
-  };
+  const auto message = [](const Pipeline& p) { return message_of([&] { network(2, 1, {.pipeline = p}); }); };
   EXPECT_THAT(message({PipelineKind::grouped, {}}), HasSubstr("a multiple of 4 micro-batches, not 1"));
   EXPECT_THAT(message({PipelineKind::sequential, {2}}), HasSubstr("the stages are 0 to 1"));
   EXPECT_THAT(message({PipelineKind::sequential, {}, 0}),
@@ -646,7 +644,7 @@ TEST(Pipelines, KeepActivationsInStreamingMemory) {
   }
   const auto cost = [](std::optional<uint64_t> from, uint64_t streaming_bytes = 100'000'000) {
     const Graph g = equal_stages(4, 32, {PipelineKind::grouped, {}, from});
-    return Session(g, chips(4).with("streaming_bytes", streaming_bytes)).cost();
+    return Session(g, chips(4).with("tile_bytes", 1e6).with("streaming_bytes", streaming_bytes)).cost();
   };
   const RunCost near = cost({}), far = cost(0), large = cost(1'000'000);
   EXPECT_LT(far.chips[0].bytes, near.chips[0].bytes);
