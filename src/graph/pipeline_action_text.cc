@@ -282,12 +282,21 @@ class ActionReader {
                       fmt::join(waiting, ", ")));
   }
 
-  [[noreturn]] void refuse_early(const PipelineAction& sum) const {
+  /// Names a sum before passes of its own chips, if one is, instead of one that waits for these.
+  [[noreturn]] void refuse_early(const PipelineAction& waiting) const {
+    const PipelineAction* sum = &waiting;
     const auto has_passes = [&](uint32_t stage) { return backward_left_[stage] > 0; };
-    const std::vector<uint32_t>& stages = list_.links.buckets[*sum.bucket].stages;
+    uint32_t before = *std::ranges::find_if(list_.links.buckets[*sum->bucket].stages, has_passes);
+    for (uint32_t bucket = 0; bucket < stages_left_.size(); ++bucket)
+      for (const uint32_t stage : list_.links.buckets[bucket].stages)
+        if (const PipelineAction* own = next_of(list_.links.places[stage]);
+            has_passes(stage) && own != nullptr && own->bucket == bucket) {
+          sum = own;
+          before = stage;
+        }
     throw UsageError(
         fmt::format("a list of actions has {} before the last backward pass of stage {}: move it behind that",
-                    to_string(sum), *std::ranges::find_if(stages, has_passes)));
+                    to_string(*sum), before));
   }
 
   std::vector<std::vector<PipelineAction>> lines_;

@@ -181,6 +181,9 @@ TEST(PipelineActions, ThatCannotBeReadAreRefused) {
   EXPECT_THAT(message("0F0 0B0 0I0"), HasSubstr("has 0I0 twice"));
   EXPECT_THAT(message("0F0 0REDUCE_GRAD:0 0B0"),
               HasSubstr("has 0REDUCE_GRAD:0 before the last backward pass of stage 0"));
+  // Chips 1 wait as well, for a sum at its right place.
+  EXPECT_THAT(message("0F0 0REDUCE_GRAD:1 0B0 0REDUCE_GRAD:0\n1F0 1B0 1REDUCE_GRAD:0"),
+              HasSubstr("has 0REDUCE_GRAD:1 before the last backward pass of stage 0"));
   EXPECT_THAT(message("0F0 0F1 0B0 0I1"), HasSubstr("has no 0B1"));
   for (const std::string line : {"chips 0 0F0 0B0", "chips 1: 0F0 0B0", "chips 0F0 0B0 0REDUCE_GRAD:0"})
     EXPECT_THAT(message(line), HasSubstr("the actions of part 0 of the chips: begin it with 'chips 0:'"));
