@@ -106,7 +106,9 @@ std::shared_ptr<Session::Impl> Session::Impl::from_options(const Graph& graph,
   for (const Fact& fact : facts_of(graph, machine, options)) facts.emplace_back(fact.name, fact.value);
   facts.emplace_back("instruction set", std::string(name_of(active_isa())));
   facts.emplace_back("number of replicas", fmt::format("{}", graph.replicas()));
-  facts.emplace_back("division into stages", fmt::format("{}", fmt::join(made->graph.stage_begins(), " ")));
+  std::vector<std::string> begins;
+  for (const ValueId id : made->graph.stage_begins()) begins.push_back(made->graph.info(id).name);
+  facts.emplace_back("division into stages", fmt::format("[{}]", fmt::join(begins, ", ")));
   facts.emplace_back("seed", fmt::format("{}", options.seed));
   const Contents contents(graph);
   facts.emplace_back("set of functions", fmt::format("{:016x}", contents.functions()));
