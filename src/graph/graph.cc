@@ -411,7 +411,7 @@ void Graph::begin_stages(const std::vector<Value>& parameters) {
 
 void Graph::balance_stages(std::optional<uint32_t> count) {
   if (count) {
-    check_stage_count(*count, whole_layers_of(*this));
+    check_stage_count(*count, whole_layers_of(*this).count());
     stage_begins_.clear();
   }
   balanced_stages_ = count;

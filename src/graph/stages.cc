@@ -335,8 +335,17 @@ std::optional<uint32_t> stage_of(const Node& node) {
   return static_cast<uint32_t>(stage);
 }
 
+bool names_stages(const Graph& graph) {
+  return std::ranges::any_of(opened(graph).nodes,
+                             [](const OpenedNode& node) { return node.stage.has_value(); });
+}
+
+bool has_stages_of_layers(const Graph& graph) {
+  return !graph.stage_begins().empty() || graph.balanced_stages().value_or(1) > 1;
+}
+
 bool has_stages(const Graph& graph) {
-  if (!graph.stage_begins().empty() || graph.balanced_stages().value_or(1) > 1) return true;
+  if (has_stages_of_layers(graph)) return true;
   return std::ranges::any_of(opened(graph).nodes,
                              [](const OpenedNode& node) { return node.stage.value_or(0) != 0; });
 }
@@ -359,12 +368,12 @@ Stages stages_of_layers(const WholeLayers& layers, const std::vector<uint32_t>& 
   return stages_from(layers.stages, first);
 }
 
-void check_stage_count(uint32_t stages, const WholeLayers& layers) {
-  const size_t most = std::max<size_t>(1, layers.count());
+void check_stage_count(uint32_t stages, size_t layers) {
+  const size_t most = std::max<size_t>(1, layers);
   if (stages == 0 || stages > most)
     throw UsageError(fmt::format(
-        "a graph of {} layers with parameters of their own is to have {} stages: it can have 1 to {}",
-        layers.count(), stages, most));
+        "a graph of {} layers with parameters of their own is to have {} stages: it can have 1 to {}", layers,
+        stages, most));
 }
 
 uint32_t stage_of(const Graph& graph, const Stages& stages, ValueId id) {

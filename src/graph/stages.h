@@ -4,6 +4,7 @@
 #include <tessera/graph.h>
 #include <tessera/pipeline.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -13,6 +14,10 @@ namespace tessera::graph {
 
 /// The stage that a call or a loop names.
 std::optional<uint32_t> stage_of(const Node& node);
+/// Whether any call or loop names a stage, in loops too.
+bool names_stages(const Graph& graph);
+/// Whether a graph has several stages of whole layers, which the bodies of its loops do not name.
+bool has_stages_of_layers(const Graph& graph);
 /// Whether a graph has several stages: any call or loop names one, in loops too, or they are of whole layers.
 bool has_stages(const Graph& graph);
 
@@ -59,7 +64,7 @@ WholeLayers whole_layers_of(const Graph& graph);
 Stages stages_of_layers(const WholeLayers& layers, const std::vector<uint32_t>& first);
 
 /// Throws UsageError unless layers can make this number of stages.
-void check_stage_count(uint32_t stages, const WholeLayers& layers);
+void check_stage_count(uint32_t stages, size_t layers);
 
 /// The stage of the operation that computes a value, or else of the first operation that takes it, in loops
 /// too.

@@ -124,6 +124,35 @@ uint64_t bytes_of_stage(const Graph& graph, const machine::Machine& machine, uin
   return std::max<uint64_t>(1, chips / parts) * (machine.tiles / chips) * machine.tile_bytes;
 }
 
+/// The first layers of the parts of a transformed graph between which it can be divided, as all layers of a
+/// part lie behind those of the parts before it in the graph that it was made from as well.
+std::vector<uint32_t> parts_in_order(const WholeLayers& transformed, const WholeLayers& before) {
+  std::vector<uint32_t> own;  // by layer: the layer that it was
+  for (const ValueId begin : transformed.begins) own.push_back(before.of_parameters.at(begin));
+  std::vector<uint32_t> least = own;  // of it and all that follow
+  for (size_t layer = own.size(); layer-- > 1;) least[layer - 1] = std::min(least[layer - 1], least[layer]);
+  std::vector<uint32_t> first;
+  uint32_t most = 0;
+  for (uint32_t layer = 0; layer < own.size(); ++layer) {
+    if (layer == 0 || most < least[layer]) first.push_back(layer);
+    most = std::max(most, own[layer]);
+  }
+  return first;
+}
+
+/// The costs of parts of several layers, as those of single ones.
+std::vector<LayerCost> costs_of_parts(const std::vector<LayerCost>& layers,
+                                      const std::vector<uint32_t>& first) {
+  std::vector<LayerCost> costs(first.size());
+  for (size_t part = 0, layer = 0; layer < layers.size(); ++layer) {
+    if (part + 1 < first.size() && layer == first[part + 1]) ++part;
+    costs[part].cycles += layers[layer].cycles;
+    costs[part].bytes.kept += layers[layer].bytes.kept;
+    costs[part].bytes.stash += layers[layer].bytes.stash;
+  }
+  return costs;
+}
+
 class PlacementSearch {
  public:
   PlacementSearch(const Graph& graph, const machine::Machine& machine)
@@ -156,6 +185,7 @@ class PlacementSearch {
   };
 
   bool wants_stages(uint32_t chips, bool fits_one) const {
+    if (graph_.balanced_stages()) return false;  // one is asked for
     return fits_one ? std::ranges::any_of(graph_.nodes(), is_loop) && chips <= kMostForSpeed : !best_.fits();
   }
   bool wants_as_one(uint32_t chips, bool fits_one) const {
@@ -236,22 +266,22 @@ void bind_metadata_of(const Lowered& lowered, bound::BoundProgram& program) {
 
 Graph with_balanced_stages(const Graph& graph, const machine::Machine& machine) {
   const uint32_t stages = graph.balanced_stages().value_or(1);
-  Graph found = graph;
-  found.balance_stages({});
-  if (stages == 1) return found;
-  Graph plain = without_pipelines(found);
+  Graph plain = without_pipelines(graph);
   transform(plain, session_transforms(), machine);
   const WholeLayers layers = whole_layers_of(plain);
-  check_stage_count(stages, layers);
+  const std::vector<uint32_t> parts = parts_in_order(layers, whole_layers_of(graph));
+  check_stage_count(stages, parts.size());
   const Placed placed =
       build(plain, stages_of_layers(layers, {0}), chips_of_replicas(plain, machine), {}, bound::Runs::none);
   const engine::Profile profile = placed.program->estimate();
-  const std::vector<LayerCost> costs = costs_of_layers(plain, layers, placed.lowered, profile);
+  const std::vector<LayerCost> costs =
+      costs_of_parts(costs_of_layers(plain, layers, placed.lowered, profile), parts);
   const std::vector<uint32_t> first =
-      balanced_stages(costs, stages, bytes_of_stage(graph, machine, stages), most_in_flight(found));
+      balanced_stages(costs, stages, bytes_of_stage(graph, machine, stages), most_in_flight(graph));
+  Graph found = graph;
   std::vector<Value> begins;
   for (size_t stage = 1; stage < first.size(); ++stage)
-    begins.push_back(found.value(layers.begins[first[stage]]));
+    begins.push_back(found.value(layers.begins[parts[first[stage]]]));
   found.begin_stages(begins);
   return found;
 }

@@ -274,6 +274,33 @@ TEST(StagesOfLayers, GiveTheBitsOfStagesOfCallsAndOfNone) {
   }
 }
 
+/// Hosts join what layers do element by element, and move it behind others, unless there are stages.
+TEST(StagesOfLayers, AreBalancedInTheOrderOfTheGraph) {
+  const auto trained = [](std::optional<uint32_t> stages) {
+    Graph g;
+    const auto scaled = [&](const std::string& name, Value h) {
+      return h * g.parameter(name, {16}, Initial::normal(0.5));
+    };
+    const Value x = g.input("x", {6, 16}), gate = scaled("gate", x);
+    Value h = tanh(linear(x, g.parameter("w", {16, 16}, Initial::normal(0.2)))) + gate;
+    for (const std::string name : {"a", "b"}) h = tanh(scaled(name, h));
+    const Value loss = mean(square(h));
+    g.output("loss", loss);
+    add_training(loss, {.micro_batches = 8,
+                        .stages = {.count = stages},
+                        .pipeline = {PipelineKind::one_forward_one_backward}});
+    return g;
+  };
+  const Steps whole = steps_of(trained({}), Machine::host(2));
+  for (const uint32_t stages : {1U, 2U, 4U}) {
+    SCOPED_TRACE(stages);
+    const Steps found = steps_of(trained(stages), Machine::host(2));
+    EXPECT_EQ(found.results, whole.results);
+    EXPECT_EQ(found.state, whole.state);
+  }
+  EXPECT_EQ(Session(trained(2), chips(2)).cost().lanes.size(), 2U);
+}
+
 TEST(StagesOfLayers, NameWhatTheyCannotBe) {
   const auto message = [](const LayerStages& stages, bool by_calls = false) {
     return message_of([&] { four_layers({.stages = stages}, by_calls); });

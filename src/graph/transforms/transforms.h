@@ -17,6 +17,9 @@ namespace tessera::graph {
 struct Transform {
   std::string_view name;
   size_t (*run)(Graph&, const machine::Machine&);
+  /// Whether operations of several stages could become one, so that graphs with stages of whole layers, and
+  /// the bodies of their loops, stay as they are.
+  bool joins_stages = false;
 };
 
 /// The transforms that a session applies to its graph before lowering, in this order.
