@@ -224,8 +224,9 @@ class Graph {
   void begin_stages(const std::vector<Value>& parameters);
   const std::vector<ValueId>& stage_begins() const { return stage_begins_; }
   /// Lets sessions and estimates divide the graph into this number of stages of whole layers, which take
-  /// about equal predicted time, as far as their bytes fit. none: as before. Throws UsageError for 0, and for
-  /// more stages than layers.
+  /// about equal predicted time, as far as their bytes fit; with 1, chips work as one. none: as before.
+  /// Throws UsageError for 0, and for more stages than layers, as sessions do if these become fewer than
+  /// stages where operations are fused.
   void balance_stages(std::optional<uint32_t> count);
   std::optional<uint32_t> balanced_stages() const { return balanced_stages_; }
   uint32_t replicas() const { return replicas_; }

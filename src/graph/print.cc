@@ -61,7 +61,7 @@ std::string to_string(const Graph& graph) {
   std::vector<std::string> begins;
   for (const ValueId id : graph.stage_begins()) begins.push_back(named(id));
   if (!begins.empty()) text += fmt::format("stages begin with {}\n", fmt::join(begins, ", "));
-  if (const auto count = graph.balanced_stages()) text += fmt::format("{} balanced stages\n", *count);
+  if (const auto count = graph.balanced_stages()) text += fmt::format("balanced stages: {}\n", *count);
   if (graph.prefetch()) text += "prefetched from streaming memory\n";
   if (const auto bytes = graph.memory_budget())
     text += *bytes == kMachineMemory ? "memory budget: what the machine has\n"

@@ -15,7 +15,8 @@ namespace tessera::graph {
 std::shared_ptr<Session::Impl> Session::Impl::make(const Graph& graph, const machine::Machine& machine,
                                                    const SessionOptions& options, const Owner& of,
                                                    bound::Runs runs) {
-  if (graph.balanced_stages()) return make(with_balanced_stages(graph, machine), machine, options, of, runs);
+  if (graph.balanced_stages().value_or(1) > 1)
+    return make(with_balanced_stages(graph, machine), machine, options, of, runs);
   if (!options.executable.empty()) {
     const SessionFile compiled(options.executable);
     auto made = std::make_shared<Impl>(compiled.recomputed(graph), machine, options, of, runs, &compiled);

@@ -651,6 +651,9 @@ TEST(Placement, OfManyMicroBatchesIsAPipelineOfWholeLayers) {
   const auto chosen = std::ranges::find(cost.placements, true, &PlacementCost::chosen);
   ASSERT_NE(chosen, cost.placements.end());
   EXPECT_THAT(chosen->placement, HasSubstr("stages of whole layers on as many chips, as a pipeline"));
+  g.balance_stages(1);
+  for (const PlacementCost& considered : estimate(g, chips(4, 4)).placements)
+    EXPECT_THAT(considered.placement, testing::Not(HasSubstr("stages")));
 }
 
 TEST(Placement, OfALayerThatOverflowsAChipIsSeveralAsOne) {

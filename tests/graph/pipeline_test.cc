@@ -319,7 +319,29 @@ TEST(StagesOfLayers, NameWhatTheyCannotBe) {
               HasSubstr("'layers.1' and 'layers.1.weight' begin with the same layer"));
   EXPECT_THAT(message({.count = 2, .of_layers = {{"layers.1", 1}}}),
               HasSubstr("as a number and by layers: leave out one"));
-  EXPECT_THAT(message({.count = 2}, true), HasSubstr("the graph has stages already"));
+  EXPECT_THAT(message({.of_layers = {{"layers.1", 2}, {"layers.2", 1}}}),
+              HasSubstr("'layers.2' is to be on stage 1, and layers before it are on stage 2"));
+  EXPECT_THAT(message({.count = 2}, true), HasSubstr("as its calls and loops name them"));
+  const auto divided_again = [](const auto& divide) {
+    return message_of([&] {
+      Graph g;
+      const Value x = g.input("x", {4, 4}), w = g.parameter("w", {4, 4}), v = g.parameter("v", {4, 4});
+      divide(g, x, w);
+      const Value loss = mean(linear(g.value(g.outputs().at("h")), v));
+      add_training(loss, {.stages = {.count = 2}});
+    });
+  };
+  EXPECT_THAT(divided_again([](Graph& g, Value x, Value w) {
+                g.output("h", linear(x, w));
+                g.balance_stages(1);
+              }),
+              HasSubstr("by begin_stages or balance_stages"));
+  EXPECT_THAT(divided_again([](Graph& g, Value x, Value w) {
+                auto body = std::make_shared<Graph>();
+                body->output("y", linear(body->input("x", {4, 4}), body->input("w", {4, 4})));
+                g.output("h", g.call(body, {x, w}, {.stage = 0})[0]);
+              }),
+              HasSubstr("as its calls and loops name them"));
 }
 
 TEST(Pipelines, ShareChipsAmongStages) {

@@ -217,9 +217,11 @@ def test_wrong_stages_are_refused():
     refused("name each layer once", ["w1", "w1"])
     refused("a single text is", "w1")
     refused("stages is 0", 0)
+    refused("'w2' is to be on stage 1, and layers before it are on stage 2", ["w2", "w1"])
     for given in (None, True, 1.5, {"w1"}):
-        refused("stages must be a whole number, not", given, TypeError)
-    refused("stages are named by layers, such as", [1, 2], TypeError)
+        refused("stages must be a whole number, a list or dict of names", given, TypeError)
+    for given in ([1, 2], [["w1"]], b"w1", {1: 1}):
+        refused("stages are named by layers, such as", given, TypeError)
     with pytest.raises(ValueError, match="the graph has stages already"):
         stages(2, 8, stages=2)
 

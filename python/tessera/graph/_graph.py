@@ -491,7 +491,8 @@ class Graph:
         `stages` divides whole layers among stages, each with its own chips, where no call or loop names a stage. A
         layer begins with an operation that takes parameters which no operation before takes, and has all that follows
         until the next one. `stages` is
-        - the number of stages: sessions and estimates balance them by predicted time, as far as their bytes fit;
+        - the number of stages: sessions and estimates balance them by predicted time, as far as their bytes fit; the
+          chips of a single stage work as one;
         - names of the layers with which the second stage and further ones begin: `["layers.4", "layers.8"]`. A layer
           has the name of any of its parameters, or of what comes before a "." in it; of several layers, the first one
           counts;

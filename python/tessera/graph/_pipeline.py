@@ -178,18 +178,19 @@ def layer_stages(stages: Stages) -> tuple[int | None, dict[str, int]]:
         if stages != "auto":
             raise ValueError(f'stages is {stages!r}; a single text is "auto": give names of layers as a list')
         return None, {}
-    if isinstance(stages, Mapping):
-        by_name = {name: _tessera.whole_number("stage", stage) for name, stage in stages.items()}
-    elif isinstance(stages, Sequence):
-        by_name = {name: stage for stage, name in enumerate(stages, 1)}
-        if len(by_name) < len(stages):
-            raise ValueError(f"stages are {stages!r}: name each layer once")
-    else:
+    if isinstance(stages, Integral) and not isinstance(stages, bool):
         return _tessera.whole_number("stages", stages, 1), {}
-    for name in by_name:
+    if not isinstance(stages, (Mapping, Sequence)):
+        raise TypeError(f'stages must be a whole number, a list or dict of names of layers, or "auto", not {stages!r}')
+    for name in stages:
         if not isinstance(name, str):
             raise TypeError(f'stages are named by layers, such as "layers.4", not {name!r}')
-    return None, by_name
+    if not isinstance(stages, Mapping):
+        if len(set(stages)) < len(stages):
+            raise ValueError(f"stages are {stages!r}: name each layer once")
+        stages = {name: stage for stage, name in enumerate(stages, 1)}
+    by_name = {name: _tessera.whole_number("stage", stage) for name, stage in stages.items()}
+    return (None if by_name else 1), by_name
 
 
 def recomputed_stages(recompute: Iterable[int] | int | str, others: str = "") -> set[int]:

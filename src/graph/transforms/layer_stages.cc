@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <map>
 #include <optional>
 #include <string>
@@ -25,6 +26,8 @@ bool is_part_of(std::string_view parameter, std::string_view name) {
 }
 
 [[noreturn]] void refuse_layer(const Graph& graph, const WholeLayers& layers, const std::string& name) {
+  if (layers.begins.empty())
+    throw UsageError(fmt::format("stages name '{}', and the graph has no layers with parameters", name));
   constexpr size_t kMostNames = 6;
   std::vector<std::string> names;
   for (const ValueId id : layers.begins) {
@@ -67,17 +70,25 @@ std::map<uint32_t, NamedStage> named_stages(const Graph& graph, const WholeLayer
   return named;
 }
 
+void check_order(const std::map<uint32_t, NamedStage>& named) {
+  const auto is_turned = [](const auto& a, const auto& b) { return b.second.stage < a.second.stage; };
+  const auto before = std::ranges::adjacent_find(named, is_turned);
+  if (before == named.end()) return;
+  const NamedStage& after = std::next(before)->second;
+  throw UsageError(
+      fmt::format("'{}' is to be on stage {}, and layers before it are on stage {}: stages have layers in "
+                  "their order",
+                  after.layer, after.stage, before->second.stage));
+}
+
 /// The parameters with which stages after the first one begin.
 std::vector<Value> begins_of_stages(Graph& graph, const std::map<std::string, uint32_t>& stages) {
   const WholeLayers layers = whole_layers_of(graph);
+  const std::map<uint32_t, NamedStage> all = named_stages(graph, layers, stages);
+  check_order(all);
   std::vector<Value> begins;
-  for (const auto& [layer, named] : named_stages(graph, layers, stages)) {
+  for (const auto& [layer, named] : all) {
     const auto last = static_cast<uint32_t>(begins.size());
-    if (named.stage < last)
-      throw UsageError(fmt::format(
-          "'{}' is to be on stage {}, and layers before it are on stage {}: stages have layers in "
-          "their order",
-          named.layer, named.stage, last));
     if (named.stage == last) continue;
     const uint32_t next = layer == 0 ? 0 : last + 1;
     if (named.stage != next)
@@ -97,13 +108,18 @@ void divide_into_stages(Graph& graph, const LayerStages& stages) {
   if (!stages.count && stages.of_layers.empty()) return;
   if (stages.count && !stages.of_layers.empty())
     throw UsageError("stages are given as a number and by layers: leave out one of both");
-  if (has_stages(graph))
+  if (names_stages(graph))
     throw UsageError(
         "the graph has stages already, as its calls and loops name them: leave out those of training");
-  if (stages.count)
-    graph.balance_stages(stages.count);
+  if (!graph.stage_begins().empty() || graph.balanced_stages())
+    throw UsageError(
+        "the graph has stages already, by begin_stages or balance_stages: leave out those of training");
+  std::vector<Value> begins;
+  if (!stages.count) begins = begins_of_stages(graph, stages.of_layers);
+  if (begins.empty())
+    graph.balance_stages(stages.count.value_or(1));
   else
-    graph.begin_stages(begins_of_stages(graph, stages.of_layers));
+    graph.begin_stages(begins);
 }
 
 }  // namespace tessera::graph
