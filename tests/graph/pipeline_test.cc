@@ -17,6 +17,7 @@
 
 #include "compare.h"
 #include "graph/loop.h"
+#include "graph/operation.h"
 #include "graph/stages.h"
 #include "graph/transforms/transforms.h"
 #include "lower/placement.h"
@@ -299,6 +300,10 @@ TEST(StagesOfLayers, AreBalancedInTheOrderOfTheGraph) {
     EXPECT_EQ(found.state, whole.state);
   }
   EXPECT_EQ(Session(trained(2), chips(2)).cost().lanes.size(), 2U);
+  Graph apart = trained(2);
+  transform(apart, session_transforms(), Machine::host(2).model());
+  for (const Node& node : std::ranges::find_if(apart.nodes(), is_loop)->body->nodes())
+    EXPECT_NE(node.operation->name, "expression");
 }
 
 TEST(StagesOfLayers, NameWhatTheyCannotBe) {

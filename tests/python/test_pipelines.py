@@ -188,7 +188,7 @@ def test_random_pipelines_of_random_graphs_give_the_same_bits(has_tiles, part, t
 @pytest.mark.parametrize("pipeline", (*KINDS, "zb-h1"))
 def test_layers_on_stages_give_the_bits_of_the_whole(pipeline):
     expected = trained(stages(4, 8, by_calls=False))
-    for given in (4, ["w2"], {"w0": 0, "w1": 0, "w3": 1}):
+    for given in (4, ["w2"], {"w0": 0, "w1": 0, "w3": 1}, 1, []):
         step = stages(4, 8, pipeline, by_calls=False, stages=given)
         for name, values in trained(step).items():
             np.testing.assert_array_equal(values, expected[name], f"{given}")
