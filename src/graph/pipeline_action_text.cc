@@ -325,7 +325,8 @@ std::string to_string(const PipelineAction& action) {
 
 std::string to_string(const ActionList& list) {
   std::vector<std::string> lines;
-  for (uint32_t place = 0; place < list.places(); ++place)
+  const uint32_t places = list.places();
+  for (uint32_t place = 0; place < places; ++place)
     lines.push_back(fmt::format("{}{}:", kChipsOfLine, place));
   for (const PipelineAction& action : list.actions)
     lines.at(list.links.places.at(action.stage)) += ' ' + to_string(action);
