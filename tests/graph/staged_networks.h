@@ -8,6 +8,9 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
+
+#include "compare.h"
 
 namespace tessera::graph::staged {
 
@@ -76,5 +79,26 @@ inline Graph equal_stages(uint32_t stages, uint32_t micro_batches, const Pipelin
 
 /// One or more for each stage, with few tiles.
 inline Machine chips(uint32_t count) { return Machine::find("m2000").with("chips", count).with("tiles", 6); }
+
+inline Arrays inputs_of(const Graph& graph, uint32_t step) {
+  Arrays arrays = narrowed(random_inputs(graph));
+  arrays["lr"] = {0.05F};
+  if (graph.contains("step")) arrays["step"] = {static_cast<float>(step)};
+  return arrays;
+}
+
+/// What two steps of training give, and the state after them.
+struct Steps {
+  std::vector<Arrays> results;
+  Arrays state;
+};
+
+inline Steps steps_of(const Graph& graph, const Machine& machine) {
+  Session session(graph, machine, {.seed = 5});
+  Steps steps;
+  for (uint32_t step = 1; step <= 2; ++step) steps.results.push_back(session.run(inputs_of(graph, step)));
+  steps.state = session.state();
+  return steps;
+}
 
 }  // namespace tessera::graph::staged
