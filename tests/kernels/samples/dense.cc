@@ -246,6 +246,7 @@ constexpr NamedSample panel_weight_gradient_add_uses[] = {
     {"n37-bf16", weight_sample<37, true, bf16, bf16>},
     {"n50-f32-bf16", weight_sample<50, true, f32, bf16>},
     {"n101-seen-m10", seen_weight_sample<101, false, true, f32, 10>},
+    {"n198-seen-m32", seen_weight_sample<198, false, true, f32, 32>},
 };
 
 }  // namespace

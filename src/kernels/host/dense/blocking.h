@@ -29,6 +29,9 @@ inline constexpr uint32_t kMostDenseColumns = 12;
 inline constexpr uint32_t kDenseColumns = 512;
 /// Number of terms of a sum of dW that are added in one pass: their part of two panels stays in the L1 cache.
 inline constexpr uint32_t kDenseGradientDepth = 256;
+/// The same where X or dY is read in place: rows are spread over more lines and pages than a copy, and the
+/// next ones come beside them.
+inline constexpr uint32_t kDenseDepthInPlace = 128;
 /// Number of rows that are copied together for it: each is a stream, and their part of a micro-tile or panel
 /// is a few lines.
 inline constexpr uint32_t kDenseCopiedRows = 8;

@@ -62,16 +62,17 @@ double inside_fraction(const Window& w) {
   return rows * cols / (double{1} * w.taps() * w.out_positions());
 }
 
-/// Cycles of micro-tiles that read images of some channels in place, each under one tap.
-double seen_tiles_cycles(const MicroTileWork& work, const Window& window, uint32_t channels,
+/// Cycles of micro-tiles that read images: each the channels under one tap in place, or the elements under a
+/// row of taps in copied rows.
+double seen_tiles_cycles(const MicroTileWork& work, const Window& window, uint32_t channels, bool in_place,
                          const HostFigures& f) {
   constexpr double kLatency = 4;           // of a multiply-add, which few sums do not hide
   constexpr double kPerRun = 8;            // in a row of positions
   const bool is_wide = lanes_of(f) >= 16;  // as in micro_tile_cycles()
-  const double taps = std::max(1.0, work.factors / channels);
-  const double tiles =
-      taps * std::ceil(channels / (is_wide ? 12.0 : 6.0)) * std::ceil(work.panels / (is_wide ? 2 : 1));
-  const double terms = inside_fraction(window) * work.terms;
+  const double together = double{1} * channels * (in_place ? 1 : window.kernel_width);
+  const double tiles = std::max(1.0, work.factors / together) * std::ceil(together / (is_wide ? 12.0 : 6.0)) *
+                       std::ceil(work.panels / (is_wide ? 2 : 1));
+  const double terms = (in_place ? inside_fraction(window) : 1) * work.terms;
   return std::max(micro_tile_cycles({work.panels, work.factors, terms}, 0, f), kLatency * tiles * terms) +
          kPerRun * tiles * work.terms / window.out_width;
 }
@@ -230,16 +231,18 @@ program::PhaseTimes panel_weight_gradient_add_cost(const program::Vertex& v, con
   const MicroTileWork work{double{1} * out.rows, double{1} * factor.cols, double{1} * gradient.rows};
   const DenseGradientMethod method(v);
   const Window seen = factor.sees ? window_of(v.fields[window]) : Window();
-  const double copied = !method.copies_x ? 0
-                        : factor.sees    ? seen_rows_cycles(in, seen, factor.rows, factor.cols, f)
-                                         : copy_cycles(in, f);
+  const double copied = method.image_floats > 0 ? seen_cycles(in, seen, factor.rows, f)
+                        : !method.copies_x      ? 0
+                        : factor.sees           ? seen_rows_cycles(in, seen, factor.rows, factor.cols, f)
+                                                : copy_cycles(in, f);
   // Each pass but the first also reads dW.
   const double passes = std::max(1.0, std::ceil(double{1} * factor.rows / method.depth));
   const double stream = (2 * passes - 1) * stream_cycles(out, f) +
-                        (method.copies_x ? 0 : stream_cycles(in, f)) +
+                        (method.copies_x || method.image_floats > 0 ? 0 : stream_cycles(in, f)) +
                         (method.copies_dy ? 0 : stream_cycles(gradient, f));
-  const double arithmetic = factor.sees && !method.copies_x ? seen_tiles_cycles(work, seen, in.cols, f)
-                                                            : micro_tile_cycles(work, 0, f);
+  const double arithmetic = factor.sees && !method.copies_x
+                                ? seen_tiles_cycles(work, seen, in.cols, method.holds_x, f)
+                                : micro_tile_cycles(work, 0, f);
   return phases(copied + (method.copies_dy ? copy_cycles(gradient, f) : 0),
                 std::max(arithmetic, stream) + kExposedStream * std::min(arithmetic, stream));
 }

@@ -203,15 +203,17 @@ struct DenseGradientFactor {
 
 /// How a weight gradient is computed. All panels of dW take some rows of X at a time; sums that are rounded
 /// need all rows at once. These rows, or the images under a window, are read in place if they are FP32 and
-/// contiguous, and the L2 cache holds them. Otherwise they are copied micro-tile by micro-tile, in FP32,
-/// unless they can be read and too few rows or panels would read the copy. Panels of dY are copied unless few
-/// columns would read the copy.
+/// contiguous, and the L2 cache holds them. Of images with few channels, whole rows are copied, with the
+/// zeros around them. Otherwise rows of X are copied micro-tile by micro-tile, in FP32, unless they can be
+/// read and too few rows or panels would read the copy. Panels of dY are copied unless few columns would read
+/// the copy.
 struct DenseGradientMethod {
   uint32_t depth;
   uint32_t copied_panels;  ///< of dY, together
   bool copies_x;
   bool holds_x = false;  ///< whether the L2 cache holds rows of X that are read in place, and the next ones
   bool copies_dy = true;
+  size_t image_floats = 0;  ///< of images' rows that are copied instead of X, if they are
 
   DenseGradientMethod(Type values, Type weights, uint32_t n, uint32_t panels, bool has_rows) {
     constexpr uint32_t kLeastRows = 64, kLeastPanels = 8;
@@ -226,34 +228,78 @@ struct DenseGradientMethod {
   explicit DenseGradientMethod(const program::Vertex& v)
       : DenseGradientMethod(DenseGradientFactor(v), v.fields[panel_weight_gradient_field::dy],
                             v.fields[panel_weight_gradient_field::x],
+                            v.fields[panel_weight_gradient_field::window],
                             v.fields[panel_weight_gradient_field::dw]) {}
+
+  /// Number of floats for copies of X.
+  size_t x_floats(uint32_t k, bool sees) const {
+    if (image_floats > 0) return image_floats;
+    return copied_floats(k) + (sees ? size_t{kDenseCopiedRows} * kDenseColumns : 0);
+  }
+  /// Number of floats for copies of micro-tiles.
+  size_t copied_floats(uint32_t k) const { return copies_x ? size_t{depth} * round_up(k, 16) : 0; }
 
  private:
   DenseGradientMethod(const DenseGradientFactor& factor, const program::FieldView& dy,
-                      const program::FieldView& x, const program::FieldView& dw)
+                      const program::FieldView& x, const program::FieldView& seen_by,
+                      const program::FieldView& dw)
       : DenseGradientMethod(x.type, dw.type, factor.rows, dw.rows, !factor.sees && has_contiguous_rows(x)) {
     // Micro-tiles lie within a tap: fewer channels have too few sums. Copying a panel takes as long as
     // multiplying it by about 9 columns.
-    constexpr uint32_t kLeastChannels = 3, kMostColumnsInPlace = 160;
-    holds_x = x.type == Type::f32 && dw.type == Type::f32 && has_contiguous_rows(x) &&
-              x.row_stride <= kDenseColumns && (!factor.sees || x.cols >= kLeastChannels);
-    if (holds_x) copies_x = false;
+    constexpr uint32_t kLeastChannels = 3, kFewChannels = 8, kMostColumnsInPlace = 160;
+    const Window window = factor.sees ? window_of(seen_by) : Window();
+    const bool is_summed = dw.type == Type::f32 && has_contiguous_rows(x);
+    const bool copies_images = is_summed && factor.sees && factor.rows > 0 && x.cols < kFewChannels &&
+                               can_copy_images(window, x.cols);
+    if (copies_images) image_floats = floats_of_images(window, x.cols, factor);
+    holds_x = is_summed && !copies_images && x.type == Type::f32 &&
+              (!factor.sees || x.cols >= kLeastChannels) && can_hold(x, window, factor.sees, dw.rows);
+    if (holds_x || image_floats > 0) copies_x = false;
     copies_dy = factor.cols > kMostColumnsInPlace || dy.empty() || dy.type != Type::f32 ||
-                !has_contiguous_rows(dy) || dy.row_stride > kDenseColumns || dy.cols % kPanelRows != 0;
+                !has_contiguous_rows(dy) || dy.row_stride > kDenseColumns / 2 || dy.cols % kPanelRows != 0;
+    if (holds_x || (image_floats > 0 && !copies_dy)) depth = std::min(depth, kDenseDepthInPlace);
+  }
+
+  /// Whether the L2 cache holds rows in place. Taps that are neighbours read the same rows; otherwise, many
+  /// panels repay copying long ones. Copies have the zeros beyond images, so no partition of images
+  /// may copy what another one reads in place.
+  static bool can_hold(const program::FieldView& x, const Window& window, bool sees, uint32_t panels) {
+    constexpr uint32_t kManyPanels = 16;
+    const bool reads_again = sees ? window.taps() > 1 && window.stride_across == 1 : panels < kManyPanels;
+    return x.row_stride * window.stride_across <= (reads_again ? kDenseColumns : kDenseColumns / 2);
+  }
+
+  /// Whether rows of taps are read from whole rows of images: they have enough elements, which are
+  /// neighbours, and overlap.
+  static bool can_copy_images(const Window& window, uint32_t channels) {
+    constexpr uint32_t kLeastElements = 5, kMostTaps = 16;
+    const bool overlaps =
+        window.stride_down <= window.kernel_height && window.stride_across <= window.kernel_width;
+    const bool are_near = window.dilation_across == 1 && window.dilation_down <= kMostTaps &&
+                          std::max(window.kernel_height, window.kernel_width) <= kMostTaps;
+    return overlaps && are_near && window.out_width <= kDenseBatch &&
+           window.kernel_width * channels >= kLeastElements;
+  }
+
+  /// Number of floats of the rows of images for some positions; 0: more than copies of micro-tiles.
+  size_t floats_of_images(const Window& window, uint32_t channels, const DenseGradientFactor& factor) const {
+    const SeenRows rows(window, channels);
+    const size_t floats = rows.size(factor.rows);
+    return rows.step() == channels && floats <= x_floats(factor.cols, true) ? floats : 0;
   }
 };
 
 /// Scratch of the weight gradient; offsets in floats.
 struct DenseGradientScratch {
-  size_t x = 0;  ///< copied rows of X: [micro-tile][row][column]
+  size_t x = 0;  ///< copied rows of X: [micro-tile][row][column]; or of images, as in SeenRows
   size_t seen;   ///< what a window sees of some of these rows: [row][column]
   size_t dy;     ///< a thread's panels of dY: [panel][row][kPanelRows]
   size_t sums;   ///< a thread's results before rounding: [panel][column][kPanelRows]
   size_t total;
 
   DenseGradientScratch(const DenseGradientMethod& method, uint32_t k, bool sees) {
-    seen = method.copies_x ? size_t{method.depth} * round_up(k, 16) : 0;
-    dy = seen + (sees ? size_t{kDenseCopiedRows} * kDenseColumns : 0);
+    seen = method.copied_floats(k);
+    dy = method.x_floats(k, sees);
     sums = dy + size_t{method.depth} * method.copied_panels * kPanelRows;
     total = sums + size_t{kDenseSumStep} * kMostDenseColumns;
   }

@@ -10,8 +10,9 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 
-#include "kernels/host/dense/copy-inl.h"
+#include "kernels/host/dense/seen_rows-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace tessera::kernels::HWY_NAMESPACE {
@@ -28,6 +29,7 @@ class PanelWeightGradient {
         factor_(v),
         window_(factor_.sees ? window_of(v.fields[panel_weight_gradient_field::window]) : Window()),
         method_(v),
+        images_(method_.image_floats > 0 ? std::optional(SeenRows(window_, x_.cols)) : std::nullopt),
         scratch_(method_, factor_.cols, factor_.sees),
         scalars_(v.fields[panel_weight_gradient_field::scalars], adds),
         copies_dy_(method_.copies_dy || scalars_.alpha != 1),
@@ -36,18 +38,21 @@ class PanelWeightGradient {
   void run() const {
     float* scratch = v_.fields[panel_weight_gradient_field::scratch].as<float>();
     const uint32_t some = method_.copied_panels, blocks = (dw_.rows + some - 1) / some;
-    for (uint32_t row = 0; row == 0 || row < factor_.rows; row += method_.depth) {
-      const Rows rows{row, std::min(method_.depth, factor_.rows - row), scratch + scratch_.x};
+    uint32_t row = 0;
+    do {
+      const Rows rows{row, count_from(row), scratch + scratch_.x};
+      if (images_) copy_images(rows);
       if (method_.copies_x) copy_tiles(rows);
       program::share_work(v_.helpers, blocks, scratch, [&](uint32_t i, std::byte* of_thread) {
         const uint32_t panel = i * some;
         block(rows, panel, std::min(some, dw_.rows - panel), reinterpret_cast<float*>(of_thread));
       });
-    }
+      row += rows.count;
+    } while (row < factor_.rows);
   }
 
  private:
-  // Rows of X, and where they are copied, if they are.
+  // Rows of X, and where they are copied, or the images under them, if they are.
   struct Rows {
     uint32_t begin, count;
     float* copied;
@@ -61,6 +66,20 @@ class PanelWeightGradient {
     const TileSplit split{end - begin, kTileFactors};
     for (uint32_t i = 0; i < split.tiles(); ++i)
       visit(begin + split.begin(i), split.begin(i + 1) - split.begin(i));
+  }
+
+  // Number of rows of X to take together, from one on.
+  uint32_t count_from(uint32_t row) const {
+    const uint32_t end = row + std::min(method_.depth, factor_.rows - row);
+    return (images_ ? images_->batch(row, end).end : end) - row;
+  }
+
+  static SeenBatch positions(const Rows& rows) { return {rows.begin, rows.begin + rows.count}; }
+
+  void copy_images(const Rows& rows) const {
+    v_.enter(Phase::rearrange);
+    copy_seen_rows(x_, *images_, positions(rows), rows.copied);
+    v_.enter(Phase::compute);
   }
 
   void copy_tiles(const Rows& rows) const {
@@ -143,6 +162,7 @@ class PanelWeightGradient {
   uint32_t take_terms(const Rows& rows, uint32_t begin, uint32_t end, TermRun* runs,
                       MicroTile<float>& tile) const {
     tile.runs = runs;
+    if (images_) return take_copied_images(rows, begin, end, runs, tile);
     const auto row_stride = static_cast<size_t>(x_.row_stride);
     if (method_.copies_x || !factor_.sees) {
       *runs = {0, rows.count, 0};
@@ -161,6 +181,23 @@ class PanelWeightGradient {
                           tile.depth += count;
                         });
     return std::min(end, (tap + 1) * channels - first_col_);
+  }
+
+  // The same where images' rows are copied: micro-tiles lie within a row of taps.
+  uint32_t take_copied_images(const Rows& rows, uint32_t begin, uint32_t end, TermRun* runs,
+                              MicroTile<float>& tile) const {
+    const SeenBatch batch = positions(rows);
+    const uint32_t term = first_col_ + begin, width = window_.out_width;
+    tile.factors = rows.copied + images_->offset(term);
+    tile.factor_step = images_->position_step();
+    for (uint32_t position = batch.begin, next; position < batch.end; position = next) {
+      const uint32_t row = position / width;
+      next = std::min(batch.end, (row + 1) * width);
+      *runs++ = {position - batch.begin, next - position,
+                 size_t{images_->row_of(batch, row)} * images_->row_step() +
+                     (position % width - images_->first_col(batch)) * images_->position_step()};
+    }
+    return std::min(end, begin + images_->neighbours(term));
   }
 
   // Sets what a micro-tile prefetches of the next rows: the factors that are read in place, for the first
@@ -256,6 +293,7 @@ class PanelWeightGradient {
   const DenseGradientFactor factor_;
   const Window window_;
   const DenseGradientMethod method_;
+  const std::optional<SeenRows> images_;  // whose rows are copied
   const DenseGradientScratch scratch_;
   const DenseScalars scalars_;
   const bool copies_dy_;
