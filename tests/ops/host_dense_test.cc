@@ -247,6 +247,12 @@ TEST(HostDense, AgreesWithFloat64AndHasTheSameBitsOnTwoThreads) {
   }
 }
 
+/// Sets the number of positions of a window whose sizes are set.
+void set_positions(kernels::Window& w) {
+  w.out_height = (w.height + w.top - (w.kernel_height - 1) * w.dilation_down - 1) / w.stride_down + 1;
+  w.out_width = (w.width + w.left - (w.kernel_width - 1) * w.dilation_across - 1) / w.stride_across + 1;
+}
+
 /// An input gradient under a window; a batch is several images, or a part of a large one.
 HostDenseProblem random_fold(std::mt19937_64& dice, bool is_large) {
   const auto from = [&](uint32_t least, uint32_t count) {
@@ -258,8 +264,7 @@ HostDenseProblem random_fold(std::mt19937_64& dice, bool is_large) {
   if (is_large) w.height = 24, w.width = 25, w.stride_down = w.stride_across = 1;
   w.dilation_down = from(1, 2), w.dilation_across = from(1, 2);
   w.top = from(0, 3), w.left = from(0, 3);
-  w.out_height = (w.height + w.top - (w.kernel_height - 1) * w.dilation_down - 1) / w.stride_down + 1;
-  w.out_width = (w.width + w.left - (w.kernel_width - 1) * w.dilation_across - 1) / w.stride_across + 1;
+  set_positions(w);
   HostDenseProblem p{.m = from(1, 50), .product = ProductKind::input_gradient};
   p.k = from(1, 40) * w.taps();
   p.n = from(2, is_large ? 1 : 4) * w.out_positions();
@@ -278,7 +283,7 @@ TEST(HostDense, AddsToImagesUnderAWindowInTheSameOrderOnTwoThreads) {
   }
 }
 
-/// Images of few channels are copied, others read in place, in several passes.
+/// Images are read in place, or what the window sees of them is copied, in several passes.
 TEST(HostDense, WeightGradientsUnderAWindowAgreeWithFloat64OnTwoThreads) {
   for (uint64_t seed = 1; seed <= test::number_of_cases(12, 60); ++seed) {
     std::mt19937_64 dice(seed);
@@ -287,6 +292,37 @@ TEST(HostDense, WeightGradientsUnderAWindowAgreeWithFloat64OnTwoThreads) {
     problem.relu = false;
     problem.adds = seed % 3 == 0;
     if (seed % 5 == 0) problem.m = 16 * (1 + problem.m / 16);
+    expect_right_on_threads(problem, seed, 2, expect_product);
+    if (HasFailure()) return;
+  }
+}
+
+/// A weight gradient whose images have few channels and taps that overlap: rows of images are copied. Passes
+/// begin within rows.
+HostDenseProblem random_few_channels(std::mt19937_64& dice) {
+  const auto from = [&](uint32_t least, uint32_t count) {
+    return least + static_cast<uint32_t>(dice() % count);
+  };
+  kernels::Window w{.height = from(9, 20), .width = from(7, 60), .kernel_height = from(1, 5)};
+  w.kernel_width = from(3, 4);
+  w.stride_down = from(1, w.kernel_height), w.stride_across = from(1, w.kernel_width);
+  w.dilation_down = from(1, 2);
+  w.top = from(0, 3), w.left = from(0, 3);
+  set_positions(w);
+  HostDenseProblem p{.m = from(1, 70), .product = ProductKind::sddmm};
+  p.k = from(2, 6) * w.taps();
+  p.n = from(1, 4) * w.out_positions();
+  p.window = w;
+  return p;
+}
+
+TEST(HostDense, WeightGradientsOfImagesOfFewChannelsAgreeWithFloat64OnTwoThreads) {
+  for (uint64_t seed = 1; seed <= test::number_of_cases(8, 40); ++seed) {
+    std::mt19937_64 dice(seed);
+    HostDenseProblem problem = random_few_channels(dice);
+    problem.adds = seed % 2 == 0;
+    if (seed % 3 == 0) problem.m = 16 * (1 + problem.m / 16);
+    if (seed % 4 == 0) problem.values = Type::bf16;
     expect_right_on_threads(problem, seed, 2, expect_product);
     if (HasFailure()) return;
   }
