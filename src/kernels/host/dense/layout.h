@@ -213,7 +213,7 @@ struct DenseGradientMethod {
   bool copies_x;
   bool holds_x = false;  ///< whether the L2 cache holds rows of X that are read in place, and the next ones
   bool copies_dy = true;
-  size_t image_floats = 0;  ///< of images' rows that are copied instead of X, if they are
+  size_t image_floats = 0;  ///< size of the copies of images' rows; 0: none are copied
 
   DenseGradientMethod(Type values, Type weights, uint32_t n, uint32_t panels, bool has_rows) {
     constexpr uint32_t kLeastRows = 64, kLeastPanels = 8;
@@ -269,8 +269,8 @@ struct DenseGradientMethod {
     return x.row_stride * window.stride_across <= (reads_again ? kDenseColumns : kDenseColumns / 2);
   }
 
-  /// Whether rows of taps are read from whole rows of images: they have enough elements, which are
-  /// neighbours, and overlap.
+  /// Whether micro-tiles can read copied rows of images: a row of taps has enough elements, which are
+  /// neighbours, and rows of taps overlap.
   static bool can_copy_images(const Window& window, uint32_t channels) {
     constexpr uint32_t kLeastElements = 5, kMostTaps = 16;
     const bool overlaps =
@@ -281,7 +281,7 @@ struct DenseGradientMethod {
            window.kernel_width * channels >= kLeastElements;
   }
 
-  /// Number of floats of the rows of images for some positions; 0: more than copies of micro-tiles.
+  /// Number of floats of copies of images' rows; 0: copies of micro-tiles have fewer.
   size_t floats_of_images(const Window& window, uint32_t channels, const DenseGradientFactor& factor) const {
     const SeenRows rows(window, channels);
     const size_t floats = rows.size(factor.rows);
