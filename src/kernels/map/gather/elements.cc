@@ -48,9 +48,10 @@ void gather_all(const program::FieldView& source, const program::FieldView& plac
   const auto* at = places.as<const uint32_t>();
   auto* to = out.as<Element>();
   const size_t count = out.elements();
-  // Vector gathers take signed indices, and pairs must not read past the source.
-  const bool vectors =
-      source.elements() < uint64_t{1} << 31 && (sizeof(Element) == 4 || source.elements() % 2 == 0);
+  // Vector gathers take signed indices, and pairs must be words that do not reach past the source.
+  const bool are_words = reinterpret_cast<uintptr_t>(from) % alignof(uint32_t) == 0 &&
+                         source.elements() * sizeof(Element) % sizeof(uint32_t) == 0;
+  const bool vectors = source.elements() < uint64_t{1} << 31 && are_words;
   size_t i = 0;
   if (vectors)
     for (; i + hn::Lanes(Words()) <= count; i += hn::Lanes(Words())) Gather::run(from, at + i, to + i);
