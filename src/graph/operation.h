@@ -192,8 +192,8 @@ struct Operation {
   size_t most_inputs = 1;
   /// Types of the outputs; throws UsageError for inputs or attributes that it does not take.
   Types (*infer)(const Signature&) = nullptr;
-  /// Gradients of the inputs, in their order; null: the gradients of the decomposition, if
-  /// there is one.
+  /// Gradients of the inputs, in their order; null: the gradients of the decomposition, if there is
+  /// one.
   Gradients (*gradient)(const Differentiation&) = nullptr;
   std::vector<Array> (*reference)(const Evaluation&) = nullptr;
   /// The layouts of inputs and outputs in which the operation can run.

@@ -33,8 +33,7 @@ struct Stages {
 /// yet, and are one. Otherwise those that calls and loops name. Other operations run on the stage of their
 /// parameters, which are on the stage that takes them first; operations without parameters run on the stage
 /// of their inputs, those that take inputs of the graph alone on the first stage that takes what they give,
-/// and gradients on the stage of the operation to which they
-/// belong.
+/// and gradients on the stage of the operation to which they belong.
 Stages stages_of(const Graph& graph);
 
 /// Bytes of a layer, without values in streaming memory.

@@ -50,14 +50,12 @@ float float_at(DataType type, const char* bytes, uint64_t i) {
   }
 }
 
-bool is_packed(DataType type) {
-  return type == DataType::i2 || type == DataType::u2 || type == DataType::i4 || type == DataType::u4;
-}
+bool is_packed(DataType type) { return bits_of(type) < 8; }
 
 /// Element i of integers that share bytes, the first in the lowest bits; `byte(j)` gives byte j.
 template <class Byte>
 int64_t packed_at(DataType type, const Byte& byte, uint64_t i) {
-  const uint64_t bits = type == DataType::i2 || type == DataType::u2 ? 2 : 4, each = 8 / bits;
+  const auto bits = static_cast<uint64_t>(bits_of(type)), each = 8 / bits;
   return wrapped(int64_t{byte(i / each)} >> (i % each * bits), type);
 }
 
@@ -119,9 +117,13 @@ class TensorReader {
       fail("its shape {} has {} elements; {} are stored", to_string(constant_.dims), size_, found);
   }
 
+  void require_bytes(uint64_t found) const {
+    if (const uint64_t needed = bytes_of(type_, size_); found != needed)
+      fail("its shape {} takes {} bytes; {} are stored", to_string(constant_.dims), needed, found);
+  }
+
   void read_bytes(std::span<const char> bytes) {
-    if (const uint64_t needed = bytes_of(type_, size_); bytes.size() != needed)
-      fail("its shape {} takes {} bytes; {} are stored", to_string(constant_.dims), needed, bytes.size());
+    require_bytes(bytes.size());
     if (is_float(type_))
       set_floats([&](uint64_t i) { return float_at(type_, bytes.data(), i); });
     else
@@ -185,9 +187,7 @@ class TensorReader {
 
   /// Each integer has a byte.
   void read_packed() {
-    const auto found = static_cast<uint64_t>(tensor_.int32_data_size());
-    if (const uint64_t needed = bytes_of(type_, size_); found != needed)
-      fail("its shape {} takes {} bytes; {} are stored", to_string(constant_.dims), needed, found);
+    require_bytes(static_cast<uint64_t>(tensor_.int32_data_size()));
     const auto byte = [&](uint64_t i) { return tensor_.int32_data().Get(static_cast<int>(i)); };
     set_integers([&](uint64_t i) { return packed_at(type_, byte, i); });
   }

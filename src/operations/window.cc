@@ -32,15 +32,7 @@ void require_sizes(std::string_view operation, const Node& node, const char* nam
                                  fmt::join(sizes, ", "), count, least, kMostWindow));
 }
 
-/// One dimension of a window.
-struct WindowAxis {
-  uint32_t size, out, kernel, stride, before, dilation;
-};
-
-/// A dimension that there is not.
-constexpr WindowAxis kNoAxis = {1, 1, 1, 1, 0, 1};
-
-WindowAxis window_axis_of(std::string_view operation, const Node& node, size_t d, uint32_t size) {
+kernels::WindowAxis window_axis_of(std::string_view operation, const Node& node, size_t d, uint32_t size) {
   const auto at = [&](const char* name, size_t i) { return node.list(name)[i]; };
   const size_t dimensions = node.list("kernel").size();
   const int64_t kernel = at("kernel", d), stride = at("stride", d), dilation = at("dilation", d);
@@ -86,23 +78,13 @@ kernels::Window window_over(std::string_view operation, const Node& node, const 
   require_sizes(operation, node, "stride", count, 1);
   require_sizes(operation, node, "dilation", count, 1);
   require_sizes(operation, node, "padding", 2 * count, 0);
-  const WindowAxis down = count > 1 ? window_axis_of(operation, node, 0, image[1]) : kNoAxis;
-  const WindowAxis across = window_axis_of(operation, node, count - 1, image[count]);
+  const kernels::WindowAxis down =
+      count > 1 ? window_axis_of(operation, node, 0, image[1]) : kernels::WindowAxis();
+  const kernels::WindowAxis across = window_axis_of(operation, node, count - 1, image[count]);
   if (uint64_t{down.kernel} * across.kernel * image.back() > UINT32_MAX)
     throw UsageError(fmt::format("{}: {} × {} taps of {} channels are too many", operation, down.kernel,
                                  across.kernel, image.back()));
-  return {.height = down.size,
-          .width = across.size,
-          .out_height = down.out,
-          .out_width = across.out,
-          .kernel_height = down.kernel,
-          .kernel_width = across.kernel,
-          .stride_down = down.stride,
-          .stride_across = across.stride,
-          .top = down.before,
-          .left = across.before,
-          .dilation_down = down.dilation,
-          .dilation_across = across.dilation};
+  return kernels::Window::of(down, across);
 }
 
 Shape positions_of(const Shape& image, const kernels::Window& window, uint32_t features) {

@@ -54,3 +54,20 @@ class Function(torch.nn.Module):
 
     def forward(self, *inputs, **named):
         return self.function(self.w, *inputs, **named) if self.w is not None else self.function(*inputs, **named)
+
+
+class Pooled(torch.nn.Module):
+    """A layer, and the mean of the tokens that a mask leaves."""
+
+    def __init__(self, masked):
+        super().__init__()
+        self.layer = torch.nn.Linear(SIZE, SIZE)
+        self.masked = masked
+
+    def forward(self, x, mask):
+        y = self.layer(x)
+        weight = mask[..., None] if self.masked else torch.ones_like(x[..., :1])
+        return y, (y * weight).sum(1) / weight.sum(1)
+
+
+NAMED = {"x": {0: "batch", 1: "tokens"}, "mask": {0: "batch", 1: "tokens"}}

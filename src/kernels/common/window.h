@@ -22,6 +22,16 @@ struct Span {
   uint32_t size() const { return end - begin; }
 };
 
+/// One dimension of a window; as it is, a dimension of a single position.
+struct WindowAxis {
+  uint32_t size = 1;
+  uint32_t out = 1;  ///< number of positions of the window
+  uint32_t kernel = 1;
+  uint32_t stride = 1;
+  uint32_t before = 0;  ///< zeros before the image's first position
+  uint32_t dilation = 1;
+};
+
 /// A window over images of height × width positions, with zeros around them. Its taps are numbered row by
 /// row, and so are positions, image by image.
 struct Window {
@@ -39,6 +49,23 @@ struct Window {
   uint32_t dilation_across = 1;
 
   bool operator==(const Window&) const = default;
+
+  static Window of(const WindowAxis& down, const WindowAxis& across) {
+    return {.height = down.size,
+            .width = across.size,
+            .out_height = down.out,
+            .out_width = across.out,
+            .kernel_height = down.kernel,
+            .kernel_width = across.kernel,
+            .stride_down = down.stride,
+            .stride_across = across.stride,
+            .top = down.before,
+            .left = across.before,
+            .dilation_down = down.dilation,
+            .dilation_across = across.dilation};
+  }
+  WindowAxis down() const { return {height, out_height, kernel_height, stride_down, top, dilation_down}; }
+  WindowAxis across() const { return {width, out_width, kernel_width, stride_across, left, dilation_across}; }
 
   uint32_t taps() const { return kernel_height * kernel_width; }
   uint32_t positions() const { return height * width; }

@@ -129,12 +129,10 @@ class PanelForward {
   void group(uint32_t panel, uint32_t begin, uint32_t end, float* sums) const {
     each_pass(panel, sums, [&](auto tile, uint32_t panels, bool is_last) HWY_ATTR {
       tile.factors = copies() + size_t{tile.first_term / kDenseDepth} * (end - begin) * kDenseRowStep;
-      if (stores_result(panel, panels)) {
-        store_result(tile, begin, panel);
-        return run_micro_tiles<kAcrossRows>(tile, panels, end - begin, [](uint32_t, uint32_t) {});
-      }
+      const bool stores = stores_result(panel, panels);
+      if (stores) store_result(tile, begin, panel);
       run_micro_tiles<kAcrossRows>(tile, panels, end - begin, [&](uint32_t row, uint32_t count) HWY_ATTR {
-        if (is_last && !finish_.wants_batches())
+        if (is_last && !stores && !finish_.wants_batches())
           finish(panel, begin + row, count, sums + row * kDenseSumStep);
       });
       if (is_last && finish_.wants_batches()) finish(panel, begin, end - begin, sums);
@@ -176,13 +174,10 @@ class PanelForward {
         tile.sums = of_row;
         tile.factors = copies() + size_t{seen.row_of(batch, row)} * seen.row_step() +
                        (position % width - seen.first_col(batch)) * seen.position_step();
-        if (stores_result(panel, panels)) {
-          store_result(tile, position - first, panel);
-          run_micro_tiles<kSeen>(tile, panels, next - position, [](uint32_t, uint32_t) {});
-          continue;
-        }
+        const bool stores = stores_result(panel, panels);
+        if (stores) store_result(tile, position - first, panel);
         run_micro_tiles<kSeen>(tile, panels, next - position, [&](uint32_t i, uint32_t count) HWY_ATTR {
-          if (is_last) finish(panel, position - first + i, count, of_row + i * kDenseSumStep);
+          if (is_last && !stores) finish(panel, position - first + i, count, of_row + i * kDenseSumStep);
         });
       }
     });

@@ -66,6 +66,12 @@ class PanelInputGradient {
   static constexpr size_t kPanelStep = size_t{kDenseDepth} * kPanelRows;
   static constexpr size_t kSquareStep = size_t{kDenseSumStep} * kPanelRows;
 
+  // Sums of rows of the batch, or the rows of dX.
+  struct Sums {
+    float* first;
+    size_t row_step = kDenseSumStep;
+  };
+
   // Copied rows of dY: [pass], and within it panels or rows.
   struct Batch {
     uint32_t first, rows, dot_rows;
@@ -145,7 +151,8 @@ class PanelInputGradient {
   void add_taps(const ImageFold& fold, const FoldedImages& images, const Batch& batch,
                 float* of_thread) const {
     for (uint32_t tap = 0; tap < images.window.taps(); ++tap) {
-      multiply(images.column(tap, fold.col()), fold.cols(), batch, of_thread);
+      multiply(images.column(tap, fold.col()), fold.cols(), batch, of_thread + scratch_.weights,
+               {of_thread + scratch_.sums});
       fold.add(tap, batch.first, batch.rows, of_thread + scratch_.sums);
     }
   }
@@ -155,15 +162,16 @@ class PanelInputGradient {
     float* weights = of_thread + scratch_.weights;
     float* sums = of_thread + scratch_.sums;
     const uint32_t cols = std::min(kDenseSumStep, dx_.cols - col);
-    if (stores_result(batch, cols))
-      return add_along_columns(batch.main, batch.rows, 0, dy_.cols, col, cols, false, weights,
-                               row_of<float>(dx_, batch.first) + col, static_cast<size_t>(dx_.row_stride),
-                               [](uint32_t, uint32_t) {});
-    if (finishes_tiles(batch))
-      return multiply(col, cols, batch, of_thread, [&](uint32_t row, uint32_t count) HWY_ATTR {
-        finish_(col, cols, batch.first + row, count, sums + size_t{row} * kDenseSumStep);
+    if (finishes_tiles(batch)) {
+      const bool stores = stores_result(cols);
+      const Sums of = stores
+                          ? Sums{row_of<float>(dx_, batch.first) + col, static_cast<size_t>(dx_.row_stride)}
+                          : Sums{sums};
+      return multiply(col, cols, batch, weights, of, [&](uint32_t row, uint32_t count) HWY_ATTR {
+        if (!stores) finish_(col, cols, batch.first + row, count, sums + size_t{row} * kDenseSumStep);
       });
-    multiply(col, cols, batch, of_thread);
+    }
+    multiply(col, cols, batch, weights, {sums});
     if (method_.along_batch && stores_columns()) {
       store_columns(weights, batch.first, batch.rows, col, cols);
       return finish_(col, cols, batch.first + batch.rows, batch.dot_rows,
@@ -183,18 +191,15 @@ class PanelInputGradient {
   }
 
   // Whether micro-tiles store their sums as the result.
-  bool stores_result(const Batch& batch, uint32_t cols) const {
-    return finishes_tiles(batch) && batch.rows > 0 && finish_.takes_sums() && dy_.cols <= kDenseDepth &&
-           cols % kPanelRows == 0;
+  bool stores_result(uint32_t cols) const {
+    return finish_.takes_sums() && dy_.cols <= kDenseDepth && cols % kPanelRows == 0;
   }
 
-  // Computes the sums of rows of the batch for some columns of W. finish(row, count) takes complete ones,
-  // unless they lie along the batch or are dot products.
+  // Computes the sums of rows of the batch for some columns of W, which are transposed to `weights`.
+  // finish(row, count) takes complete ones, unless they lie along the batch or are dot products.
   template <class Finish = decltype([](uint32_t, uint32_t) {})>
-  void multiply(uint32_t col, uint32_t cols, const Batch& batch, float* of_thread,
+  void multiply(uint32_t col, uint32_t cols, const Batch& batch, float* weights, const Sums& sums,
                 const Finish& finish = {}) const {
-    float* weights = of_thread + scratch_.weights;
-    float* sums = of_thread + scratch_.sums;
     const uint32_t passes = dense_passes(dy_.cols);
     for (uint32_t pass = 0; pass < passes; ++pass) {
       const uint32_t term = pass * kDenseDepth, terms = std::min(kDenseDepth, dy_.cols - term);
@@ -203,13 +208,13 @@ class PanelInputGradient {
       if (method_.along_batch)
         add_along_batch(rows, batch.rows, panel, terms, col, cols, pass > 0, weights);
       else if (batch.rows > 0)
-        add_along_columns(rows, batch.rows, panel, terms, col, cols, pass > 0, weights, sums, kDenseSumStep,
+        add_along_columns(rows, batch.rows, panel, terms, col, cols, pass > 0, weights, sums,
                           [&](uint32_t row, uint32_t count) HWY_ATTR {
                             if (pass + 1 == passes) finish(row, count);
                           });
       if (batch.dot_rows > 0)
         add_dots(batch.rest + size_t{pass} * batch.dot_rows * kDenseRowStep, batch.dot_rows, panel, terms,
-                 col, cols, pass > 0, sums + size_t{batch.rows} * kDenseSumStep);
+                 col, cols, pass > 0, sums.first + size_t{batch.rows} * kDenseSumStep);
     }
   }
 
@@ -230,11 +235,10 @@ class PanelInputGradient {
 
   static uint32_t panels_of(uint32_t rows) { return (rows + kPanelRows - 1) / kPanelRows; }
 
-  // Adds the products with rows of W from a panel on to sums: [row of the batch][column], rows row_step
-  // apart.
+  // Adds the products with rows of W from a panel on to sums.
   template <class Finish>
   void add_along_columns(const float* rows, uint32_t count, uint32_t panel, uint32_t terms, uint32_t col,
-                         uint32_t cols, bool adds, float* weights, float* sums, size_t row_step,
+                         uint32_t cols, bool adds, float* weights, const Sums& sums,
                          const Finish& finish) const {
     transpose_panels(panel, terms, col, cols, weights);
     const MicroTile<float> tile = {.panels = weights,
@@ -242,11 +246,11 @@ class PanelInputGradient {
                                    .factors = rows,
                                    .factor_step = 1,
                                    .depth = terms,
-                                   .sums = sums,
+                                   .sums = sums.first,
                                    .sums_step = kPanelRows,
                                    .adds = adds,
                                    .next = weights,
-                                   .row_step = row_step};
+                                   .row_step = sums.row_step};
     run_micro_tiles<kAcrossRows>(tile, panels_of(cols), count, finish);
   }
 

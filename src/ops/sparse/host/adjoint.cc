@@ -13,6 +13,7 @@
 namespace tessera::ops {
 namespace {
 
+using kernels::WindowAxis;
 using sparse::PackedBlocks;
 using sparse::PackedElements;
 
@@ -39,75 +40,50 @@ void find_source(const PackedBlocks& weight, const PackedBlocks& adjoint, const 
   }
 }
 
-/// A window along one dimension.
-struct WindowLine {
-  uint32_t size = 1;
-  uint32_t out = 1;
-  uint32_t kernel = 1;
-  uint32_t stride = 1;
-  uint32_t before = 0;
-  uint32_t dilation = 1;
-};
-
-kernels::Window window_along(const WindowLine& down, const WindowLine& across) {
-  return {.height = down.size,
-          .width = across.size,
-          .out_height = down.out,
-          .out_width = across.out,
-          .kernel_height = down.kernel,
-          .kernel_width = across.kernel,
-          .stride_down = down.stride,
-          .stride_across = across.stride,
-          .top = down.before,
-          .left = across.before,
-          .dilation_down = down.dilation,
-          .dilation_across = across.dilation};
-}
-
 /// The adjoint of a window along one dimension.
-struct AdjointLine {
-  WindowLine window;
-  WindowLine fold;
+struct AdjointAxis {
+  WindowAxis window;
+  WindowAxis fold;
   std::vector<sparse::AdjointPlace> places;
 };
 
 /// Position X has the elements X · stride + phase of the images. They get what a tap sees from result X +
 /// offset, where phase = offset · stride + tap · dilation − before.
-AdjointLine line_of_phases(const WindowLine& w) {
+AdjointAxis axis_of_phases(const WindowAxis& w) {
   const auto number = [](int64_t i) { return static_cast<uint32_t>(i); };
   const int64_t step = w.stride;
-  AdjointLine line;
+  AdjointAxis axis;
   std::vector<int64_t> offsets;
   for (int64_t tap = 0; tap < w.kernel; ++tap) {
     const int64_t at = tap * w.dilation - w.before, phase = (at % step + step) % step;
     offsets.push_back((phase - at) / step);
-    line.places.push_back({number(phase), 0});
+    axis.places.push_back({number(phase), 0});
   }
   const auto [least, most] = std::ranges::minmax(offsets);  // at most 0, and at least 0
   for (size_t tap = 0; tap < offsets.size(); ++tap)
-    line.places[tap].tap = number((offsets[tap] - least) / w.dilation);
+    axis.places[tap].tap = number((offsets[tap] - least) / w.dilation);
   const uint32_t positions = (w.size + w.stride - 1) / w.stride;
-  line.window = {.size = w.out,
+  axis.window = {.size = w.out,
                  .out = positions,
                  .kernel = number((most - least) / w.dilation) + 1,
                  .before = number(-least),
                  .dilation = w.dilation};
-  line.fold = {.size = w.size, .out = positions, .kernel = w.stride, .stride = w.stride};
-  return line;
+  axis.fold = {.size = w.size, .out = positions, .kernel = w.stride, .stride = w.stride};
+  return axis;
 }
 
 /// Each tap is a phase of its own: positions are the results.
-AdjointLine line_of_taps(const WindowLine& w) {
-  AdjointLine line{{.size = w.out, .out = w.out}, w, {}};
-  for (uint32_t tap = 0; tap < w.kernel; ++tap) line.places.push_back({tap, 0});
-  return line;
+AdjointAxis axis_of_taps(const WindowAxis& w) {
+  AdjointAxis axis{{.size = w.out, .out = w.out}, w, {}};
+  for (uint32_t tap = 0; tap < w.kernel; ++tap) axis.places.push_back({tap, 0});
+  return axis;
 }
 
 /// Phases without taps would cost time and memory, and those of one tap have nothing to add up.
-AdjointLine adjoint_line(const WindowLine& w) {
+AdjointAxis adjoint_axis(const WindowAxis& w) {
   const int64_t covered = int64_t{w.kernel - 1} * w.dilation;
   const bool has_phases = w.stride == 1 || (w.stride < w.kernel && w.dilation == 1);
-  return has_phases && w.before <= covered ? line_of_phases(w) : line_of_taps(w);
+  return has_phases && w.before <= covered ? axis_of_phases(w) : axis_of_taps(w);
 }
 
 void find_source(const PackedWeight& weight, const std::vector<uint64_t>& blocks, AdjointWeight& adjoint) {
@@ -122,11 +98,9 @@ void find_source(const PackedWeight& weight, const std::vector<uint64_t>& blocks
 }  // namespace
 
 AdjointTaps adjoint_taps(const kernels::Window& w) {
-  const AdjointLine down =
-      adjoint_line({w.height, w.out_height, w.kernel_height, w.stride_down, w.top, w.dilation_down});
-  const AdjointLine across =
-      adjoint_line({w.width, w.out_width, w.kernel_width, w.stride_across, w.left, w.dilation_across});
-  AdjointTaps adjoint{window_along(down.window, across.window), window_along(down.fold, across.fold), {}};
+  const AdjointAxis down = adjoint_axis(w.down()), across = adjoint_axis(w.across());
+  AdjointTaps adjoint{
+      kernels::Window::of(down.window, across.window), kernels::Window::of(down.fold, across.fold), {}};
   adjoint.places.phases = adjoint.fold.taps();
   adjoint.places.taps = adjoint.window.taps();
   for (const sparse::AdjointPlace& row : down.places)
