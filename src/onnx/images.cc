@@ -80,7 +80,7 @@ Value pooled(const Call& call, const Value& x, const Pool& pool) {
     return *channels_first(pool(channels_last(image), some), call[0].type).value;
   };
   if (of.window.size() < 3) return by_channel(x, of);
-  const Shape shape = x.shape();
+  const Shape& shape = x.shape();
   const uint32_t samples = shape[0], channels = shape[1], depth = shape[2];
   const graph::Pooling outer = pooling_along(of, 0, 1), inner = pooling_along(of, 1, 3);
   Value y = reshape(x, {samples, channels * depth, shape[3], shape[4]});

@@ -505,7 +505,7 @@ Value transposed_convolution(Value x, Value weight, std::optional<Value> bias, c
   image.insert(image.end(), sizes.begin(), sizes.end());
   image.push_back(1);
   const uint32_t taps = window_over(kName, window, image).taps(), channels = x.type().cols();
-  const TensorType w = weight.type();
+  const TensorType& w = weight.type();
   if (w.shape[0] != channels || w.cols() % taps != 0)
     throw UsageError(
         fmt::format("{}: {} with the weight {}: it must have a row for each channel, and columns for {} taps",

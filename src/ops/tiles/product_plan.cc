@@ -173,10 +173,10 @@ Planned plan_static(const Case& c, const StaticPartition& forced, const StaticPa
   size_t recounted = partitions.size();
   if (!is_vendors) {
     recounted += pattern.blocks() > kLargeBlocks ? kRecountedLarge : kRecounted;
-    for (Expected<StaticPartition>& found : product.found(forced))
+    for (const Expected<StaticPartition>& found : product.found(forced))
       if (std::ranges::find(partitions, found.partition, &Expected<StaticPartition>::partition) ==
           partitions.end())
-        partitions.push_back(std::move(found));
+        partitions.push_back(found);
   }
   if (partitions.empty())
     throw UsageError(fmt::format("no partition of a {} × {} matrix has these numbers of parts", pattern.rows,

@@ -18,8 +18,6 @@
 
 HWY_BEFORE_NAMESPACE();
 namespace tessera::kernels::HWY_NAMESPACE {
-namespace hn = hwy::HWY_NAMESPACE;
-
 /// Lines of contiguous elements: to[c · to_step + l] = from[l · from_step + c].
 template <class T>
 struct Transposition {
@@ -41,6 +39,8 @@ struct Transposition {
 };
 
 #if TESSERA_HAS_VECTORS
+
+namespace hn = hwy::HWY_NAMESPACE;
 
 inline void run_part(const Transposition<float>& t) {
   transpose(t.from, static_cast<size_t>(t.from_step), t.lines, t.elements, t.to,
