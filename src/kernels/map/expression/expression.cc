@@ -86,8 +86,9 @@ ExpressionResult result_of(int64_t word) {
   return result;
 }
 
-/// Elements of which all values of an expression fit the L1 cache.
-constexpr uint32_t kElements = 512;
+/// Of which all values of an expression fit the L1 cache; more at once gain little.
+constexpr size_t kBytes = 40 << 10;
+constexpr uint32_t kMostElements = 2048;
 constexpr size_t kElementBytes = 4;
 
 /// Fetches lines while what is written to them is computed.
@@ -96,18 +97,22 @@ void fetch_to_write(std::byte* at, size_t bytes) {
   for (size_t i = 0; i < bytes; i += kLine) __builtin_prefetch(at + i, 1);
 }
 
-using Values = std::array<std::byte, kElements * kElementBytes>;
-
 bool is_contiguous(const FieldView& field, const Box& box) {
   return (field.col_stride == 1 || box.cols == 1) && (box.rows == 1 || field.row_stride == box.cols);
 }
 
-/// Evaluates an expression for boxes of at most kElements.
+/// Evaluates an expression for boxes of at most elements().
 class BoxEvaluator {
  public:
   /// Inputs that are broadcast have strides of 0.
   BoxEvaluator(const Expression& expression, std::span<const FieldView> inputs)
-      : expression_(expression), inputs_(inputs) {}
+      : expression_(expression), inputs_(inputs) {
+    const size_t values = inputs.size() + expression.steps.size();
+    const auto fitting = static_cast<uint32_t>(kBytes / kElementBytes / values);
+    elements_ = std::min(kMostElements, fitting / kLineSums * kLineSums);
+  }
+
+  uint32_t elements() const { return elements_; }
 
   /// The results of steps may be stored where they belong, by step; null: they are not.
   void run(const Box& box, const std::array<std::byte*, kMostExpressionSteps>& stored = {}) {
@@ -116,7 +121,7 @@ class BoxEvaluator {
       if (at != nullptr) fetch_to_write(at, count * kElementBytes);
     for (size_t i = 0; i < inputs_.size(); ++i) at_[i] = elements_of(i, box);
     for (size_t i = 0; i < expression_.steps.size(); ++i) {
-      std::byte* const out = stored[i] != nullptr ? stored[i] : steps_[i].data();
+      std::byte* const out = stored[i] != nullptr ? stored[i] : values_of(inputs_.size() + i);
       run_step(expression_.steps[i], count, out);
       at_[inputs_.size() + i] = out;
     }
@@ -154,7 +159,7 @@ class BoxEvaluator {
   const std::byte* elements_of(size_t i, const Box& box) {
     const FieldView& field = inputs_[i];
     if (is_contiguous(field, box)) return address_of(field, box.row, box.col);
-    std::byte* const copy = copies_[i].data();
+    std::byte* const copy = values_of(i);
     if (!repeats(field, box)) copy_box(field, box, copy);
     return copy;
   }
@@ -189,23 +194,25 @@ class BoxEvaluator {
     for (uint32_t i = 0; i < count; ++i) store(to + i * sizeof(T), element);
   }
 
+  std::byte* values_of(size_t value) { return values_.data() + value * elements_ * kElementBytes; }
+
   const Expression& expression_;
   std::span<const FieldView> inputs_;
+  uint32_t elements_;
   std::array<const std::byte*, kMostExpressionInputs + kMostExpressionSteps> at_ = {};
-  alignas(64) std::array<Values, kMostExpressionInputs> copies_;
-  alignas(64) std::array<Values, kMostExpressionSteps> steps_;
+  alignas(64) std::array<std::byte, kBytes> values_;
   bool is_filled_ = false;
   Box filled_;
 };
 
-/// Calls visit(box) for boxes of at most kElements that cover `all`, row after row: whole rows, or pieces of
-/// one that are about as long, multiples of kLineSums but for the last.
+/// Calls visit(box) for boxes of at most so many elements that cover `all`, row after row: whole rows, or
+/// pieces of one that are about as long, multiples of kLineSums but for the last.
 template <class Visit>
-void for_each_box(const Box& all, const Visit& visit) {
+void for_each_box(const Box& all, uint32_t elements, const Visit& visit) {
   if (all.empty()) return;
-  const uint32_t pieces = (all.cols - 1) / kElements + 1;
+  const uint32_t pieces = (all.cols - 1) / elements + 1;
   const uint32_t cols = pieces == 1 ? all.cols : round_up((all.cols - 1) / pieces + 1, kLineSums);
-  const uint32_t rows = kElements / cols;
+  const uint32_t rows = elements / cols;
   for (uint32_t r = 0; r < all.rows; r += rows)
     for (uint32_t c = 0; c < all.cols; c += cols)
       visit(Box{all.row + r, std::min(rows, all.rows - r), all.col + c, std::min(cols, all.cols - c)});
@@ -261,7 +268,7 @@ void reduce_columns(const Expression& expression, BoxEvaluator& evaluator, const
   const size_t count = expression.results.size();
   alignas(64) float sums[kMostExpressionResults][kPartCols];
   for (size_t r = 0; r < count; ++r) begin_columns(expression.results[r].reduction, part.cols, sums[r]);
-  for_each_box(part, [&](const Box& box) {
+  for_each_box(part, evaluator.elements(), [&](const Box& box) {
     evaluator.run(box);
     for (size_t r = 0; r < count; ++r)
       fold_columns(expression.results[r].reduction, evaluator.field_of(expression.results[r].value),
@@ -281,8 +288,8 @@ void reduce_columns(const Expression& expression, BoxEvaluator& evaluator, const
 void reduce_rows(const Expression& expression, BoxEvaluator& evaluator, const Box& part,
                  std::span<const FieldView> results) {
   alignas(64) float sums[kMostExpressionResults][kLineSums];
-  alignas(64) float totals[kElements];
-  for_each_box(part, [&](const Box& box) {
+  alignas(64) float totals[kMostElements];
+  for_each_box(part, evaluator.elements(), [&](const Box& box) {
     evaluator.run(box);
     const bool begins = box.col == part.col, ends = box.col_end() == part.col_end();
     for (size_t r = 0; r < results.size(); ++r) {
@@ -341,7 +348,7 @@ void evaluate(const Expression& expression, std::span<const FieldView> fields) {
   if (is_transposed)
     for (FieldView& result : results) result = transposed(result);
   BoxEvaluator evaluator(expression, given);
-  for_each_box({0, results[0].rows, 0, results[0].cols}, [&](const Box& box) {
+  for_each_box({0, results[0].rows, 0, results[0].cols}, evaluator.elements(), [&](const Box& box) {
     std::array<std::byte*, kMostExpressionSteps> stored = {};
     for (size_t r = 0; r < count; ++r)
       if (const size_t value = expression.results[r].value; is_contiguous(results[r], box) && value >= inputs)
