@@ -109,7 +109,9 @@ std::vector<Layer> layers() {
           {{2, 5, 5, 6}, 6, {.kernel = {3, 3}, .padding = {1, 1}, .groups = 6}},
           {{1, 5, 7, 3}, 12, {.kernel = {2, 2}, .stride = {2, 1}, .groups = 3}},
           {{2, 4, 3, 8}, 7, {.kernel = {1, 1}}},
-          {{2, 7, 5, 8}, 7, {.kernel = {1, 1}, .stride = {2, 2}}}};
+          {{2, 7, 5, 8}, 7, {.kernel = {1, 1}, .stride = {2, 2}}},
+          {{2, 15, 14, 36}, 40, {.kernel = {3, 3}, .padding = {1, 1}}},
+          {{3, 14, 13, 33}, 38, {.kernel = {3, 3}, .padding = {1, 0, 2, 1}}}};
 }
 
 /// A graph of one layer, and what is defined.
@@ -223,6 +225,11 @@ Layer random_layer(test::Random& random) {
   const auto some = [&] { return 8 * (1 + random.below(5)); };
   Layer l{{1 + random.below(3), 6 + random.below(16), 6 + random.below(16), some()}, some(), {}};
   l.of = random_window(random, 2);
+  if (random.below(4) > 0) return l;
+  // Often enough the one that Winograd's products take, of channels enough for them.
+  l.image[3] += 24, l.outputs += 24;
+  l.of.kernel = {3, 3};
+  l.of.stride = l.of.dilation = {1, 1};
   return l;
 }
 

@@ -39,18 +39,26 @@ Sample forward_sample(uint32_t scale, uint64_t seed) {
 }
 
 /// Of what a window sees.
-template <uint32_t n, bool strided, Type values = f32>
-Sample seen_sample(uint32_t scale, uint64_t seed) {
-  const Window window = sample_window(strided);
-  const uint32_t m = features(scale), channels = 5 * scale, k = channels * window.taps();
+Sample sample_under(const Window& window, uint32_t channels, uint32_t n, Type values, uint32_t scale,
+                    uint64_t seed) {
+  const uint32_t m = features(scale), k = channels * window.taps();
   Sample s(panel_forward_codelet);
   s.random(values, kSampleImages * window.positions(), channels, seed);
   add_panels(s, values, m, k, seed + 1);
   s.random(f32, 1, m, seed + 2).random(f32, 1, 0, seed);
-  add_window(s, true, strided);
-  s.unset(values, n, m).scratch(panel_forward_scratch(m, window, channels, n, values, values));
+  add_window(s, true, window);
+  s.unset(values, n, m).scratch(panel_forward_scratch(m, window, kSampleImages, channels, n, values, values));
   s.param(static_cast<int64_t>(Activation::relu)).param(kFirstPosition);
   return s.tolerance(sum_tolerance(values, k)).flops(2.0 * m * k * n);
+}
+template <uint32_t n, bool strided, Type values = f32>
+Sample seen_sample(uint32_t scale, uint64_t seed) {
+  return sample_under(sample_window(strided), 5 * scale, n, values, scale, seed);
+}
+/// By Winograd's products, if there are channels enough.
+template <uint32_t n>
+Sample winograd_sample(uint32_t scale, uint64_t seed) {
+  return sample_under(sample_window_of_tiles(), 7 * scale, n, f32, scale, seed);
 }
 
 template <uint32_t n, bool has_relu, Type weights = f32, Type values = f32, uint32_t fixed_m = 0>
@@ -62,26 +70,36 @@ Sample input_sample(uint32_t scale, uint64_t seed) {
   s.random(values, has_relu ? n : 0, k, seed + 2).random(f32, 1, 0, seed).random(f32, 1, 0, seed);
   add_window(s, false, false);
   s.unset(values, n, k).scratch(panel_input_gradient_scratch(m, k, n, weights, values));
-  s.param(static_cast<int64_t>(Activation::none)).param(0);
+  s.param(static_cast<int64_t>(Activation::none)).param(0).param(0);
   return s.tolerance(sum_tolerance(values, m)).flops(2.0 * m * k * n);
 }
 
 /// Added to images, but for their first channels.
-template <bool strided, bool has_relu, Type weights = f32, uint32_t fixed_m = 0>
-Sample folded_input_sample(uint32_t scale, uint64_t seed) {
-  const Window window = sample_window(strided);
-  const uint32_t m = fixed_m != 0 ? fixed_m : features(scale), channels = 5 * scale;
+Sample sample_folded_under(const Window& window, bool has_relu, Type weights, uint32_t m, uint32_t scale,
+                           uint64_t seed) {
+  const uint32_t channels = 5 * scale;
   const uint32_t first = scale == 0 ? 0 : 2, own = channels - first;
   const uint32_t n = kSampleImages * window.out_positions(), rows = kSampleImages * window.positions();
   Sample s(panel_input_gradient_codelet);
   s.random(f32, n, m, seed);
   add_panels(s, weights, m, channels * window.taps(), seed + 1);
   s.random(f32, has_relu ? rows : 0, own, seed + 2).random(f32, 1, 0, seed).random(f32, 1, 1, seed).packed();
-  add_window(s, true, strided);
-  s.unset(f32, rows, own).scratch(panel_input_gradient_scratch(m, window, own, n, weights, f32));
-  s.param(static_cast<int64_t>(Activation::none)).param(first);
+  add_window(s, true, window);
+  s.unset(f32, rows, own)
+      .scratch(panel_input_gradient_scratch(m, window, kSampleImages, own, n, weights, f32));
+  s.param(static_cast<int64_t>(Activation::none)).param(first).param(kSampleImages);
   const uint32_t terms = m * window.taps();
   return s.tolerance(sum_tolerance(f32, terms)).flops(2.0 * terms * own * n);
+}
+template <bool strided, bool has_relu, Type weights = f32, uint32_t fixed_m = 0>
+Sample folded_input_sample(uint32_t scale, uint64_t seed) {
+  const uint32_t m = fixed_m != 0 ? fixed_m : features(scale);
+  return sample_folded_under(sample_window(strided), has_relu, weights, m, scale, seed);
+}
+/// By Winograd's products, if there are outputs enough.
+template <uint32_t m>
+Sample winograd_input_sample(uint32_t scale, uint64_t seed) {
+  return sample_folded_under(sample_window_of_tiles(), true, f32, m, scale, seed);
 }
 
 template <uint32_t n, bool adds, Type gradients = f32, Type values = f32, uint32_t fixed_m = 0>
@@ -143,6 +161,7 @@ Sample strided_sample(uint32_t scale, uint64_t seed) {
                          : panel_input_gradient_scratch(m, k, n, f32, f32));
   if (!is_weight) s.param(static_cast<int64_t>(activation));
   s.param(0);
+  if (!is_weight && !is_forward) s.param(0);
   return s.tolerance(sum_tolerance(f32, is_weight ? n : is_forward ? k : m)).flops(2.0 * m * k * n);
 }
 
@@ -170,6 +189,8 @@ constexpr NamedSample panel_forward_uses[] = {
     {"n397-strided", strided_sample<397, forward, false>},
     {"n101-seen", seen_sample<101, false>},
     {"n40-seen-strided", seen_sample<40, true>},
+    {"n383-seen-tiles", winograd_sample<383>},
+    {"n28-seen-tiles", winograd_sample<28>},
     {"n37-seen-f16", seen_sample<37, false, f16>},
     {"n101-seen-bf16", seen_sample<101, false, bf16>},
     {"n40-seen-strided-bf16", seen_sample<40, true, bf16>},
@@ -205,6 +226,8 @@ constexpr NamedSample panel_input_gradient_uses[] = {
     {"folded-relu-m32", folded_input_sample<false, true, f32, 32>},
     {"folded-f32-bf16-m10", folded_input_sample<false, false, bf16, 10>},
     {"folded-relu-m300", folded_input_sample<false, true, f32, 300>},
+    {"folded-tiles-m40", winograd_input_sample<40>},
+    {"folded-tiles-m300", winograd_input_sample<300>},
     {"folded-strided-relu", folded_input_sample<true, true>},
     {"folded-f32-bf16-m1100", folded_input_sample<true, false, bf16, 1100>},
 };

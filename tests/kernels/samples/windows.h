@@ -18,6 +18,18 @@ inline Window sample_window(bool strided) {
   return w;
 }
 
+/// A window of 3 × 3 taps over images of 13 × 12, with zeros above and below: 13 × 10 positions.
+inline Window sample_window_of_tiles() {
+  return {.height = 13,
+          .width = 12,
+          .out_height = 13,
+          .out_width = 10,
+          .kernel_height = 3,
+          .kernel_width = 3,
+          .top = 1,
+          .left = 0};
+}
+
 /// A window of 3 × 3 taps that keeps the size of images whose rows are half a vector.
 inline Window sample_window_of_vectors() {
   return {.height = 8,

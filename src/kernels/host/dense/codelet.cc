@@ -23,8 +23,10 @@ bool are_bf16(Type a, Type b) { return a == Type::bf16 && b == Type::bf16; }
 size_t panel_forward_scratch(uint32_t m, uint32_t k, uint32_t n, Type weights, Type values) {
   return row_scratch(n, k, m, false, are_bf16(weights, values));
 }
-size_t panel_forward_scratch(uint32_t m, const Window& window, uint32_t channels, uint32_t n, Type weights,
-                             Type values) {
+size_t panel_forward_scratch(uint32_t m, const Window& window, uint32_t images, uint32_t channels, uint32_t n,
+                             Type weights, Type values) {
+  if (const auto winograd = Winograd::of(window, images, channels, weights, values))
+    return WinogradScratch(*winograd, round_up(m, kPanelRows) / kPanelRows).total;
   const size_t floats = DenseRowScratch(n, SeenRows(window, channels)).total;
   if (!are_bf16(weights, values)) return floats;
   return std::max(floats, Bf16RowScratch(n, channels * window.taps(), m).total);
@@ -32,11 +34,11 @@ size_t panel_forward_scratch(uint32_t m, const Window& window, uint32_t channels
 size_t panel_input_gradient_scratch(uint32_t m, uint32_t k, uint32_t n, Type weights, Type values) {
   return row_scratch(n, m, k, true, are_bf16(weights, values));
 }
-size_t panel_input_gradient_scratch(uint32_t m, const Window& window, uint32_t channels, uint32_t n,
-                                    Type weights, Type values) {
+size_t panel_input_gradient_scratch(uint32_t m, const Window& window, uint32_t images, uint32_t channels,
+                                    uint32_t n, Type weights, Type values) {
   const size_t folded = panel_input_gradient_scratch(m, channels, n, weights, values);
   const uint32_t rows = n / window.out_positions() * window.positions();
-  const auto adjoint = DenseAdjoint::of(window, m, rows, channels);
+  const auto adjoint = DenseAdjoint::of(window, m, images, rows, channels, weights);
   return adjoint ? std::max(folded, adjoint->total) : folded;
 }
 size_t panel_weight_gradient_scratch(uint32_t m, uint32_t k, uint32_t n, Type weights, Type values,

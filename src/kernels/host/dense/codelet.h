@@ -40,7 +40,8 @@ namespace tessera::kernels {
 /// panels of m rows and k columns, bias 1 × k or empty, dX n × k. dX is 0 where `relu`, which has dX's shape
 /// or is empty, is not positive: the gradient of the ReLU whose result `relu` is. With a window, dX has
 /// images in FP32, positions × channels from first_channel on, and dY·W, tap by tap all channels, is added to
-/// the elements under the window; there is no bias, no activation and no previous result.
+/// the elements under the window; there is no bias, no activation and no previous result. All vertices of the
+/// product have this number of images.
 #define TESSERA_PANEL_INPUT_GRADIENT_FIELDS_OF(X, result) \
   X(dy)                                                   \
   X(w)                                                    \
@@ -52,7 +53,7 @@ namespace tessera::kernels {
   X(scratch, .access = program::Access::inout, .alignment = 64, .scratch = true)
 #define TESSERA_PANEL_INPUT_GRADIENT_FIELDS(X) TESSERA_PANEL_INPUT_GRADIENT_FIELDS_OF(X, out)
 #define TESSERA_PANEL_INPUT_GRADIENT_ADD_FIELDS(X) TESSERA_PANEL_INPUT_GRADIENT_FIELDS_OF(X, inout)
-#define TESSERA_PANEL_INPUT_GRADIENT_PARAMS(X) X(activation) X(first_channel)
+#define TESSERA_PANEL_INPUT_GRADIENT_PARAMS(X) X(activation) X(first_channel) X(images)
 
 /// dW = dYᵀ·X in panels: dY n × m, X n × k. dW is written without being read, or panel_weight_gradient_add
 /// adds to it. With a window, x has whole images, and X of the elements under the window those from column
@@ -91,14 +92,14 @@ TESSERA_DENSE_CODELETS(TESSERA_DECLARE_FUNCTIONS)
 inline constexpr uint32_t kPanelRows = sparse::PanelLayout::kRows;
 
 /// Floats of scratch for slices of these sizes and types, for any instruction set; the second and the fourth
-/// function are for products with a window, of which n counts positions. Weight gradients need more where X
-/// may have any strides, or has what a window sees.
+/// function are for products with a window, of which n counts positions, and `images` all images. Weight
+/// gradients need more where X may have any strides, or has what a window sees.
 size_t panel_forward_scratch(uint32_t m, uint32_t k, uint32_t n, Type weights, Type values);
-size_t panel_forward_scratch(uint32_t m, const Window& window, uint32_t channels, uint32_t n, Type weights,
-                             Type values);
+size_t panel_forward_scratch(uint32_t m, const Window& window, uint32_t images, uint32_t channels, uint32_t n,
+                             Type weights, Type values);
 size_t panel_input_gradient_scratch(uint32_t m, uint32_t k, uint32_t n, Type weights, Type values);
-size_t panel_input_gradient_scratch(uint32_t m, const Window& window, uint32_t channels, uint32_t n,
-                                    Type weights, Type values);
+size_t panel_input_gradient_scratch(uint32_t m, const Window& window, uint32_t images, uint32_t channels,
+                                    uint32_t n, Type weights, Type values);
 size_t panel_weight_gradient_scratch(uint32_t m, uint32_t k, uint32_t n, Type weights, Type values,
                                      bool any_strides = false, bool sees = false);
 

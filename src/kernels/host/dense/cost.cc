@@ -126,6 +126,26 @@ program::PhaseTimes phases(double rearrange, double compute) {
   return times;
 }
 
+/// Winograd's products for `rows` positions and panels of weights: these and tiles of images are transformed,
+/// and weights are read for each batch of tiles.
+program::PhaseTimes winograd_times(const Winograd& by, const FieldView& images, double rows, double panels,
+                                   const HostFigures& f) {
+  // Loading 16 vectors, adding, and storing as many; the same of 9 and 16 vectors, and of 16 and 4.
+  constexpr double kPerTileVector = 48, kPerWeightVector = 40, kPerSumVector = 32;
+  const double tiles = rows / by.window.out_positions() * by.tiles_down() * by.tiles_across();
+  const double panel_vectors = panels * kPanelRows / lanes_of(f);
+  const double bytes = panels * static_cast<double>(by.panel_step()) * sizeof(float);
+  const double stream = bytes / streaming_rate(bytes, f);
+  const double weights = std::max(kPerWeightVector * panel_vectors * by.channels, 2 * stream);
+  const double points = kPerTileVector * std::ceil(by.channels / lanes_of(f)) * tiles;
+  const double arithmetic =
+      Winograd::kPoints * micro_tile_cycles({panels, tiles, double{1} * by.channels}, 0, f);
+  const double streams = std::ceil(tiles / by.together()) * stream;
+  return phases(weights + points + stream_cycles(images, f),
+                std::max(arithmetic, streams) + kExposedStream * std::min(arithmetic, streams) +
+                    kPerSumVector * panel_vectors * tiles);
+}
+
 /// An input gradient of images as a forward product, for which taps are transposed.
 program::PhaseTimes adjoint_times(const program::Vertex& v, const DenseAdjoint& adjoint,
                                   const HostFigures& f) {
@@ -134,9 +154,15 @@ program::PhaseTimes adjoint_times(const program::Vertex& v, const DenseAdjoint& 
   const double panels = std::ceil(double{1} * out.cols / kPanelRows);
   const double weights = panels * static_cast<double>(adjoint.panel_step);
   const double stream = weights * sizeof(float) / streaming_rate(weights * sizeof(float), f);
+  const double masks = v.fields[relu].empty() ? 0 : stream_cycles(v.fields[relu], f);
+  if (adjoint.winograd) {
+    program::PhaseTimes times = winograd_times(*adjoint.winograd, in, out.rows, panels, f);
+    times[Phase::rearrange] += std::max(kTransposePerVector / lanes_of(f) * weights, 2 * stream);
+    times[Phase::compute] += stream_cycles(out, f) + masks;
+    return times;
+  }
   const double arithmetic =
       micro_tile_cycles({panels, double{1} * out.rows, double{1} * adjoint.terms}, 0, f);
-  const double masks = v.fields[relu].empty() ? 0 : stream_cycles(v.fields[relu], f);
   return phases(std::max(kTransposePerVector / lanes_of(f) * weights, 2 * stream) +
                     seen_cycles(in, adjoint.window, out.rows, f),
                 std::max(arithmetic, stream) + kExposedStream * std::min(arithmetic, stream) +
@@ -161,6 +187,12 @@ program::PhaseTimes panel_forward_cost(const program::Vertex& v, const machine::
         bf16_cycles({double{1} * out.rows, double{1} * weight.rows * kPanelRows, terms}, kPack, f);
     return phases(copies, std::max(cycles, stream) + kExposedStream * std::min(cycles, stream));
   }
+  if (const std::optional<Winograd> winograd = winograd_of_forward(v)) {
+    program::PhaseTimes times = winograd_times(*winograd, in, out.rows, weight.rows, f);
+    times[Phase::rearrange] += stream;
+    times[Phase::compute] += transpose_cycles(out, f);
+    return times;
+  }
   const MicroTileWork work{double{1} * weight.rows, double{1} * out.rows, terms};
   const double arithmetic = micro_tile_cycles(work, widen_operations(weight.type), f);
   const double copies = sees ? seen_cycles(in, window_of(v.fields[window]), out.rows, f) : copy_cycles(in, f);
@@ -179,7 +211,9 @@ program::PhaseTimes panel_input_gradient_cost(const program::Vertex& v, const ma
   const HostFigures& f = m.figures;
   const FieldView &in = v.fields[dy], &weight = v.fields[w], &out = v.fields[dx];
   if (!v.fields[window].empty()) {
-    const auto adjoint = DenseAdjoint::of(window_of(v.fields[window]), in.cols, out.rows, out.cols);
+    const FoldedImages images(v);
+    const auto adjoint =
+        DenseAdjoint::of(images.window, in.cols, images.all, out.rows, out.cols, weight.type);
     return adjoint ? adjoint_times(v, *adjoint, f) : phases(copy_cycles(in, f), fold_cycles(v, f));
   }
   if (multiplies_bf16(in, weight, f.isa)) {

@@ -16,6 +16,7 @@
 #include "kernels/host/dense/forward-inl.h"
 #include "kernels/host/dense/input_gradient-inl.h"
 #include "kernels/host/dense/weight_gradient-inl.h"
+#include "kernels/host/dense/winograd-inl.h"
 #endif
 
 HWY_BEFORE_NAMESPACE();
@@ -27,6 +28,12 @@ void forward(const program::Vertex& v, bool adds) {
   if (multiplies_bf16(v.fields[panel_forward_field::x], v.fields[panel_forward_field::w], active_isa()))
     return PanelForwardBf16(v, adds).run();
 #endif
+  if (const std::optional<Winograd> winograd = winograd_of_forward(v)) {
+    using namespace panel_forward_field;
+    return WinogradForward(v, v.fields[x], v.fields[w], *winograd, v.fields[scratch].as<float>(),
+                           epilogue_of_forward(v, adds))
+        .run(static_cast<uint32_t>(v.params[panel_forward_param::first_row]));
+  }
   PanelForward(v, adds).run();
 }
 

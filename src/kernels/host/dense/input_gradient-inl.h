@@ -14,6 +14,7 @@
 #include "kernels/host/dense/finish-inl.h"
 #include "kernels/host/dense/fold-inl.h"
 #include "kernels/host/dense/forward-inl.h"
+#include "kernels/host/dense/winograd-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace tessera::kernels::HWY_NAMESPACE {
@@ -89,7 +90,7 @@ class PanelInputGradient {
 
   void run_seen() const {
     const FoldedImages images(v_);
-    const auto adjoint = DenseAdjoint::of(images.window, dy_.cols, dx_.rows, dx_.cols);
+    const auto adjoint = DenseAdjoint::of(images.window, dy_.cols, images.all, dx_.rows, dx_.cols, w_.type);
     if (adjoint && has_contiguous_rows(dy_)) return run_adjoint(*adjoint, images);
     run_folded(images);
   }
@@ -106,6 +107,8 @@ class PanelInputGradient {
     const FieldView w = {
         reinterpret_cast<std::byte*>(panels),     Type::f32, count, static_cast<uint32_t>(adjoint.panel_step),
         static_cast<int64_t>(adjoint.panel_step), 1};
+    if (adjoint.winograd)
+      return WinogradForward(v_, dy_, w, *adjoint.winograd, scratch.as<float>(), epilogue_).run(0);
     PanelForward(v_, dy_, w, adjoint.terms, adjoint.layout, scratch, epilogue_)
         .run_seen(SeenRows(adjoint.window, dy_.cols), 0);
   }

@@ -13,6 +13,7 @@
 #include "kernels/common/element.h"
 #include "kernels/host/dense/blocking.h"
 #include "kernels/host/dense/seen_rows.h"
+#include "kernels/host/dense/winograd.h"
 
 namespace tessera::kernels {
 
@@ -110,12 +111,14 @@ struct FoldedImages {
   uint32_t count;          ///< number of images
   uint32_t channels;       ///< of all images
   uint32_t first_channel;  ///< of the vertex
+  uint32_t all;            ///< number of images of all vertices
 
   explicit FoldedImages(const program::Vertex& v)
       : window(window_of(v.fields[panel_input_gradient_field::window])),
         count(v.fields[panel_input_gradient_field::dx].rows / window.positions()),
         channels(v.fields[panel_input_gradient_field::w].cols / kPanelRows / window.taps()),
-        first_channel(static_cast<uint32_t>(v.params[panel_input_gradient_param::first_channel])) {}
+        first_channel(static_cast<uint32_t>(v.params[panel_input_gradient_param::first_channel])),
+        all(static_cast<uint32_t>(v.params[panel_input_gradient_param::images])) {}
 
   /// Number of images of a batch.
   uint32_t together() const { return std::max(1U, kDenseBatch / window.out_positions()); }
@@ -153,34 +156,52 @@ struct DenseRowScratch {
 
 /// An input gradient of images as the forward product of the window's adjoint over dY, with the taps
 /// transposed to panels of channels: its sums stay in registers, where the sums of each tap would be added to
-/// the images. Not for sums of many outputs, beside which adding takes no time, nor for images much larger
-/// than the results: the adjoint multiplies the zeros around these.
+/// the images. Not for sums of many outputs, beside which adding takes no time, unless Winograd's products
+/// save more, nor for images much larger than the results: the adjoint multiplies the zeros around these.
 struct DenseAdjoint {
   Window window;
-  uint32_t terms;          ///< of a sum: outputs of all taps
-  size_t panel_step;       ///< floats of a panel: [term][kPanelRows], and the rest of the last square
-  DenseRowScratch layout;  ///< of the forward product
-  size_t panels;           ///< where the panels are, behind that
+  uint32_t terms;     ///< of a sum: outputs of all taps
+  size_t panel_step;  ///< floats of a panel: [term][kPanelRows], and the rest of the last square
+  std::optional<Winograd> winograd;  ///< how the forward product is computed
+  DenseRowScratch layout;            ///< of the forward product otherwise
+  size_t panels;                     ///< where the panels are, behind its scratch
   size_t total;
 
-  /// With dX of `rows` positions and `channels` channels.
-  static std::optional<DenseAdjoint> of(const Window& window, uint32_t m, uint32_t rows, uint32_t channels) {
+  /// With dX of `rows` positions and `channels` channels, a part of all images.
+  static std::optional<DenseAdjoint> of(const Window& window, uint32_t m, uint32_t images, uint32_t rows,
+                                        uint32_t channels, Type weights) {
     constexpr uint32_t kMostOutputs = 256;
     const std::optional<Window> adjoint = window.adjoint();
     const bool is_large = 4 * uint64_t{window.positions()} > 5 * uint64_t{window.out_positions()};
-    if (!adjoint || is_large || m == 0 || m > kMostOutputs) return {};
-    return DenseAdjoint(*adjoint, m, rows, channels);
+    if (!adjoint || is_large || m == 0) return {};
+    const std::optional<Winograd> winograd = Winograd::of(*adjoint, images, m, weights, Type::f32);
+    if (!winograd && m > kMostOutputs) return {};
+    return DenseAdjoint(*adjoint, winograd, m, rows, channels);
   }
 
  private:
-  DenseAdjoint(const Window& adjoint, uint32_t m, uint32_t rows, uint32_t channels)
+  DenseAdjoint(const Window& adjoint, const std::optional<Winograd>& by, uint32_t m, uint32_t rows,
+               uint32_t channels)
       : window(adjoint),
         terms(m * adjoint.taps()),
         panel_step((size_t{terms} + kPanelRows) * kPanelRows),
-        layout(rows, SeenRows(adjoint, m)),
-        panels((layout.total + kMaxLanes - 1) / kMaxLanes * kMaxLanes),
-        total(panels + round_up(channels, kPanelRows) / kPanelRows * panel_step) {}
+        winograd(by),
+        layout(rows, SeenRows(adjoint, m)) {
+    const uint32_t count = round_up(channels, kPanelRows) / kPanelRows;
+    const size_t before = winograd ? WinogradScratch(*winograd, count).total : layout.total;
+    panels = (before + kMaxLanes - 1) / kMaxLanes * kMaxLanes;
+    total = panels + count * panel_step;
+  }
 };
+
+/// Winograd's products for a forward product; none: they do not suit it.
+inline std::optional<Winograd> winograd_of_forward(const program::Vertex& v) {
+  using namespace panel_forward_field;
+  if (v.fields[window].empty()) return {};
+  const Window seen = window_of(v.fields[window]);
+  const program::FieldView& images = v.fields[x];
+  return Winograd::of(seen, images.rows / seen.positions(), images.cols, v.fields[w].type, images.type);
+}
 
 inline DenseRowScratch panel_forward_scratch(const program::Vertex& v) {
   const program::FieldView& window = v.fields[panel_forward_field::window];

@@ -94,42 +94,58 @@ void of_pixels(const Windowed& f) {
   }
 }
 
-/// Adds the gradients of one image's windows, in lanes of at most `count` channels from `c`.
-HWY_INLINE void add_gradients(const MaxPoolGradient& f, uint32_t image, size_t c, size_t count) {
+/// Adds the gradient of one window, in lanes of at most `count` channels. `x` and `dx` are the first pixels.
+HWY_INLINE void add_gradient(const MaxPoolGradient& f, const WindowRow& i, const WindowRow& j, const float* x,
+                             const float* dy, float* dx, size_t count) {
   const Floats d;
   const hn::RebindToSigned<Floats> integers;
-  const int64_t pixels = int64_t{f.down.size} * f.across.size;
-  const auto* x = reinterpret_cast<const float*>(address_of(f.x, image * pixels, static_cast<int64_t>(c)));
-  auto* dx = reinterpret_cast<float*>(address_of(f.dx, image * pixels, static_cast<int64_t>(c)));
-  const int64_t outputs = int64_t{f.down.outputs()} * f.across.outputs();
-  const auto* dy = reinterpret_cast<const float*>(address_of(f.dy, image * outputs, static_cast<int64_t>(c)));
-  for (int64_t p = 0; p < pixels; ++p) store_some(hn::Zero(d), dx + p * f.dx.row_stride, count);
-  for (const WindowRow& i : f.down.of)
-    for (const WindowRow& j : f.across.of) {
-      const Vector gradient = load_some(dy, count);
-      dy += f.dy.row_stride;
-      const auto pixel = [&](uint32_t a, uint32_t b) {
-        return (i.first + int64_t{a} * f.down.step) * f.across.size + j.first + int64_t{b} * f.across.step;
-      };
-      Vector most = hn::Zero(d);
-      auto first = hn::Set(integers, -1);
-      int32_t tap = 0;
-      for (uint32_t a = 0; a < i.count; ++a)
-        for (uint32_t b = 0; b < j.count; ++b, ++tap) {
-          const Vector here = load_some(x + pixel(a, b) * f.x.row_stride, count);
-          const auto none = hn::RebindMask(d, hn::Lt(first, hn::Zero(integers)));
-          const auto more = hn::Or(hn::Or(hn::Gt(here, most), hn::IsNaN(here)), none);
-          most = hn::IfThenElse(more, here, most);
-          first = hn::IfThenElse(hn::RebindMask(integers, more), hn::Set(integers, tap), first);
-        }
-      tap = 0;
-      for (uint32_t a = 0; a < i.count; ++a)
-        for (uint32_t b = 0; b < j.count; ++b, ++tap) {
-          float* const at = dx + pixel(a, b) * f.dx.row_stride;
-          const auto is_first = hn::RebindMask(d, hn::Eq(first, hn::Set(integers, tap)));
-          store_some(hn::Add(load_some(at, count), hn::IfThenElseZero(is_first, gradient)), at, count);
-        }
+  const Vector gradient = load_some(dy, count);
+  const auto pixel = [&](uint32_t a, uint32_t b) {
+    return (int64_t{a} * f.down.step) * f.across.size + int64_t{b} * f.across.step;
+  };
+  Vector most = hn::Zero(d);
+  auto first = hn::Set(integers, -1);
+  int32_t tap = 0;
+  for (uint32_t a = 0; a < i.count; ++a)
+    for (uint32_t b = 0; b < j.count; ++b, ++tap) {
+      const Vector here = load_some(x + pixel(a, b) * f.x.row_stride, count);
+      const auto none = hn::RebindMask(d, hn::Lt(first, hn::Zero(integers)));
+      const auto more = hn::Or(hn::Or(hn::Gt(here, most), hn::IsNaN(here)), none);
+      most = hn::IfThenElse(more, here, most);
+      first = hn::IfThenElse(hn::RebindMask(integers, more), hn::Set(integers, tap), first);
     }
+  tap = 0;
+  for (uint32_t a = 0; a < i.count; ++a)
+    for (uint32_t b = 0; b < j.count; ++b, ++tap) {
+      float* const at = dx + pixel(a, b) * f.dx.row_stride;
+      const auto is_first = hn::RebindMask(d, hn::Eq(first, hn::Set(integers, tap)));
+      store_some(hn::Add(load_some(at, count), hn::IfThenElseZero(is_first, gradient)), at, count);
+    }
+}
+
+/// Adds the gradients of one image's windows, row by row: the cache holds the pixels that windows share.
+void add_gradients(const MaxPoolGradient& f, uint32_t image) {
+  const size_t lanes = hn::Lanes(Floats()), channels = f.dx.cols;
+  const int64_t first = int64_t{image} * f.down.size * f.across.size;
+  const auto at = [](const FieldView& field, int64_t row) {
+    return reinterpret_cast<float*>(address_of(field, row, 0));
+  };
+  int64_t cleared = 0;
+  const auto clear_until = [&](int64_t end) {
+    for (; cleared < end; ++cleared) std::fill_n(at(f.dx, first + cleared), channels, 0.0F);
+  };
+  int64_t output = int64_t{image} * f.down.outputs() * f.across.outputs();
+  for (const WindowRow& i : f.down.of) {
+    if (i.count > 0) clear_until((i.first + (i.count - 1) * int64_t{f.down.step} + 1) * f.across.size);
+    for (const WindowRow& j : f.across.of) {
+      const int64_t corner = first + int64_t{i.first} * f.across.size + j.first;
+      const float *x = at(f.x, corner), *dy = at(f.dy, output++);
+      float* const dx = at(f.dx, corner);
+      for (size_t c = 0; c < channels; c += lanes)
+        add_gradient(f, i, j, x + c, dy + c, dx + c, std::min(lanes, channels - c));
+    }
+  }
+  clear_until(int64_t{f.down.size} * f.across.size);
 }
 
 // Otherwise rows of pixels of one channel are copied, and combined from the top to the bottom, then from left
@@ -290,9 +306,7 @@ void sums_of_channels(const Windowed& f) { of_channels<WeightedSum>(f); }
 
 void max_pool_gradient(const MaxPoolGradient& f, bool by_pixel) {
   if (!by_pixel) return gradient_of_channels(f);
-  const size_t lanes = hn::Lanes(Floats()), channels = f.dx.cols;
-  for (uint32_t image = 0; image < f.images(); ++image)
-    for (size_t c = 0; c < channels; c += lanes) add_gradients(f, image, c, std::min(lanes, channels - c));
+  for (uint32_t image = 0; image < f.images(); ++image) add_gradients(f, image);
 }
 
 }  // namespace tessera::kernels::HWY_NAMESPACE

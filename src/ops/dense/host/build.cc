@@ -91,10 +91,12 @@ VertexGroup group_of(const HostDenseProblem& problem, const HostDenseOperands& o
       group.fields.push_back({operand->variable, BoxSeries::table(std::move(boxes))});
     }
   }
-  if (problem.product != ProductKind::sddmm) group.params = {static_cast<int64_t>(problem.activation)};
-  std::vector<int64_t> first;
-  for (const DensePart& part : parts) first.push_back(dense_params(problem, part).back());
-  group.params.emplace_back(std::move(first));
+  for (size_t i = 0; i < group.codelet->params.size(); ++i) {
+    std::vector<int64_t> values;
+    for (const DensePart& part : parts) values.push_back(dense_params(problem, part)[i]);
+    const bool is_same = std::ranges::count(values, values.front()) == std::ssize(values);
+    group.params.push_back(is_same ? program::Param(values.front()) : program::Param(std::move(values)));
+  }
   return group;
 }
 

@@ -40,12 +40,17 @@ inline std::span<const DenseRole> dense_roles(ProductKind product) {
   return kWeightGradient;
 }
 
+/// Number of images; 0: X is a matrix.
+inline uint32_t image_count(const HostDenseProblem& p) {
+  return p.window ? p.n / p.window->out_positions() : 0;
+}
+
 /// Shape of the images, if X consists of the elements under a window in them.
 struct DenseImages {
   uint32_t rows, cols;
 };
 inline DenseImages images_of(const HostDenseProblem& p) {
-  return {p.n / p.window->out_positions() * p.window->positions(), p.k / p.window->taps()};
+  return {image_count(p) * p.window->positions(), p.k / p.window->taps()};
 }
 
 /// Whether the result is added to images under the window; and columns of dX.
@@ -67,12 +72,13 @@ inline size_t scratch_floats(const HostDenseProblem& p, const DensePart& part) {
     return kernels::panel_weight_gradient_scratch(features, part.cols, part.rows, p.weights, p.values,
                                                   p.arrays.has_value(), p.window.has_value());
   if (folds(p))
-    return kernels::panel_input_gradient_scratch(p.m, *p.window, part.cols, part.rows, p.weights, p.values);
+    return kernels::panel_input_gradient_scratch(p.m, *p.window, image_count(p), part.cols, part.rows,
+                                                 p.weights, p.values);
   if (p.product == ProductKind::input_gradient)
     return kernels::panel_input_gradient_scratch(p.m, part.cols, part.rows, p.weights, p.values);
   if (p.window)
-    return kernels::panel_forward_scratch(features, *p.window, images_of(p).cols, part.rows, p.weights,
-                                          p.values);
+    return kernels::panel_forward_scratch(features, *p.window, image_count(p), images_of(p).cols, part.rows,
+                                          p.weights, p.values);
   return kernels::panel_forward_scratch(features, part.cols, part.rows, p.weights, p.values);
 }
 
@@ -80,7 +86,7 @@ inline size_t scratch_floats(const HostDenseProblem& p, const DensePart& part) {
 inline std::vector<int64_t> dense_params(const HostDenseProblem& p, const DensePart& part) {
   const auto activation = static_cast<int64_t>(p.activation);
   if (p.product == ProductKind::forward) return {activation, part.row};
-  if (p.product == ProductKind::input_gradient) return {activation, part.col};
+  if (p.product == ProductKind::input_gradient) return {activation, part.col, image_count(p)};
   return {part.col};
 }
 
