@@ -116,7 +116,7 @@ def plan_pretraining(
     `config`, `text` and the other `options` are as for `BertTrainer`; a step takes `packs` packs. The search varies
     replicas, stages and their layers, "sequential" or "1f1b", micro-batches, recomputation, and sharding and offload of
     the optimizer state; where a division does not fit, also what saves more memory. Most divisions are extrapolated
-    from estimates of small networks (docs/chips.md); then at most `estimates` divisions are estimated as whole
+    from estimates of small networks (docs/plans.md); then at most `estimates` divisions are estimated as whole
     networks, the fastest first, as long as another one may be faster than the fastest that fits, or slower by at most
     the fraction `margin`. If `options` have a division of their own, such as `stages`, it is estimated first, so the
     choice is at least as good.

@@ -344,7 +344,7 @@ class Graph:
 
         - `threads` is the maximum number of threads of the host; 0: the default.
         - `on_chips` is the number of chips of a machine of several chips that work as one; 0: the number that is
-          predicted to be fastest (docs/chips.md).
+          predicted to be fastest (docs/pipelines.md).
         - `parts`: on the host, a graph whose samples do not depend on each other runs separately for this many equal
           parts of the samples, one part on each thread. 1: for all samples at once; 0: the number that is predicted to
           be fastest.
@@ -498,17 +498,19 @@ class Graph:
           counts;
         - a dict of names and stages: `{"layers.4": 1, "layers.8": 2}`. Layers that are not named are on the stage of
           the layer before;
-        - "auto", the default: stages as calls and loops name them, or if none does, as sessions choose (docs/chips.md).
+        - "auto", the default: stages as calls and loops name them, or if none does, as sessions choose
+          (docs/pipelines.md).
 
         `pipeline` is the order in which micro-batches go through the stages of the graph: "sequential", "grouped",
         "interleaved", "1f1b" or "zb-h1" (see `pipeline_schedule`). Stages in `recompute` keep only the values that they
         take from other stages, and compute a forward pass again before its backward pass. If `recompute` is a number of
         bytes, sessions and estimates choose what is computed again: as few calls of functions, and then stages, as let
         the step fit these bytes of each tile, or of a host in all; with "fit", as let it fit the machine. They raise
-        ValueError if a number of bytes does not suffice (docs/chips.md). All pipelines but "sequential" have several
-        micro-batches in flight; with `offload_activations`, values that stages keep of these, of at least 8,192
-        elements, or of at least `offload_activations` elements, lie in the streaming memory of the chips. Results are
-        the same, bit for bit, except that calls which run twice may lie otherwise on tiles, which can change last bits.
+        ValueError if a number of bytes does not suffice (docs/training-on-chips.md). All pipelines but "sequential"
+        have several micro-batches in flight; with `offload_activations`, values that stages keep of these, of at least
+        8,192 elements, or of at least `offload_activations` elements, lie in the streaming memory of the chips. Results
+        are the same, bit for bit, except that calls which run twice may lie otherwise on tiles, which can change last
+        bits.
 
         Gradients are summed over micro-batches, replicas and the passes of loops in `sum_dtype`: 16-bit gradients in
         "f32", the default, or in their own type, which loses gradients that are small beside the sum. Gradients of FP32
