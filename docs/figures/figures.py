@@ -9,7 +9,7 @@ for what does not apply. Optional are
     labels    how many columns, from the first on, name a row (1)
     align     a letter for each column: l, r, or "-" for neither; one letter stands for all
     long      true if the command takes hours, or data, so that tests do not run it
-    measured  how cells are made of a benchmark's result; docs/benchmarks.md describes it
+    measured  how cells are made of a benchmark's result; docs/contributing/tables-and-reports.md describes it
 A cell is a text, or a list of texts, all but the first of which are shown in brackets. A page shows a table between the lines
     <!-- table TABLE -->
     <!-- end -->
