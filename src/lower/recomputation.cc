@@ -60,8 +60,8 @@ class RecomputationSearch {
     size_t count = 0;
     base::record_pass(passes, "recompute", [&] {
       count = fewest_that_fit();
-      return fmt::format("{} of {} calls and stages, {} programs compiled", count,
-                         recomputation_candidates(plain_).size(), estimates_);
+      return fmt::format("{} of {} calls and stages, {} program{} compiled", count,
+                         recomputation_candidates(plain_).size(), estimates_, estimates_ == 1 ? "" : "s");
     });
     Fitted fitted{.graph = with(count),
                   .recomputation = {budget_, first(count)},

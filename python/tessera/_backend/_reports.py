@@ -29,7 +29,8 @@ class GraphReport:
         if self.error:
             return f"{self.name}: PyTorch computes all of it: {self.error}"
         others = "".join(f"\n  {count} × {each}" for each, count in self.by_pytorch.items()) or " nothing"
-        taken = f"{self.taken} of {self.operators} operators are taken, in {self.parts} parts"
+        parts = "1 part" if self.parts == 1 else f"{self.parts} parts"
+        taken = f"{self.taken} of {self.operators} operators are taken, in {parts}"
         return f"{self.name}: {taken}; PyTorch computes{others}"
 
     def __str__(self) -> str:
