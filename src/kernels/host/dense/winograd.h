@@ -54,12 +54,12 @@ struct Winograd {
   /// Number of tiles that are processed together: the L2 cache holds their points beside two panels' weights.
   uint32_t together() const { return channels <= 256 ? 48 : 24; }
   /// Number of points of a tile in one row of kDenseRowStep floats, each with its channels in whole panels.
-  uint32_t points_of_row() const { return std::min(kPoints, kDenseDepth / row_of_point()); }
-  uint32_t row_of_point() const { return round_up(channels, kPanelRows); }
+  uint32_t points_of_row() const { return std::min(kPoints, kDenseDepth / point_step()); }
+  uint32_t point_step() const { return round_up(channels, kPanelRows); }
   /// Where the first tile has a point.
   size_t offset_of(uint32_t point) const {
     return size_t{point / points_of_row()} * together() * kDenseRowStep +
-           point % points_of_row() * row_of_point();
+           point % points_of_row() * point_step();
   }
   /// Floats of a panel of transformed weights: [point][channel][kPanelRows].
   size_t panel_step() const { return size_t{kPoints} * channels * kPanelRows; }
