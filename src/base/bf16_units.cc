@@ -47,7 +47,7 @@ bool has_bf16_dots() {
   return has;
 }
 
-// FP16 tells Sapphire Rapids and later processors from Cooper Lake.
+// FP16 distinguishes Sapphire Rapids and later processors from Cooper Lake.
 bool has_slow_bf16_dots() {
   constexpr unsigned kFp16 = 1U << 23;
   static const bool has = has_bf16_dots() && is_intel() && (features(0).edx & kFp16) != 0;

@@ -12,7 +12,7 @@ namespace tessera::base {
 /// FNV-1a over eight-byte words, folded, with the length. Detects damage, not malice.
 class Checksum {
  public:
-  /// Pieces one after the other; all but the last have a multiple of 8 bytes.
+  /// Adds the next piece of the data; each piece but the last has a multiple of 8 bytes.
   void add(std::span<const std::byte> bytes) {
     uint64_t sum = sum_;
     for (size_t at = 0; at < bytes.size(); at += 8) {
@@ -32,7 +32,7 @@ class Checksum {
   uint64_t size_ = 0;
 };
 
-/// Of bytes in one piece.
+/// The checksum of bytes in one piece.
 inline uint64_t checksum(std::span<const std::byte> bytes) {
   Checksum sum;
   sum.add(bytes);

@@ -10,7 +10,7 @@
 
 namespace tessera::base {
 
-/// How many forks led to this process since this was called first.
+/// The number of forks that led to this process since the first call.
 inline uint32_t forks() {
   static std::atomic<uint32_t> count{0};
   static const int when_forked = pthread_atfork(nullptr, nullptr, [] { count.fetch_add(1); });
@@ -18,8 +18,8 @@ inline uint32_t forks() {
   return count.load(std::memory_order_relaxed);
 }
 
-/// A recursive mutex. A forked process has none of its parent's other threads: what one of them had locked at
-/// the fork stays locked and half-changed there, and lock() throws Error.
+/// A recursive mutex. A forked process has none of its parent's other threads: whatever one of them had
+/// locked at the fork stays locked and half-changed there, and lock() throws Error.
 class ForkedMutex {
  public:
   ForkedMutex() : uses_(state_of(forks(), 0)) {}
@@ -53,7 +53,7 @@ class ForkedMutex {
   }
 
   std::recursive_mutex mutex_;
-  /// By threads that have the mutex or wait for it, and the forks that led to their process.
+  /// The number of threads that hold the mutex or wait for it, and of forks that led to their process.
   std::atomic<uint64_t> uses_;
 };
 

@@ -12,7 +12,7 @@ enum class Half : uint16_t {};
 /// The bits of a bfloat16: the upper half of an FP32.
 enum class Bfloat16 : uint16_t {};
 
-/// For code of all types.
+/// For code that is generic over the types.
 inline float to_float(float value) { return value; }
 
 inline float to_float(Bfloat16 value) { return std::bit_cast<float>(static_cast<uint32_t>(value) << 16); }

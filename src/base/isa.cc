@@ -18,8 +18,8 @@ namespace {
 struct Entry {
   Isa isa;
   std::string_view name;
-  int64_t target;                            // of Highway
-  bool (*has_more)() = [] { return true; };  // than the target, if needed
+  int64_t target;                            // Highway's
+  bool (*has_more)() = [] { return true; };  // whether the processor has the extensions beyond the target
 };
 
 constexpr Entry kEntries[] = {
@@ -48,7 +48,7 @@ int64_t targets_of_processor() {
   return targets;
 }
 
-/// Those with kernels in this build.
+/// The processor's targets for which this build has kernels.
 int64_t all_targets() { return targets_of_processor() & HWY_TARGETS; }
 
 /// What restrict_isa permits. Highway is not asked for it, because its SupportedTargets() also resets the

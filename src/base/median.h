@@ -7,7 +7,7 @@
 
 namespace tessera::base {
 
-/// Of an even number the higher one in the middle. There must be a value.
+/// The median; of an even number of values, the higher of the middle two. There must be a value.
 inline double median(std::vector<double> values) {
   const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
   std::ranges::nth_element(values, middle);

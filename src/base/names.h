@@ -8,7 +8,7 @@
 
 namespace tessera::base {
 
-/// The position of a name. Throws UsageError, "unknown WHAT 'NAME'" and which there are, for others.
+/// The position of a name. For an unknown name, throws UsageError: "unknown WHAT 'NAME'" and the known ones.
 size_t position_of(std::span<const std::string_view> names, std::string_view name, std::string_view what);
 
 /// What messages call the values of an enumeration, and their names in order.

@@ -18,7 +18,7 @@ inline void serial_for(uint32_t count, const std::function<void(uint32_t)>& job)
 }
 
 /// Calls work(i, stopped) for each i < count, in this order, on `threads` threads, of which the caller's is
-/// one. `stopped` becomes true when one call throws; no other begins then, and the exception is thrown again.
+/// one. When a call throws, `stopped` becomes true, no other call begins, and the exception is rethrown.
 void run_parallel(size_t count, uint32_t threads,
                   const std::function<void(size_t, const std::atomic<bool>& stopped)>& work);
 

@@ -2,9 +2,9 @@
 //
 // The rounded magnitude, in multiples of the distance between neighbouring numbers of the type, is the
 // integer part of the magnitude plus a random number in [0, 1) from the upper 31 bits of a word. So the
-// expected result is the value, to 2^-31 of that distance; numbers of the type, zeros and infinities stay;
-// signs stay; NaN becomes the NaN of rounding to nearest. The neighbour above the largest number is the next
-// power of two, which counts as infinity: values between them become either.
+// expected result is the value, to 2^-31 of that distance; numbers of the type, zeros, infinities and signs
+// are preserved; NaN becomes the NaN of rounding to nearest. The neighbour above the largest number is the
+// next power of two, which counts as infinity: values between the two become either.
 #pragma once
 
 #include <bit>

@@ -7,7 +7,7 @@
 
 namespace tessera::base {
 
-/// Bytes of the character at the beginning of a text that is not empty; 0 if it is invalid.
+/// The length in bytes of the first character of a non-empty text; 0 if it is invalid.
 inline size_t character_length(std::string_view text) {
   const auto byte = [&](size_t i) { return static_cast<uint8_t>(text[i]); };
   const uint8_t first = byte(0);
