@@ -46,7 +46,7 @@ class BoundProgram {
  public:
   /// Compiles the program. Throws Error if it is unsound, unless it is compiled for no runs.
   BoundProgram(program::Program program, const machine::Machine& machine);
-  /// With a communicator, resumed runs are a rank's, as in engine::Session.
+  /// With a communicator, resumed runs are those of one rank, as in engine::Session.
   BoundProgram(std::shared_ptr<const program::Program> program, const machine::Machine& machine, Runs runs,
                std::shared_ptr<Communicator> communicator = {});
   explicit BoundProgram(std::shared_ptr<const compiler::Executable> executable, Runs runs = Runs::fresh,
@@ -81,7 +81,7 @@ class BoundProgram {
   engine::Profile run(const Arrays& arrays, const engine::RunOptions& options = {.profile = false}) const;
 
   /// The profile of a run on its machine, without floating-point work. Control flow and costs follow integer
-  /// inputs whose arrays are bound. On several chips, `watch` follows them, unless it is null.
+  /// inputs whose arrays are bound. On several chips, `watch`, unless null, follows the chips.
   engine::Profile estimate(std::vector<engine::TraceEvent>* trace = nullptr) const;
   engine::Profile estimate(const Arrays& known, std::vector<engine::TraceEvent>* trace = nullptr,
                            compiler::StepWatch* watch = nullptr) const;
@@ -104,8 +104,8 @@ class BoundProgram {
   friend class Arrays;
 
   std::shared_ptr<const compiler::Executable> executable_;
-  std::unique_ptr<const engine::Engine> engine_;  ///< of fresh runs
-  std::unique_ptr<engine::Session> session_;      ///< of resumed runs
+  std::unique_ptr<const engine::Engine> engine_;  ///< for fresh runs
+  std::unique_ptr<engine::Session> session_;      ///< for resumed runs
   std::vector<NamedOperand> operands_;
   std::vector<engine::Binding> bound_;  ///< by operand; without data unless the operand is bound for all runs
   std::vector<size_t> free_;            ///< operands that each run binds

@@ -47,7 +47,7 @@ class ChipSearch {
     return plan;
   }
 
-  /// Each replica has the sums over its columns alone.
+  /// Each replica sums over its own columns only.
   void add_sum(ChipPlan& plan) const {
     ops::TileProductProgram& built = plan.planned.program;
     const std::array variables = {built.operands.values.variable};

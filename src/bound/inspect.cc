@@ -37,7 +37,7 @@ class OpenModel {
   const std::vector<io::StoredWeight>& weights() const { return weights_; }
 
  private:
-  /// Adds the tensors of one of several files that the index has in it.
+  /// Adds the tensors that the index assigns to one of several files.
   void add_file(size_t file, std::vector<io::StoredTensor>& tensors) {
     const io::Source& source = sources_.emplace_back(io::Source::open(files_.paths[file]));
     for (io::TensorInfo& info : io::list_safetensors(source)) {
@@ -70,7 +70,8 @@ bool is_embedding(std::string name) {
   return false;
 }
 
-/// Of [outputs, channels, taps...] in one group; with one channel the groups are the channels.
+/// Whether the shape is [outputs, channels, taps...] of one group; with one channel the groups are the
+/// channels.
 bool is_convolution_weight(const io::WeightHeader& header) {
   return (header.shape.size() == 3 || header.shape.size() == 4) && header.shape[1] > 1;
 }
@@ -108,7 +109,7 @@ std::vector<io::StoredWeight> chosen_weights(const std::string& path, std::vecto
   return weights;
 }
 
-/// The name of a model on a hub is taken for that of a folder.
+/// The name of a model on a hub is read as the path of a folder.
 void require_there(const std::string& path) {
   std::error_code ignored;
   if (io::extension_of(path).empty() && !std::filesystem::exists(path, ignored))

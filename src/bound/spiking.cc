@@ -50,10 +50,10 @@ struct LayerResults : SpikingResults {
   std::array<uint64_t, kSpikingResults.size()> offsets;
 };
 
-/// A pass over all layers. It takes its caller's arrays, and after them those in a state.
+/// A pass over all layers. It takes the caller's arrays, and after them the arrays that lie in a state.
 struct NetworkPass {
   bound::BoundProgram program;
-  std::vector<uint64_t> offsets;  ///< of what lies in the state
+  std::vector<uint64_t> offsets;  ///< of the arrays in the state
   std::vector<ops::SpikingPlan> plans;
 
   void run(bound::Arrays& arrays, const std::byte* state) const {
@@ -98,7 +98,7 @@ struct SpikingNetwork::Compiled {
     return {{std::move(program), machine}, std::move(offsets), std::move(built.plans)};
   }
 
-  /// What both passes take of a caller: lists of inputs, and parameters.
+  /// The caller's operands that both passes take: lists of inputs, and parameters.
   ops::SpikingStackOperands given_operands(const ops::Builder& builder) const {
     const ops::SpikingProblem& first = problems[0];
     ops::SpikingStackOperands o;
@@ -172,7 +172,7 @@ struct SpikingNetwork::Compiled {
     ops::check_lists(in.ids, in.num, first.steps, {first.batch, in.capacity, first.layer.inputs});
   }
 
-  /// A caller's state, or for callers without one the network's own; on a cache line.
+  /// The caller's state, or the network's own for callers without one; aligned to a cache line.
   const std::byte* state_or_own(const std::byte* state) {
     if (state != nullptr) return state;
     if (own_state == nullptr) own_state.reset(new std::byte[state_end + kLine]);

@@ -27,8 +27,8 @@ StructuredParameter bias_of(const Structure& structure) {
   return {"bias", {outputs}};
 }
 
-/// Which gradients a program has: none, or of x and of the parameters. Then it computes again what lies
-/// between the maps.
+/// The gradients that a program computes: of x, of the parameters, both or none. With any, it recomputes what
+/// lies between the maps.
 struct Wanted {
   bool input = false;
   bool parameters = false;

@@ -8,7 +8,8 @@
 namespace tessera {
 namespace {
 
-/// Elements between neighbours in a dimension of `count`; where it has one element, any.
+/// Elements between neighbours in a dimension of `count` elements; a dimension of one element may have any
+/// stride.
 uint64_t stride_of(int64_t stride, uint32_t count) {
   if (count == 1) return std::numeric_limits<int64_t>::max();
   return stride < 0 ? -static_cast<uint64_t>(stride) : static_cast<uint64_t>(stride);

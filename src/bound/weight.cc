@@ -91,7 +91,7 @@ Relocation compact(PackedBlocks& blocks) {
   return Relocation(std::make_shared<const Relocation::Moves>(std::move(moves)));
 }
 
-/// Renumbered slots get the values of their former ones, others and those of new blocks 0.
+/// Renumbered slots take the values of their former slots; all others, including new blocks, become 0.
 void renumber(std::span<const uint32_t> former_slots, uint64_t slot_values, std::span<float> state) {
   const std::vector<float> former(state.begin(), state.end());
   const auto slots = static_cast<uint32_t>(former_slots.size());
