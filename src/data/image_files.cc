@@ -17,11 +17,11 @@ constexpr uint32_t kClasses = 10;
 constexpr uint32_t kCifarSide = 32;
 constexpr uint32_t kCifarChannels = 3;
 
-/// IDX: two zeros, the type, the number of dimensions, each of these (big-endian), the elements.
+/// IDX: two zeros, the type, the number of dimensions, each dimension (big-endian), the elements.
 struct Idx {
   std::vector<uint32_t> sides;
   std::vector<std::byte> content;
-  size_t begin = 0;  ///< of the elements
+  size_t begin = 0;  ///< where the elements begin
 };
 
 uint32_t big_endian(const std::byte* bytes) {

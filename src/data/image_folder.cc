@@ -72,7 +72,7 @@ ImageFiles files_by_class(const fs::path& folder, const std::vector<std::string>
   return all;
 }
 
-/// Without a part for testing.
+/// For a folder without a part for testing.
 void divide_classes(const fs::path& folder, ImageFolder& to) {
   for (uint32_t label = 0; label < to.classes.size(); ++label) {
     const fs::path of_class = folder / to.classes[label];
@@ -89,7 +89,7 @@ std::optional<fs::path> test_folder_of(const fs::path& folder) {
   return std::nullopt;
 }
 
-/// Throws Error for a class of which there is nothing to learn, and for one without others.
+/// Throws Error if a class has no images for training, or is the only one.
 void require_each_class(const ImageFolder& folder) {
   if (folder.classes.size() == 1)
     throw Error(
@@ -132,7 +132,7 @@ class FileImages final : public train::ImageSource {
   bool augments_;
 };
 
-/// Of names, sizes and labels; contents would take too long.
+/// A checksum of names, sizes and labels; contents would take too long.
 uint64_t checksum_of(const ImageFolder& folder) {
   base::Checksum sum;
   for (const ImageFiles* files : {&folder.train, &folder.test})

@@ -15,7 +15,7 @@
 namespace tessera::train {
 namespace {
 
-/// As many images as are said to be there.
+/// Only the number of these images is known.
 class OutlinedImages final : public ImageSource {
  public:
   explicit OutlinedImages(size_t count) : count_(count) {}

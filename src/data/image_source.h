@@ -25,10 +25,10 @@ class ImageSource {
 
   virtual size_t count() const = 0;
   virtual uint32_t label(size_t i) const = 0;
-  /// Writes image i, [height, width, channels]: as it is in an epoch of training, which is a function of the
-  /// seed, the epoch and the image, or as it is evaluated.
+  /// Writes image i, [height, width, channels]: as it is in an epoch of training, which depends on the seed,
+  /// the epoch and the image alone, or as it is evaluated.
   virtual void read(size_t i, std::optional<uint32_t> epoch, std::span<uint8_t> pixels) const = 0;
-  /// Whether that takes so long that several threads should.
+  /// Whether read() takes so long that several threads should call it.
   virtual bool is_slow() const { return false; }
 };
 
@@ -50,10 +50,10 @@ struct ImageSources {
   std::unique_ptr<ImageSource> training, testing;
 };
 
-/// A set in memory, of which training takes random crops of the padded images, and flips.
+/// A set in memory; training takes random crops of the padded images, flipped at random.
 class StoredImages final : public ImageSource {
  public:
-  /// `padding` pixels on each side; none: training takes images as they are.
+  /// `padding` is in pixels on each side; without it, training takes images as they are.
   StoredImages(ImageSet images, uint64_t seed, std::optional<uint32_t> padding)
       : images_(std::move(images)), seed_(seed), padding_(padding) {}
 
@@ -71,15 +71,16 @@ class StoredImages final : public ImageSource {
   std::optional<uint32_t> padding_;
 };
 
-/// Those of a split, normalised by the statistics of the images for training. Throws UsageError if images for
-/// testing have another size.
+/// The images of a split, normalised by the statistics of the images for training. Throws UsageError if the
+/// images for testing have another size.
 ImageSources stored_images(const ImageSplit& images, uint64_t seed, std::optional<uint32_t> padding);
 
 /// Sources of which no image can be read, for estimates.
 ImageSources outlined_images(const ImageOutline& images);
 
 /// Images of files with size × size pixels: of a random region in training (random_region), otherwise of the
-/// middle. They are normalised by the statistics of ImageNet. `augments`: whether training takes random ones.
+/// middle. They are normalised by the statistics of ImageNet. `augments`: whether training takes random
+/// regions.
 ImageSources images_of_files(const ImageFolder& folder, uint32_t size, uint64_t seed, bool augments);
 
 }  // namespace tessera::train

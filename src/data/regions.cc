@@ -14,7 +14,7 @@ constexpr size_t kColours = 3;
 // A stream of random numbers, apart from those of a graph's operations.
 constexpr uint32_t kRegionStream = 0x64697603;
 
-/// The pixels of a row, or a column, of which one of the result is a mean.
+/// The pixels of a row or a column whose weighted mean is one pixel of the result.
 struct WeightedPixels {
   size_t first = 0;
   std::vector<float> weights = {};
@@ -65,7 +65,7 @@ Region random_region(uint64_t seed, uint32_t epoch, uint32_t image, uint32_t hei
     const auto w = static_cast<uint32_t>(own_width), h = static_cast<uint32_t>(own_height);
     return {place(choice(2), height - h + 1), place(choice(3), width - w + 1), h, w, is_flipped};
   }
-  // As much of the middle as the ratios allow.
+  // As much of the middle as the limits on the ratio of the sides allow.
   const auto most = [](uint32_t side) {
     return std::max(1U, static_cast<uint32_t>(std::lround(side * kWidest)));
   };
@@ -82,7 +82,7 @@ Region middle_region(uint32_t height, uint32_t width) {
 void resize(const io::Pixels& image, const Region& region, uint32_t size, std::span<uint8_t> pixels) {
   std::vector<WeightedPixels> columns = weighted_pixels(region.left, region.width, size);
   if (region.is_flipped) std::reverse(columns.begin(), columns.end());
-  // First along rows, of all that the result takes.
+  // First along the rows, for all rows of the region.
   const size_t stride = size * kColours;
   std::vector<float> narrow(region.height * stride);
   for (size_t row = 0; row < region.height; ++row) {

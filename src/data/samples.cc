@@ -86,7 +86,7 @@ Standardisation::Standardisation(const Samples& samples, std::span<const uint32_
     const double mean = static_cast<double>(sums[f]) / count;
     const double variance = static_cast<double>(squares[f]) / count - mean * mean;
     mean_.push_back(static_cast<float>(mean));
-    // The least variance of whole numbers that differ, less than half of it.
+    // Integers that are not all equal have at least twice this variance.
     const bool varies = variance > 0.5 / count * (1 - 1 / count);
     scale_.push_back(varies ? static_cast<float>(1 / std::sqrt(variance)) : 0.0F);
   }

@@ -31,7 +31,7 @@ uint32_t features_of(const ImageSet& images, bool grey);
 
 Samples samples_of(const ImageSet& images, bool grey);
 
-/// Numbers of images, each in ascending order.
+/// Indices of images, each list ascending.
 struct Division {
   std::vector<uint32_t> training;
   std::vector<uint32_t> validation;

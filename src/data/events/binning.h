@@ -9,7 +9,7 @@
 
 namespace tessera::train {
 
-/// Limits of recordings, by what lists of spikes can hold.
+/// Limits of recordings, set by what lists of spikes can hold.
 inline constexpr uint32_t kMostSteps = 1U << 16;
 inline constexpr uint32_t kMostUnits = 1U << 16;
 /// Maximum number of classes of a data set, and of its events in total.

@@ -48,7 +48,7 @@ std::vector<LabelledFile> labelled_files(const fs::path& folder, const std::vect
   return files;
 }
 
-/// What events need.
+/// The sensor size and the time that events need.
 struct Extent {
   uint32_t width = 1;
   uint32_t height = 1;

@@ -92,7 +92,7 @@ class Manifold {
   std::vector<double> scale_;
 };
 
-/// From 0 to less than 1.
+/// Scales values to [0, 1).
 void standardise(std::vector<double>& y) {
   const auto [least, most] = std::ranges::minmax(y);
   for (double& value : y) value = (value - least) / (most - least + kTiny);

@@ -26,8 +26,8 @@ struct SequenceInPack {
   uint32_t length = 0;
 };
 
-/// Adds a sequence whose second part begins at its token `second`; its tokens are those returned, and still
-/// to be set.
+/// Adds a sequence whose second part begins at its token `second`, and returns its tokens, which the caller
+/// sets.
 std::span<uint32_t> place_sequence(PretrainingBatch& batch, const SequenceInPack& place, uint32_t second);
 
 /// Sets the labels of a sequence that was added. `slot` is the number of predictions that its pack has so

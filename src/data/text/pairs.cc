@@ -66,7 +66,7 @@ class PairMaker {
     return end;
   }
 
-  /// Sentences of another document, of at least `wanted` tokens if there are.
+  /// Sentences of another document, with at least `wanted` tokens if it has that many left.
   std::pair<uint64_t, uint64_t> elsewhere(uint64_t document, uint64_t wanted, RandomSequence& random) const {
     uint64_t other = random.below(static_cast<uint32_t>(text_.count() - 1));
     if (other >= document) ++other;
@@ -81,7 +81,7 @@ class PairMaker {
                 RandomSequence& random) {
     std::pair<uint64_t, uint64_t> first{begin, end};
     const auto size = [](const auto& range) { return range.second - range.first; };
-    for (auto* range : {&first, &second})  // what will certainly go
+    for (auto* range : {&first, &second})  // what is certain to be dropped
       if (size(*range) > 2 * uint64_t{longest_}) range->second = range->first + 2 * uint64_t{longest_};
     while (size(first) + size(second) > longest_) {
       auto& longer = size(first) > size(second) ? first : second;
@@ -130,7 +130,7 @@ std::vector<Prediction> mask(std::span<uint32_t> tokens, uint32_t vocabulary, co
                              uint64_t seed, uint32_t epoch, uint64_t sequence) {
   const RandomStream random(seed, epoch, kMaskStream);
   const auto words = [&](uint32_t place) { return random.words(sequence << kPlaceBits | place); };
-  std::vector<std::pair<uint32_t, uint32_t>> candidates;  // by what they draw, with their places
+  std::vector<std::pair<uint32_t, uint32_t>> candidates;  // random word and place
   for (uint32_t place = 0; place < tokens.size(); ++place)
     if (!special.contains(tokens[place])) candidates.emplace_back(words(place)[0], place);
   const size_t count =

@@ -36,9 +36,9 @@ struct Prediction {
   uint32_t label = 0;
 };
 
-/// Masks tokens of a sequence, but no special ones, and returns them by place: predictions_of() the length,
-/// or as many as there are. The choice is a function of the seed, the epoch, the sequence's number, and the
-/// place.
+/// Masks tokens of a sequence, except special ones, and returns them in the order of their places:
+/// predictions_of() the length, or all if there are fewer. The choice depends on the seed, the epoch, the
+/// sequence's number and the place alone.
 std::vector<Prediction> mask(std::span<uint32_t> tokens, uint32_t vocabulary, const SpecialTokens& special,
                              uint64_t seed, uint32_t epoch, uint64_t sequence);
 

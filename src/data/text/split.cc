@@ -13,7 +13,7 @@
 namespace tessera {
 namespace {
 
-constexpr uint64_t kFewest = 2;  // documents, of which a pair may have two
+constexpr uint64_t kFewest = 2;  // documents: a pair may take two
 
 /// The text of some documents.
 std::shared_ptr<const TokenText> part_of(const TokenText& text, const std::vector<uint32_t>& documents) {

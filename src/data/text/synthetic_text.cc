@@ -21,7 +21,7 @@ constexpr uint32_t kMostSentences = 12, kShortestSentence = 4, kLongestSentence 
 constexpr SpecialTokens kSynthetic = {.pad = 0, .cls = 1, .sep = 2, .mask = 3};
 constexpr uint32_t kFirstWord = 4;
 
-/// Sums of 1 / (rank + 1).
+/// Cumulative sums of 1 / (rank + 1).
 std::vector<double> zipf_sums(uint32_t words) {
   std::vector<double> sums;
   double sum = 0;

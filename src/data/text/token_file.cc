@@ -31,7 +31,7 @@ constexpr NamedSpecial kSpecial[] = {{"pad", &SpecialTokens::pad},
                                      {"sep", &SpecialTokens::sep},
                                      {"mask", &SpecialTokens::mask}};
 
-/// Throws unless limits begin with 0, grow, and end with the number of what they divide.
+/// Throws unless limits begin with 0, grow, and end with the number of the elements that they divide.
 void check_limits(const TokenText& text, const std::vector<uint64_t>& limits, uint64_t count,
                   const char* what, const char* of) {
   if (limits.empty() || limits.front() != 0) fail(text.name, "the limits of {}s do not begin with 0", what);
@@ -87,7 +87,7 @@ std::vector<uint64_t> limits(const io::Source& source, const std::vector<io::Ten
   return all;
 }
 
-/// Throws if one is beyond the vocabulary. Of a file, all are looked at only to say which.
+/// Throws if a token is beyond the vocabulary. A file's tokens are read again only to say which.
 void check_tokens(const TokenText& text) {
   if (text.tokens.empty()) fail(text.name, "there are no tokens in it");
   if (text.tokens.largest() < text.vocabulary) return;

@@ -17,16 +17,16 @@ namespace tessera::train {
 /// The tokens of a file, or ranges of them one after the other.
 class TokensInFile {
  public:
-  /// Those of a tensor of U16 or U32, which are read once. Throws Error if that fails.
+  /// The tokens of a tensor of U16 or U32, all of which are read once. Throws Error if that fails.
   TokensInFile(std::shared_ptr<const io::Source> source, const io::TensorInfo& tensor);
-  /// Ranges of other ones, which have to lie within them.
+  /// Ranges of the tokens of `whole`, which must lie within them.
   TokensInFile(const TokensInFile& whole, std::span<const Tokens::Range> ranges);
 
   uint64_t size() const { return size_; }
-  /// Of all tokens of the file.
+  /// The largest token of the file.
   uint32_t largest() const { return largest_; }
-  /// Copies tokens, which have to be there, from `begin` on. Throws Error if they cannot be read, or one is
-  /// larger than when the file was opened.
+  /// Copies existing tokens from `begin` on. Throws Error if they cannot be read, or one is larger than when
+  /// the file was opened.
   void read(uint64_t begin, std::span<uint32_t> out) const;
 
  private:
@@ -54,8 +54,8 @@ class TokensInFile {
   std::vector<Segment> segments_;
 };
 
-/// Calls f(number of the first, tokens) for pieces of Tokens or TokensInFile, in order. All but the last have
-/// equal lengths, a power of two.
+/// Calls f(index of the first token, tokens) for pieces of Tokens or TokensInFile, in order. All but the last
+/// have equal lengths, a power of two.
 template <class Source, class F>
 void for_pieces(const Source& tokens, const F& f) {
   constexpr uint64_t kPiece = 1 << 16;
