@@ -11,11 +11,11 @@
 namespace tessera::compiler {
 
 /// Address ranges in use, by lifetime. Most memories hold some hundred pieces with almost as many lifetimes:
-/// then ranges are searched in the order of their addresses, those that are in use at some time in the
-/// smallest window around the query's lifetime. Windows are halves of all moments, halves of these, and so
-/// on, so that what one function of a program keeps is not searched for another one's. With thousands of
-/// pieces and far fewer lifetimes, each lifetime keeps a union of the ranges in use during it, to which a
-/// query adds only the ranges taken since the last query.
+/// then the ranges in use at some time in the smallest window around the query's lifetime are searched in the
+/// order of their addresses. Windows are halves of all moments, halves of these, and so on, so that the
+/// ranges of one function of a program are not searched for another function. With thousands of pieces and
+/// far fewer lifetimes, each lifetime keeps a union of the ranges in use during it, to which a query adds
+/// only the ranges taken since the last query.
 class AddressesInUse {
  public:
   /// Memories are filled one after another, with the same `lifetimes`, whose moments are all below `moments`.
@@ -51,9 +51,9 @@ class AddressesInUse {
     std::vector<AddressRange> own;  ///< in the order in which they were taken
     AddressRanges taken;            ///< ranges of this lifetime and of those that it overlaps
     std::vector<Met> meets;         ///< overlapping lifetimes, itself included; found at the first query
-    std::vector<bool> is_met;       ///< by lifetime: whether it is one of these
-    uint64_t slices = 0;            ///< a bit for each smallest window that it has a moment of
-    uint32_t window = kWhole;       ///< the smallest that contains it
+    std::vector<bool> is_met;       ///< by lifetime: whether `meets` has it
+    uint64_t slices = 0;            ///< a bit for each smallest window in which it has a moment
+    uint32_t window = kWhole;       ///< the smallest window that contains it
     bool is_used = false;
   };
 

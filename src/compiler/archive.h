@@ -84,9 +84,9 @@ class Reader {
       throw Error(fmt::format("it ends early: {} bytes of {} are left", bytes_.size() - at_, bytes));
   }
   bool at_end() const { return at_ == bytes_.size(); }
-  /// What is left.
+  /// The bytes that are left.
   std::span<const std::byte> rest() const { return bytes_.subspan(at_); }
-  /// Whether these bytes come next; goes behind them if so.
+  /// Whether these bytes come next; skips them if so.
   bool skip(std::span<const std::byte> expected) {
     if (expected.size() > rest().size()) return false;
     if (!expected.empty() && std::memcmp(rest().data(), expected.data(), expected.size()) != 0) return false;

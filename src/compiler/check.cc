@@ -176,7 +176,7 @@ class Checker {
     }
   }
 
-  /// A field is at its variable's place, or at one from and to which exchanges bring it.
+  /// A field is at its variable's place, or at a place that exchanges fill or write back.
   void check_field(const program::Field& of, const Box& box, const program::FieldSpec& spec,
                    const BoxAddress& place, TileId tile, const program::WrittenBefore& before) {
     const VariableId v = of.variable;
@@ -447,7 +447,7 @@ class Checker {
     }
   }
 
-  /// What a collective fills is in use from its begin to its end, while other steps run.
+  /// What a collective fills is in use from its start to its end, while other steps run.
   void note_beside(program::StepId id, const program::Collect& collect) {
     const auto each_line = [&](const auto& visit) {
       program::each_filled(program_.collectives()[collect.collective], [&](VariableId v) {
@@ -463,7 +463,7 @@ class Checker {
     overlaps_->close(touchers_.of_end(id));
   }
 
-  /// What copies read and fill is in use from their begin to their end, while other steps run.
+  /// What copies read and fill is in use from their start to their end, while other steps run.
   void note_beside(program::StepId id, const program::Copy& copy) {
     const std::vector<program::CopyGroup>& groups = program_.copy_sets()[copy.set].groups;
     const auto each_box = [&](VariableId v, const auto& visit) {
@@ -546,7 +546,7 @@ class Checker {
   program::MappingIndex mappings_;
   std::vector<uint64_t> arena_bytes_;  ///< by space
   std::vector<VariableId> handed_on_;  ///< in the current compute set
-  TransferList before_;                ///< those of the current compute set
+  TransferList before_;                ///< before the current compute set, or of the copy set
   TransferList after_;
   std::function<std::string()> where_;
 };

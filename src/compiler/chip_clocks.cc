@@ -99,8 +99,9 @@ std::vector<double> ChipClocks::arrivals() const {
   return ends;
 }
 
-/// Whether what happened held up nothing and did not wait for links, nor will when it is repeated: what gets
-/// under way later leaves links in time, and chips are past the times at which the rest got under way.
+/// Whether the steps since `before` neither held anything up nor waited for links, and will not when
+/// repeated: data that arrived left its links before any chip was done, and data under way was ready before
+/// any began.
 bool ChipClocks::left_links_alone_since(const ChipClocks& before) const {
   if (queued_ != before.queued_ || arrivals() != before.arrivals()) return false;
   double from = std::numeric_limits<double>::infinity(), until = from;
@@ -158,7 +159,7 @@ PhaseTimes ChipClocks::arrive(const CollectiveCost& cost, double arrival, double
     PhaseTimes& chip = at(number);
     // Before the others are ready a chip waits for them, and not for data.
     waited = std::max(waited, arrival - std::max(chip.total(), travel.ready));
-    // Waiting for data is exchange, as where nothing runs beside it.
+    // Waiting for data counts as exchange, as it does where nothing runs beside the collective.
     chip[Phase::exchange] += std::max(0.0, arrival - chip.total());
     wait(chip, ready);
     chip += own;
@@ -188,7 +189,7 @@ PhaseTimes ChipClocks::finish_streaming(double times) {
     PhaseTimes& chip = chips_[number];
     PhaseTimes own = cycles.scaled(times);
     own[Phase::exchange] -= streaming_alone(*stream.cost, cycles) * times;
-    // Waiting for data is exchange, as where nothing runs beside it.
+    // Waiting for data counts as exchange, as it does where nothing runs beside the copy.
     const double waited = std::max(0.0, stream.ends[number] - chip.total());
     chip[Phase::exchange] += waited;
     chip += own;
@@ -198,7 +199,7 @@ PhaseTimes ChipClocks::finish_streaming(double times) {
   return most;
 }
 
-/// Whether copies of chips did not wait for streaming memory, and so will not when they are repeated: each is
+/// Whether no chip's copies waited for streaming memory, so that they will not when repeated: each is
 /// completed before its chip goes on to the next repetition.
 bool ChipClocks::found_streaming_free_since(const ChipClocks& before) const {
   for (size_t chip = 0; chip < chips_.size(); ++chip)

@@ -36,21 +36,21 @@ class ChipClocks {
   /// Lets all chips wait until `cycles`.
   void wait_until(double cycles);
 
-  // Collectives beside which chips do other things, on the chips of all replicas. Of several, the one that
-  // starts last is finished first. On one chip all cycles count `times`.
+  // Collectives that run while chips do other things, on the chips of all replicas. Of several, finish()
+  // takes the one that started last. On one chip all cycles count `times`.
 
   /// Whether data of collectives is under way that others have to wait for.
   bool has_under_way() const;
   /// Data of a collective gets under way as soon as all chips that take part are ready and no other
   /// collective uses its links; the chips go on.
   static void start(std::span<ChipClocks> replicas, const CollectiveCost& cost, double times = 1);
-  /// Lets the chips wait for the data, and for each other, and do their own part. Returns what of the
-  /// collective no other steps hide, on the chip where that is most.
+  /// Makes the chips wait for the data and for each other, and do their own part. Returns the cycles of the
+  /// collective that no other steps hide, on the chip with the most.
   static program::PhaseTimes finish(std::span<ChipClocks> replicas, const CollectiveCost& cost,
                                     double times = 1);
 
-  // Copies from and to streaming memory, beside which chips do other things: what takes longer than their
-  // busiest tile. Of several, the one that starts last is finished first. On one chip all cycles count
+  // Copies from and to streaming memory that run while chips do other things: the time beyond their busiest
+  // tile's. Of several, finish_streaming() takes the one that started last. On one chip all cycles count
   // `times`.
 
   /// Whether such a copy is under way, for which others have to wait.
@@ -58,8 +58,8 @@ class ChipClocks {
   /// On each chip the copy gets under way as soon as the chip is ready and its streaming memory is free; the
   /// chips go on.
   void start_streaming(const ExchangeCost& cost, double times = 1);
-  /// Lets the chips wait for the copy that started last, and do their own part. Returns what of the copy no
-  /// other steps hide, on the chip where that is most.
+  /// Makes the chips wait for the copy that started last, and do their own part. Returns the cycles of the
+  /// copy that no other steps hide, on the chip with the most.
   program::PhaseTimes finish_streaming(double times = 1);
 
   /// Times by phase of the chip that ends last; waiting for other chips counts as sync.
@@ -98,19 +98,19 @@ class ChipClocks {
     for (const program::TiedChips& group : cost.tied)
       for (const uint32_t chip : group.chips) visit(size_t{chip - first_chip_}, group.cycles);
   }
-  /// Of the cycles of a copy on a chip those in which its tiles are free.
+  /// The cycles of a copy on a chip in which the chip's tiles are free.
   double streaming_alone(const ExchangeCost& cost, const program::PhaseTimes& cycles) const;
   void wait(program::PhaseTimes& chip, double until);
   /// When all chips that take part in a collective are ready.
   double ready_for(const CollectiveCost& cost) const;
-  /// When the collectives that have begun leave the links of one free.
+  /// When the collectives that have begun no longer use the links of this one.
   double links_free_for(const CollectiveCost& cost) const;
   Travel& last_under_way();
-  /// An exchange between chips goes first: what is under way arrives later by as much.
+  /// An exchange between chips goes first: data under way arrives later by as much.
   void hold_up(double begin, double cycles);
   bool left_links_alone_since(const ChipClocks& before) const;
   bool found_streaming_free_since(const ChipClocks& before) const;
-  /// When the data arrives that is under way, in the order in which it started.
+  /// When the data under way arrives, in the order in which it started.
   std::vector<double> arrivals() const;
   program::PhaseTimes arrive(const CollectiveCost& cost, double arrival, double ready, double times);
 
@@ -124,7 +124,7 @@ class ChipClocks {
   StepWatch* watch_ = nullptr;
 };
 
-/// Whether a copy has a step beside it, or has to wait for one that has.
+/// Whether a copy runs beside a step, or has to wait for a copy that does.
 bool streams_apart(const program::Program& program, const program::Copy& copy, const ChipClocks& clocks);
 
 /// Bytes over links, summed over steps.

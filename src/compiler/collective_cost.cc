@@ -67,7 +67,7 @@ class CollectiveCount {
   }
 
  private:
-  /// Hosts have no links whose rates are known: what is left is adding what each receives.
+  /// The rates of hosts' links are unknown: what remains is the cost of adding received data.
   CollectiveCost count_on_host() {
     for (const program::Round& round : program::rounds_of(collective_, replicas_)) {
       PhaseTimes adding;
@@ -153,7 +153,7 @@ class CollectiveCount {
     return hops;
   }
 
-  /// One vertex for each box: as other tiles' vertices, dealt to the workers where they take one each.
+  /// One vertex for each box, executed like other vertices: single-worker ones are dealt to the workers.
   PhaseTimes adding_cycles(const Lines& lines, const Message& message) const {
     PhaseTimes whole_tile;
     std::vector<PhaseTimes> workers(machine_.workers_per_tile);
@@ -175,7 +175,7 @@ class CollectiveCount {
     return whole_tile;
   }
 
-  /// Between the part and its place in the whole, on each tile.
+  /// Adds the copies between the part and its place in the whole, on each tile.
   void add_own_chunks() {
     double busiest = 0;
     for (const auto& [lines, on_chips] : tiles_)
@@ -194,9 +194,9 @@ class CollectiveCount {
   CollectiveCost cost_;
 };
 
-/// The rounds that need code of their own. In those of a ring every replica does the same with another chunk,
-/// which depends on the replica, and so is known only when they run: those that add are a loop, and those
-/// that pass on another one.
+/// The rounds that need code of their own. In the rounds of a ring, all replicas do the same with different
+/// chunks, which depend on the replica and so are known only at run time: the rounds that add are one loop,
+/// and the rounds that pass data on are another.
 std::vector<program::Round> rounds_with_code(const Collective& collective, uint32_t replicas) {
   std::vector<program::Round> rounds = program::rounds_of(collective, replicas);
   if (collective.algorithm != program::CollectiveAlgorithm::ring) return rounds;

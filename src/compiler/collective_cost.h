@@ -7,9 +7,9 @@ namespace tessera::compiler {
 
 /// Cost of a collective of a program whose replicas run on parts of a machine equal to `part`, the first one.
 /// In each round all replicas wait for each other; it takes as long as the busiest tile and the busiest link,
-/// after which received data is added. Where links take longer than tiles, the rest of the exchange and the
-/// latency of links leave tiles free, which is what other steps can run beside. On hosts, whose links are
-/// unknown, it is what adding takes.
+/// after which received data is added. Where links take longer than tiles, tiles are free during the rest of
+/// the exchange and the latency of links, and other steps can run. On hosts, whose links are unknown, the
+/// cost is that of adding.
 CollectiveCost cost_of(const program::Program& program, const program::Collective& collective,
                        const machine::Machine& part);
 

@@ -72,14 +72,15 @@ class KnownVariables {
       forget(group.to);
   }
 
-  /// What replicas exchange, nobody follows.
+  /// Data that replicas exchange is unknown.
   void spread(const program::Exchanged& exchanged) {
     forget(exchanged.whole);
     for (const auto& beside : {exchanged.part, exchanged.buffer})
       if (beside) forget(*beside);
   }
 
-  /// An argument is known if everything is that any call passes for it, and that then if the argument is.
+  /// An argument is known if all operands that calls pass for it are; one that is written only if its
+  /// argument is.
   void spread(const program::Call& call) {
     const std::vector<program::Argument>& arguments = program_.functions()[call.function].arguments;
     for (size_t i = 0; i < arguments.size(); ++i) {

@@ -94,7 +94,7 @@ ControlGraph::Positions ControlGraph::walk_call(StepId id, const program::Call& 
   return from;
 }
 
-/// Positions from which control may come to a read without an overwrite after them; notes them as such.
+/// Positions from which control may come to a read without an overwrite after them; marks them as read later.
 ControlGraph::Positions ControlGraph::read_after(const Positions& reads) {
   Positions found, work = reads;
   while (!work.empty()) {
@@ -109,7 +109,7 @@ ControlGraph::Positions ControlGraph::read_after(const Positions& reads) {
   return found;
 }
 
-/// Keeps, of the positions that are read later, those at a write or after one. On a path from a write to such
+/// Of the positions that are read later, finds those at a write or after one. On a path from a write to such
 /// a position, all positions from the last overwrite on are read later too, so no others have to be followed.
 ControlGraph::Positions ControlGraph::alive_within(const Positions& writes) {
   Positions found;

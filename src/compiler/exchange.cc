@@ -69,7 +69,7 @@ void make_mapped_pieces(Compilation& c) {
   }
 }
 
-/// What a function's codelets demand of an argument, they demand of all that calls pass for it.
+/// Demands of a function's codelets on an argument apply to all operands that calls pass for it.
 void demand_of_operands(Compilation& c, const program::Reachability& reachable) {
   bool is_new = true;
   const auto raise = [&](auto& has, auto wants) {
@@ -145,7 +145,7 @@ class SetExchange {
     }
   };
 
-  /// What vertex i of one group leaves in the caches, vertex i of the next one takes from there.
+  /// Vertex i of one group leaves in the caches what vertex i of the next group takes.
   void add_in_order(const program::ComputeSet& set) {
     for (uint32_t i = 0; i < set.groups.front().count(); ++i)
       for (uint32_t g = 0; g < set.groups.size(); ++g) add_vertex(set.groups[g], g, i);
@@ -336,7 +336,8 @@ class ExchangePass {
 
   bool keeps_all() const { return c_.kept == Kept::all; }
 
-  /// Whether there are moves to take before all are known: of millions mostly only their cost is wanted.
+  /// Whether there are enough moves to take before all are known: of millions, mostly only the cost is
+  /// wanted.
   bool has_many(const Moves& moves) const {
     constexpr size_t kMany = 4096;
     return !keeps_all() && moves.moves.size() >= kMany;

@@ -181,8 +181,8 @@ inline size_t slot_of(const machine::Machine& machine, program::TileId space) {
 /// replicas.
 machine::Machine machine_of_replica(const program::Program& program, const machine::Machine& machine);
 
-/// Whether the cost of vertices on tiles reads integers of a field that change between or within runs: of
-/// costed fields all except constants at known rows.
+/// Whether the cost of vertices on tiles reads integers of a field that change between or within runs: true
+/// for all costed fields except constants at known rows.
 bool reads_changing_metadata(const program::Program& program, const program::VertexGroup& group,
                              size_t field);
 
@@ -191,7 +191,7 @@ bool knows_costs(const program::Program& program, const program::ComputeSet& set
                  const std::vector<bool>& known);
 
 /// Whether a dry run that knows these variables has to follow the program: control flow or costs depend on
-/// what it knows. Otherwise its cycles are those that the executable has.
+/// what it knows. Otherwise the executable has its cycles.
 bool has_to_follow(const Executable& executable, const std::vector<bool>& known);
 
 /// By VariableId: whether its contents follow from the program and from the arrays bound to the integer

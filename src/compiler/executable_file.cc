@@ -192,7 +192,7 @@ std::shared_ptr<const Executable> load(const std::string& file, const machine::M
 std::shared_ptr<const Executable> from_bytes(std::span<const std::byte> bytes,
                                              std::shared_ptr<const program::Program> program,
                                              const machine::Machine& machine) {
-  Reader reader(bytes, nullptr);  // a program alone has codelets
+  Reader reader(bytes, nullptr);  // only a program has codelets
   read_front(reader, bytes, machine);
   if (!reader.skip(bytes_of_program(*program))) throw Error("it is the executable of another program");
   return read_compiled(reader, std::move(program), machine);

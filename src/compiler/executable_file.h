@@ -26,9 +26,9 @@ using FindCodelet = const program::Codelet* (*)(std::string_view name);
 /// trusted before verification.
 std::shared_ptr<const Executable> load(const std::string& file, const machine::Machine& machine,
                                        FindCodelet find);
-/// The executable in these bytes, for a program that is there already and is not read: theirs must be equal
-/// to it, bit for bit. Throws Error as load() does, without a name, and for the executable of another
-/// program.
+/// The executable in these bytes, for a program that the caller has: the program in the bytes is not read,
+/// but must equal it, bit for bit. Throws Error as load() does, without a name, and for the executable of
+/// another program.
 std::shared_ptr<const Executable> from_bytes(std::span<const std::byte> bytes,
                                              std::shared_ptr<const program::Program> program,
                                              const machine::Machine& machine);

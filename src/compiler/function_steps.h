@@ -9,7 +9,7 @@
 namespace tessera::compiler {
 
 /// The steps of a function, and the bounds between them at which its calls touch their operands. What a
-/// function reads is alive from its begin until its last step that touches the argument; what it writes is
+/// function reads is alive from its start until its last step that touches the argument; what it writes is
 /// alive from the first of these steps on. What it only writes is alive until it ends.
 struct FunctionSteps {
   struct Use {
@@ -25,7 +25,7 @@ struct FunctionSteps {
   std::vector<program::StepId> steps;  ///< the body's steps, with the steps of sequences in their place
   std::vector<Bound> bounds;           ///< ascending
 
-  /// Calls at_bound(position in `bounds`) and at_step(step), in the order in which a call comes to them.
+  /// Calls at_bound(position in `bounds`) and at_step(step), in the order in which a call reaches them.
   template <class AtBound, class AtStep>
   void walk(const AtBound& at_bound, const AtStep& at_step) const {
     uint32_t bound = 0;
@@ -36,7 +36,7 @@ struct FunctionSteps {
   }
 };
 
-/// By function; of those without arguments, nothing.
+/// By function; empty for functions without arguments.
 std::vector<FunctionSteps> steps_of_functions(const program::Program& program);
 
 }  // namespace tessera::compiler

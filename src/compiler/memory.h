@@ -90,14 +90,14 @@ struct MemoryReport {
 /// Combines the memories of tiles of `capacity` bytes each into a report.
 MemoryReport report_memory(std::vector<TileMemory> tiles, const TileMemory& shared, uint64_t capacity);
 
-/// The same memories, as if tiles had `capacity` bytes each, or a host that in all.
+/// The same memories, as if tiles had `capacity` bytes each, or a host `capacity` bytes in all.
 MemoryReport with_capacity(const MemoryReport& memory, uint64_t capacity);
 
 /// The memory of each chip: the sum over its tiles; `end` is its fullest tile's.
 std::vector<TileMemory> memory_by_chip(const MemoryReport& memory, const machine::Machine& machine);
 
-/// "tile 17 needs 640000 bytes and has 638976; it holds inputs 300000, …", largest first; or that the
-/// streaming memory of a chip is too small, of which `of_chip` says more.
+/// "tile 17 needs 640000 bytes and has 638976; it holds inputs 300000, …", largest first; or that a chip's
+/// streaming memory is too small, with what `of_chip` adds about it.
 std::string overflow_text(const MemoryReport& memory, std::string_view of_chip = {});
 
 }  // namespace tessera::compiler

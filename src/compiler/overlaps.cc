@@ -79,8 +79,8 @@ std::map<VariableId, Lifetime> Overlaps::kept_by_calls() const {
   return kept;
 }
 
-/// Calls say between which steps their functions touch arguments, from which the lifetimes follow of what
-/// they pass. The touches of arguments are known by themselves.
+/// The lifetimes of operands follow from the steps between which, according to calls, functions touch
+/// arguments. Where arguments are really touched is known independently.
 void Overlaps::check_arguments() const {
   for (const auto& [v, during] : kept_by_calls()) {
     const auto is_kept = [&kept = during](uint32_t position) {

@@ -57,14 +57,14 @@ struct Occupancy {
 
 /// How pieces that are not always alive are placed.
 struct PlacementWay {
-  bool is_upward = false;      ///< also those for the interleaved region from the code up
-  bool longest_first = false;  ///< by their time first, not by their bytes
+  bool is_upward = false;      ///< also places pieces for the interleaved region from the code up
+  bool longest_first = false;  ///< by lifetime first, not by bytes
 };
 
 /// One memory: what is at which address when. A tile's code comes first. First fit, always-live pieces first
 /// and then by size: pieces for the interleaved region from the end of the memory down, the others from the
-/// code up, so that both may use all free space. Where that takes more than there is, all from the code up,
-/// also what is alive longest first, if so they take less.
+/// code up, so that both may use all free space. If that exceeds the memory, all go from the code up, and
+/// then the longest alive first, if they take less that way.
 class Arena {
  public:
   Arena(Compilation& c, TileId space, std::span<PieceId> ids, Occupancy& occupancy)
@@ -99,7 +99,7 @@ class Arena {
     ranks.reserve(ids.size());
     for (const PieceId id : ids) {
       const Piece& piece = c_.pieces[id];
-      // Runs side by side share the part of a shared space that has the state.
+      // Concurrent runs share the part of a shared space that has the state.
       const bool is_shared_state =
           piece.tile == program::kShared && c_.program.variable(piece.variable).role == program::Role::state;
       const uint64_t longest = way_.longest_first ? moments_of(piece) : 0;
@@ -132,7 +132,7 @@ class Arena {
     for (auto id = dynamic; id != ids.end(); ++id) place_dynamic(c_.pieces[*id]);
   }
 
-  /// In the first other way in which they fit; otherwise in the one in which they end lowest.
+  /// Places pieces in the first other way in which they fit, or else in the way in which they end lowest.
   void place_otherwise(std::span<PieceId> ids) {
     constexpr PlacementWay kOthers[] = {{true, false}, {true, true}};
     PlacementWay best = way_;
@@ -206,14 +206,14 @@ class Arena {
       dynamic.push_back(id);
       if (piece.offset < top_) low = std::max(low, piece.offset + room_of(piece));
     }
-    // Whole free lines between what grows up and what grows down are not allocated here.
+    // Whole free lines between what grows up and what grows down are not allocated on the host.
     if (low < top_ && end_ > top_) gap_ = (top_ - low) / program::kDataAlignment * program::kDataAlignment;
     count_peak(dynamic);
     if (end_ > base_) memory_[MemoryUse::padding] += base_ + bytes() - memory_.total();
     memory_.end = std::max(memory_.total(), end_ > c_.machine.tile_bytes ? end_ : 0);
   }
 
-  /// Data alive at the first moment with the most of it.
+  /// Counts the data alive at the first moment at which most is alive.
   void count_peak(std::span<const PieceId> dynamic) {
     const uint32_t peak = peak_of(dynamic);
     for (const PieceId id : dynamic) {
@@ -293,10 +293,10 @@ std::vector<Memory> memories_of(const Compilation& c, std::span<PieceId> stored)
   return memories;
 }
 
-/// Memories whose storage has little to do with that of other ones.
+/// Memories whose storage is nearly independent of other memories.
 using Region = std::span<Memory>;
 
-/// The memories of each chip's tiles, and what is no tile's.
+/// A region for the tiles of each chip, and one for memories that are no tile's.
 std::vector<Region> regions_of(const machine::Machine& machine, std::span<Memory> memories) {
   const auto chip_of = [&](const Memory& memory) {
     return memory.space < machine.tiles ? machine.chip_of(memory.space) : ~0U;
@@ -309,7 +309,7 @@ std::vector<Region> regions_of(const machine::Machine& machine, std::span<Memory
   return regions;
 }
 
-/// The lifetimes that a region has, by LifetimeId.
+/// The lifetimes in a region, by LifetimeId.
 std::vector<Lifetime> lifetimes_in(const Compilation& c, std::span<const Memory> region) {
   std::vector<Lifetime> lifetimes(c.lifetimes.size());
   lifetimes[kAlways] = c.lifetimes[kAlways];
@@ -345,7 +345,7 @@ void place_apart(Compilation& c, std::span<const Region> regions, bool on_thread
 }  // namespace
 
 std::string place(Compilation& c) {
-  constexpr size_t kManyPieces = 1 << 16;  // a thread for fewer takes longer than they do
+  constexpr size_t kManyPieces = 1 << 16;  // for fewer, starting a thread takes longer than placing them
   c.executable->addresses.assign(c.machine.tiles, {});
   for (TileMemory& memory : c.memory) memory.end = memory.total();
   std::vector<PieceId> stored = stored_by_tile(c);

@@ -51,8 +51,8 @@ class RunCycles {
   enum Kind : uint8_t { kSets, kCopies, kCollectives, kKinds };
   using Steps = std::array<std::vector<StepAccount>, kKinds>;
 
-  // On one chip, cycles of a loop's body count `times`; on several, and where what they do depends on when
-  // they do it, loops run until their chips keep step.
+  // On one chip, the cycles of a loop's body count `times`; on several, and while anything is under way,
+  // loops are walked until their chips keep step.
   bool is_in_order() const {
     return !clocks_.is_one_chip() || clocks_.has_under_way() || clocks_.is_streaming();
   }

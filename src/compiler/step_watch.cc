@@ -56,7 +56,7 @@ void StepWatch::end(const ChipClocks& clocks) {
   }
 }
 
-/// Spans of the same kind beside each other become one.
+/// Merges adjacent spans of the same kind.
 void StepWatch::merge(std::vector<Span>& spans) {
   size_t count = 0;
   for (const Span& span : spans) {

@@ -19,7 +19,7 @@ class StepWatch {
  public:
   enum class Kind : uint8_t { step, collective, other, waiting };
   /// A stretch of a chip's time, in cycles. A chip that waits before it takes part in something is `waiting`;
-  /// what it waits for later, in the middle of a watched step, is part of that.
+  /// when it waits later, in the middle of a watched step, that is part of the step.
   struct Span {
     Kind kind = Kind::other;
     program::StepId step = program::kNoStep;
@@ -37,7 +37,7 @@ class StepWatch {
   bool watches(program::StepId step) const { return executions_.contains(step); }
   void enter(program::StepId step, const ChipClocks& clocks);
   void leave(const ChipClocks& clocks);
-  /// A collective within a watched step is part of that.
+  /// A collective within a watched step is part of the step.
   void enter_collective(const ChipClocks& clocks) {
     if (!inside_) enter({.kind = Kind::collective}, clocks);
   }
@@ -59,10 +59,10 @@ class StepWatch {
   void repeat_since(const Mark& mark, const ChipClocks& before, const ChipClocks& passed,
                     const ChipClocks& clocks, uint32_t times);
 
-  /// By chip: spans from 0 to the end of the chip that ends last, each of which begins where the former ends.
+  /// By chip: spans from 0 to the end of the chip that ends last, each beginning where the previous one ends.
   const std::vector<std::vector<Span>>& chips() const { return chips_; }
   /// The times, in cycles, in which data of collectives was under way while chips did other things; such
-  /// times may overlap. Repetitions of a loop's passes that are not walked lack theirs.
+  /// times may overlap. Those of loop passes that are repeated without being walked are missing.
   const std::vector<std::pair<double, double>>& under_way() const { return under_way_; }
 
  private:

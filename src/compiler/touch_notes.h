@@ -105,7 +105,7 @@ class TouchNotes {
     }
   }
 
-  /// Records what runs beside a collective: what that fills is alive from its begin to its end.
+  /// Records what runs beside a collective: what the collective fills is alive from its start to its end.
   void note(program::StepId id, const program::Collect& collect) {
     const program::Collective& collective = c_.program.collectives()[collect.collective];
     program::each_filled(collective, [&](program::VariableId v) { each(v, &TouchNotes::overwrite); });
@@ -114,7 +114,7 @@ class TouchNotes {
     close(touchers_.of_end(id));
   }
 
-  /// Records what runs beside copies: what they read and fill is alive from their begin to their end.
+  /// Records what runs beside copies: what the copies read and fill is alive from their start to their end.
   void note(program::StepId id, const program::Copy& copy) {
     const std::vector<program::CopyGroup>& groups = c_.program.copy_sets()[copy.set].groups;
     for (const program::CopyGroup& group : groups) {

@@ -36,7 +36,7 @@ class Touchers {
   const ToucherId first_copy_;
   const ToucherId first_collective_;
   const std::vector<FunctionSteps> functions_;
-  std::vector<ToucherId> first_of_step_;  ///< and the number of all touchers
+  std::vector<ToucherId> first_of_step_;  ///< by step; then the number of all touchers
 };
 
 /// How a toucher uses a piece of storage. With neither flag, the piece has no contents before and after.
