@@ -90,7 +90,7 @@ class CollectiveRun {
 
   static size_t bytes_of(const FieldView& line) { return line.elements() * size_of(line.type); }
 
-  /// What goes to and comes from other ranks in a round. Nothing that is sent is received in the same round.
+  /// Exchanges the messages of a round with other ranks. Nothing that is sent is received in the same round.
   void exchange(const program::Round& round) const {
     ranks_->begin(noted_);
     for (const program::Message& message : round.messages) {
@@ -161,7 +161,7 @@ class CollectiveRun {
       team_->run(work);
   }
 
-  /// What a chunk fills of a part.
+  /// The elements of a part that a chunk fills.
   static FieldView first(FieldView part, const FieldView& chunk) {
     part.cols = chunk.cols;
     return part;

@@ -15,10 +15,10 @@ class CommunicationThread {
   CommunicationThread() = default;
   CommunicationThread(const CommunicationThread&) = delete;
   CommunicationThread& operator=(const CommunicationThread&) = delete;
-  /// Does what is left before.
+  /// Finishes all submitted work first.
   ~CommunicationThread();
 
-  /// Does work after all that it was given before. The future has what the work throws.
+  /// Runs work after all work submitted before. The future has what the work throws.
   std::future<void> submit(std::function<void()> work);
 
  private:

@@ -11,8 +11,8 @@
 
 namespace tessera::engine {
 
-/// The runner, and the states that no call uses at the moment: one in a slot without a lock, which is all
-/// that callers of one thread need, and those of calls at once in a list.
+/// The runner, and the states that no call uses at the moment: one in a slot without a lock, which suffices
+/// for callers of one thread, and the states of concurrent calls in a list.
 struct Engine::Idle {
   explicit Idle(std::shared_ptr<const compiler::Executable> executable) : runner(std::move(executable)) {}
   ~Idle() { delete slot.load(); }

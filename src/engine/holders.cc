@@ -11,7 +11,7 @@ namespace {
 using program::Box;
 using program::VariableId;
 
-/// Calls visit(box) for what is left of a box without another one.
+/// Calls visit(part) for the parts of a box outside another one.
 template <class Visit>
 void each_rest(const Box& box, const Box& without, const Visit& visit) {
   const Box common = intersection(box, without);
@@ -30,7 +30,7 @@ uint32_t first_of(Positions positions) { return static_cast<uint32_t>(std::count
 
 }  // namespace
 
-/// Finds who touches variables.
+/// Finds the ranks that touch variables.
 class Holders::HomeSearch final : public PartWalk {
  public:
   HomeSearch(Holders& holders, Touches& touches) : PartWalk(*holders.program_, touches), holders_(holders) {}
@@ -40,7 +40,7 @@ class Holders::HomeSearch final : public PartWalk {
     for (const Touch& touched : touches)
       holders_.home_[holders_.meant_by(touched.variable)] |= holders_.ranks_of(part);
   }
-  // Ranks that hold what replicas exchange do so, which other steps touch.
+  // A collective runs on the ranks that hold its variables; other steps decide which ranks these are.
   void collect(const program::Collective&) override {}
   void pass(const program::Call& call, uint32_t part) override {
     if (part != program::kEveryPart) touch(passed_by(program(), call), part);

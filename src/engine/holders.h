@@ -1,4 +1,4 @@
-// Which ranks hold what of a replica's variables, where each of them runs parts of its program.
+// Which ranks hold which elements of a replica's variables, if each runs parts of the program.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ inline constexpr uint32_t kMostPositions = 64;
 
 inline bool has(Positions positions, uint32_t position) { return ((positions >> position) & 1) != 0; }
 
-/// Elements that some ranks lack, and the first of those that hold them.
+/// Elements that some ranks lack, and the first rank that holds them.
 struct Lack {
   program::VariableId variable = 0;
   program::Box box;
@@ -24,13 +24,13 @@ struct Lack {
   Positions to = 0;
 };
 
-/// Follows the steps of a program, and knows after each who holds the present contents of what: after a write
-/// those that ran the step, and after that whoever has got them. At first, and of whatever is not written,
-/// all hold it. All ranks do this alike, so they agree without messages on what to send. Variables are those
-/// that the arguments of functions stand for.
+/// Follows the steps of a program, and knows after each step which ranks hold the present contents of each
+/// variable: after a write the ranks that ran the step, and later also those that have received them. At
+/// first, and until a variable is written, all ranks hold it. All ranks do this alike, so they agree without
+/// messages on what to send. An argument of a function counts as the variable for which it stands.
 class Holders {
  public:
-  /// Of a program whose parts are divided equally among the ranks.
+  /// For a program whose parts are divided equally among the ranks.
   Holders(const program::Program& program, Touches& touches, uint32_t ranks);
 
   Positions all() const { return all_; }
@@ -39,16 +39,16 @@ class Holders {
   /// The ranks whose steps touch a variable, or all if none do.
   Positions home(program::VariableId variable) const { return home_[variable]; }
 
-  /// For a step that these ranks run: adds what they lack to `lacks`, which they have got then, and takes
-  /// what they write as theirs.
+  /// For a step that these ranks run: adds what they lack to `lacks` and counts it as received; what they
+  /// write, only they hold.
   void meet(std::span<const Touch> touches, Positions ranks, std::vector<Lack>& lacks);
-  /// What they lack of a variable. They do not get it.
+  /// What the ranks lack of a variable, without counting it as received.
   std::vector<Lack> lacks_of(program::VariableId variable, Positions ranks) const;
   /// These ranks, and no others, have new contents of a whole variable.
   void set(program::VariableId variable, Positions ranks);
   /// The first of the ranks that hold all of a variable, or else some of it.
   uint32_t holder_of(program::VariableId variable) const;
-  /// What the arguments of the function that is called stand for from now on.
+  /// Sets what the arguments of the called function stand for from now on.
   void pass(const program::Call& call);
   /// What a variable stands for: itself, unless it is an argument.
   program::VariableId meant_by(program::VariableId variable) const {
@@ -74,7 +74,7 @@ class Holders {
   Positions all_;
   uint32_t parts_each_;
   std::vector<Place> passed_;            ///< by argument
-  std::vector<std::vector<Held>> held_;  ///< by variable: boxes that not all hold, none of which overlap
+  std::vector<std::vector<Held>> held_;  ///< by variable: boxes that not all ranks hold, without overlaps
   std::vector<Positions> home_;          ///< by variable
 };
 

@@ -22,7 +22,8 @@ void use_openmp(const OpenMpRuntime& runtime) {
 namespace engine {
 namespace {
 
-/// One parallel region. Its threads do nothing if they are not all there: those of a job wait for each other.
+/// One parallel region. Its threads do nothing unless all are there: the threads of a job wait for each
+/// other.
 struct Region {
   uint32_t threads;
   void (*call)(void* job, uint32_t thread);

@@ -18,14 +18,14 @@ namespace {
 using program::FieldView;
 using program::VariableId;
 
-/// Rounds of these have numbers of their own.
+/// The rounds of these exchanges are numbered from here, apart from other rounds.
 constexpr uint64_t kFirstExchange = uint64_t{1} << 63;
 /// Messages that may wait for ranks that are behind.
 constexpr size_t kMostUnderWay = 64;
 
 size_t bytes_of(const FieldView& view) { return view.elements() * size_of(view.type); }
 
-/// Calls visit(position) for each of them.
+/// Calls visit(position) for each of the positions.
 template <class Visit>
 void each_position(Positions positions, const Visit& visit) {
   for (uint32_t position = 0; position < kMostPositions; ++position)

@@ -1,4 +1,4 @@
-// What the ranks exchange that run the parts of one replica.
+// Exchange between the ranks that run the parts of one replica.
 #pragma once
 
 #include <cstddef>
@@ -19,43 +19,43 @@
 
 namespace tessera::engine {
 
-/// Lets ranks run the parts of a replica's program together. Each follows all steps in their order, runs
-/// the steps of its own parts, and sends and receives what steps need that their rank does not have: as all
-/// know who holds what, nobody asks. A thread exchanges the messages in the order of the steps, which is the
-/// same on all ranks, so they cannot wait for each other in a circle. The sender continues meanwhile, and
-/// so does the receiver, until it needs the data. Collectives have another thread, behind which these
-/// messages need not wait: they go to ranks of other replicas, these to ranks of the same one.
+/// Lets ranks run the parts of a replica's program together. Each follows all steps in their order, runs the
+/// steps of its own parts, and sends and receives what steps need that their rank does not have: as all ranks
+/// know who holds what, none has to ask. A thread exchanges the messages in the order of the steps, which is
+/// the same on all ranks, so they cannot wait for each other in a circle. The sender continues meanwhile, and
+/// so does the receiver, until it needs the data. Collectives, which go to ranks of other replicas, have
+/// another thread, so these messages need not wait for them.
 class PartExchange {
  public:
   /// `holders` are the holders at the program's beginning, found with `touches`.
   PartExchange(const program::Program& program, const OwnReplicas& own, Touches touches, Holders holders,
                RankExchange& ranks);
 
-  /// Of a run: the caller has bound arrays, which all ranks have; and the end, when all have what it gives.
+  /// Begin a run, whose bound arrays all ranks have, and end it, so that all ranks have its results.
   void begin();
   void end(const RunMemory& memory);
-  /// For a step of a part, after that all who run it have what it reads: whether this rank does.
+  /// Gives what a step of a part reads to all ranks that run it; returns whether this rank does.
   bool meet(const program::Execute& execute, uint32_t part, const RunMemory& memory);
   bool meet(const program::Copy& copy, uint32_t part, const RunMemory& memory);
-  /// A collective of the variables that this rank exchanges with other replicas.
+  /// The collective of those variables that this rank exchanges with other replicas.
   program::Collective meet(const program::Collective& collective, const RunMemory& memory);
-  /// Before all ranks read a variable.
+  /// To be called before all ranks read a variable.
   void meet_all(program::VariableId variable, const RunMemory& memory);
-  /// All ranks have new contents of a variable.
+  /// Notes that all ranks have new contents of a variable.
   void set_all(program::VariableId variable) { holders_.set(variable, holders_.all()); }
-  /// Before a call of a part: brings what it passes to who runs it.
+  /// To be called before a call of a part: brings what it passes to the ranks that run it.
   void meet(const program::Call& call, uint32_t part, const RunMemory& memory);
 
-  // Of state, between runs.
+  // For state, between runs.
 
   /// Whether this rank has to store new contents of a variable, which all ranks are given.
   bool takes(program::VariableId variable);
-  /// Lets all ranks have a variable.
+  /// Brings a variable to all ranks.
   void share(program::VariableId variable, const RunMemory& memory);
   /// Copies a variable to an array on all ranks.
   void read(program::VariableId variable, const RunMemory& memory, const program::FieldView& to);
 
-  /// When it is destroyed, nothing is under way any more, however that has ended.
+  /// Its destructor waits until nothing is under way any more, whether that succeeded or failed.
   class Settling {
    public:
     explicit Settling(PartExchange& exchange) : exchange_(exchange) {}
@@ -70,32 +70,31 @@ class PartExchange {
   /// Integer state whose present contents only other ranks have.
   std::vector<program::VariableId> lacked_integers() const;
 
-  /// Bytes that this rank sends in a run from now on, of which nothing is counted that conditions decide
-  /// about.
+  /// Bytes that this rank sends in a run from now on, not counting steps that conditions decide about.
   uint64_t predicted_bytes() const;
 
  private:
   struct UnderWay {
     std::unique_ptr<Messages> messages;
-    std::vector<Lack> wanted;  ///< of this rank
+    std::vector<Lack> wanted;  ///< what this rank lacks
     const RunMemory* memory;
     std::optional<program::FieldView> to;  ///< an array, instead of where the variables lie
     std::future<void> done;
   };
   class Prediction;
 
-  /// Begins to bring what a step of a part reads to who runs it; whether this rank does.
+  /// Begins to bring what a step of a part reads to the ranks that run it; returns whether this rank does.
   bool bring(std::span<const Touch> touches, uint32_t part, const RunMemory& memory);
   bool meet(std::span<const Touch> touches, uint32_t part, const RunMemory& memory);
-  /// Begins to exchange what ranks lack. It goes to where the variables lie, or with `to` to an array.
+  /// Begins to exchange what ranks lack. Data goes to where the variables lie, or to the array `to`.
   void exchange(std::span<const Lack> lacks, const RunMemory& memory,
                 const std::optional<program::FieldView>& to = {});
-  /// Waits for what is under way to a variable.
+  /// Waits for data under way to a variable.
   void await(program::VariableId variable);
   std::unique_ptr<Messages> empty_messages();
   void settle() noexcept;
   void send(const program::FieldView& piece, uint32_t to, Messages& messages);
-  /// Waits for the first exchange that is under way, and stores what it brings. Throws what it has thrown.
+  /// Waits for the first exchange under way, stores the data that it brings, and throws what it threw.
   void finish_first();
   void finish_all();
   uint32_t rank_at(uint32_t position) const { return own_.rank_of(own_.first, position); }

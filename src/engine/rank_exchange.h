@@ -20,21 +20,21 @@ namespace tessera::engine {
 struct OwnReplicas {
   uint32_t first = 0;
   uint32_t count = 1;
-  uint32_t ranks = 1;     ///< that have parts of one replica
-  uint32_t position = 0;  ///< of this one among them
+  uint32_t ranks = 1;     ///< number of ranks that have parts of one replica
+  uint32_t position = 0;  ///< position of this rank among them
 
   bool has(uint32_t replica) const { return replica >= first && replica - first < count; }
-  /// The rank that has a replica, or of several the one at a position.
+  /// The rank that has a replica, or the one at a position among several that have it.
   uint32_t rank_of(uint32_t replica) const { return rank_of(replica, position); }
   uint32_t rank_of(uint32_t replica, uint32_t at) const { return replica / count * ranks + at; }
 };
 
 /// The replicas of a rank, of a program with `replicas` replicas of `parts` parts. Replicas are divided
-/// first. Without a communicator, or of a program without replicas and parts, it runs all. Throws UsageError
-/// if they cannot be divided equally.
+/// first. Without a communicator, or if the program has neither replicas nor parts, the rank runs all. Throws
+/// UsageError if they cannot be divided equally.
 OwnReplicas own_replicas(uint32_t replicas, uint32_t parts, const Communicator* communicator);
 
-/// What both ranks have to agree on before they use what is in a message, which begins with it.
+/// The beginning of a message, on which both ranks have to agree before they use the rest.
 struct MessageHeader {
   uint64_t round = 0;
   uint64_t noted = 0;
@@ -56,7 +56,7 @@ class Messages {
  public:
   explicit Messages(uint32_t ranks) : sent_(ranks), received_(ranks) {}
 
-  /// Forgets the messages, but keeps their room.
+  /// Forgets the messages, but keeps their memory.
   void clear();
   void send(uint32_t to, std::span<const std::byte> piece, size_t alignment);
   void expect(uint32_t from, size_t bytes, size_t alignment);
@@ -75,7 +75,7 @@ class Messages {
     std::span<std::byte> whole() { return {bytes.data(), length.bytes}; }
   };
 
-  /// Writes down which messages there are, which begin with `place`; whether there are any.
+  /// Lists the messages, which begin with `place`; returns whether there are any.
   bool address(const MessageHeader& place);
 
   std::vector<Message> sent_, received_;  ///< by rank
@@ -86,15 +86,16 @@ class Messages {
 /// Exchanges rounds of messages. Each round is one message to and from every rank with which there is
 /// anything to exchange: pieces, in the order in which both ranks name them.
 ///
-/// After a round that fails, all fail with its error, as it says which rank was lost first.
+/// After a failed round, all later rounds fail with its error, which says which rank was lost first.
 class RankExchange {
  public:
   explicit RankExchange(std::shared_ptr<Communicator> communicator);
 
-  /// Notes something that all ranks do alike, such as a decision. A rank that notes another is refused in the
-  /// next round that begins with it.
+  /// Notes something that all ranks do alike, such as a decision. A rank that notes something else is refused
+  /// in the next round whose `noted` includes it.
   void note(uint64_t what);
-  /// What stands for all that was noted. Unlike the functions below, these may be called during a round.
+  /// A number that stands for all that was noted. Unlike the functions below, these may be called during a
+  /// round.
   uint64_t noted() const { return noted_; }
   /// Bytes of all messages that this rank has sent.
   uint64_t sent_bytes() const { return sent_bytes_; }
@@ -111,21 +112,21 @@ class RankExchange {
     return present_.take(from, bytes, alignment);
   }
 
-  /// A round of its own, which takes part in no numbering of those above: `place` names it. Another thread
-  /// may exchange messages with other ranks meanwhile.
+  /// A round outside the numbering of the rounds above, named by `place`. Another thread may exchange
+  /// messages with other ranks meanwhile.
   void exchange(Messages& messages, const MessageHeader& place);
 
-  /// A round in which each rank gets what all have, rank by rank.
+  /// A round in which each rank gets the data of all ranks, rank by rank.
   void all_gather(std::span<const std::byte> own, std::span<std::byte> all);
 
-  /// Lets the other ranks end with the error that ends this one, which has not come from them.
+  /// Ends the other ranks with the error that ends this rank and did not come from them.
   void abort(const std::string& error) noexcept;
-  /// With one that has.
+  /// Ends them with an error that did.
   void abort(const RankError& error) noexcept { communicator_->abort(error.what()); }
 
  private:
   void check(const Incoming& message, const MessageHeader& place) const;
-  /// The error of the first round that failed, which is this one if there is none yet.
+  /// The error of the first round that failed; `present` if none has failed before.
   std::string first_failure(const std::string& present);
 
   std::shared_ptr<Communicator> communicator_;
@@ -137,8 +138,8 @@ class RankExchange {
   std::string failure_;  ///< of the first round that failed
 };
 
-/// Runs what all ranks do together. If it throws here, the others end as well. `ranks` is null for a process
-/// that has all replicas.
+/// Runs what all ranks do together. If it throws on this rank, the others end as well. `ranks` is null for a
+/// process that has all replicas.
 template <class Run>
 auto together(RankExchange* ranks, const Run& run) {
   if (ranks == nullptr) return run();

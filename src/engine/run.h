@@ -37,8 +37,8 @@ struct TraceEvent {
   uint32_t id = 0;              ///< ComputeSetId, CopySetId or CollectiveId
   double start = 0;             ///< seconds since the run began
   program::PhaseTimes seconds;  ///< measured
-  program::PhaseTimes cycles;  ///< predicted by costs, without what steps beside a copy or collective hide of
-                               ///< it; on one chip, the sum over the preceding events is its start
+  program::PhaseTimes cycles;   ///< predicted from costs, minus what steps beside a copy or collective hide;
+                                ///< on one chip, the sum over the preceding events is its start
   std::vector<Busy> threads{};  ///< threads of a superstep
   /// On several chips: the time of each, waiting included, in cycles since the run began. Empty for chips
   /// that took no part.
@@ -67,7 +67,7 @@ struct StepProfile {
   std::string name;
   uint64_t times = 0;
   program::PhaseTimes seconds;  ///< measured
-  program::PhaseTimes cycles;   ///< from costs, without what steps beside a copy or collective hide of it
+  program::PhaseTimes cycles;   ///< from costs, minus what steps beside a copy or collective hide
 };
 
 struct Profile {

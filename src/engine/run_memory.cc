@@ -87,7 +87,7 @@ RunMemory::RunMemory(const compiler::Executable& executable, const RunMemory& wi
   allocate_arenas();
 }
 
-/// Where the state ends that lies at the beginning of the shared arena.
+/// The end of the state, which lies at the beginning of the shared arena.
 uint64_t RunMemory::state_end() const {
   uint64_t end = 0;
   for (VariableId v = 0; v < executable_.program->variables().size(); ++v) {
@@ -117,7 +117,7 @@ void RunMemory::allocate_arenas() {
   // Arenas begin at their own cache lines, and kernels may read a vector past the end.
   constexpr uint64_t kSpacing = 128;
   const auto spaced = [](uint64_t bytes) { return (bytes + kSpacing - 1) / kSpacing * kSpacing + kSpacing; };
-  // Offsets stay those in an arena with the state.
+  // Offsets are the same as in an arena with the state.
   assert(state_end_ == 0 || executable_.arena_bytes.size() == 1);
   const uint64_t elsewhere = state_end_ / kSpacing * kSpacing;
   uint64_t total = 0;
@@ -140,8 +140,7 @@ void RunMemory::allocate_arenas() {
   }
 }
 
-/// Bytes of the shared arena that the variables take that are used here; some lie where others do at other
-/// times.
+/// Bytes of the shared arena that the variables in here_ take; variables may share bytes at different times.
 uint64_t RunMemory::bytes_here() const {
   std::vector<std::pair<uint64_t, uint64_t>> extents;  // begins and ends
   for (VariableId v = 0; v < here_.size(); ++v)
@@ -271,8 +270,8 @@ void RunMemory::bind(std::span<const Binding> bindings) {
   if (replica_ > 0) bind_apart();
 }
 
-/// Of arrays that all replicas share and that programs fill in place, the first replica has the caller's:
-/// each other one has its own.
+/// Gives a replica its own copies of arrays that all replicas share and programs fill in place; the first
+/// replica has the caller's.
 void RunMemory::bind_apart() {
   for (VariableId v : externals_) {
     const Variable& variable = executable_.program->variable(v);

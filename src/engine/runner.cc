@@ -58,13 +58,13 @@ uint32_t threads_of(const compiler::Executable& executable, const DispatchTable&
   return std::min(most, table.most_threads());
 }
 
-/// Whether a step is more than the steps within it. A call is: it passes what its function writes.
+/// Whether a step itself writes, apart from steps within it. A call does: it passes what its function writes.
 bool writes_by_itself(const program::Step& step) {
   return std::holds_alternative<program::Execute>(step) || std::holds_alternative<program::Copy>(step) ||
          std::holds_alternative<program::Collect>(step) || std::holds_alternative<program::Call>(step);
 }
 
-/// A collective that another thread does with data of the run, which therefore lasts until that is done.
+/// A collective that another thread runs on data of the run; the run waits for its end.
 struct UnderWay {
   std::future<void> done;
 
@@ -247,7 +247,7 @@ class Run {
     const program::Collective& collective = own ? *own : whole;
     if (has_data) note(collect.collective);
     const bool is_early = has_data && state_.ranks != nullptr && collect.beside != program::kNoStep;
-    // What steps beside it compute takes the team.
+    // The steps beside it use the team.
     const auto exchange_all = [this, &collective, team = is_early ? nullptr : team_,
                                noted = state_.ranks != nullptr ? state_.ranks->noted() : 0] {
       run_collective(program_, collective, state_, options_.reference, noted, team);
@@ -257,7 +257,7 @@ class Run {
     const auto exchange = [&] {
       if (!has_data) return;
       if (is_early) return under_way.done.get();
-      // What began before comes first.
+      // Collectives that began before come first.
       if (are_under_way_ > 0) state_.collectives.submit([] {}).get();
       exchange_all();
     };
@@ -303,8 +303,8 @@ class Run {
     }
   }
 
-  /// Lets ranks that divide the program have what a step of a part touches, and notes whether this one runs
-  /// it.
+  /// If ranks divide the program, brings what a step of a part touches to the ranks that run it, and notes
+  /// whether this rank does.
   template <class Step>
   void meet(const Step& step, uint32_t part) {
     if (parts_ != nullptr) is_here_ = parts_->meet(step, part, *memory_);
@@ -325,7 +325,7 @@ class Run {
     return !has_one_chip() || (clocks_.size() > 1 && executable_.machine.kind != machine::Kind::host);
   }
 
-  /// Links of the first replica's chips, as another has them.
+  /// Adds the links of the first replica's chips as another replica's.
   void add_links(const std::vector<program::LinkLoad>& loads, uint32_t replica) {
     links_.add(loads, 1,
                (state_.own.first + replica) * static_cast<uint32_t>(clocks_.front().of_chips().size()));
@@ -551,7 +551,7 @@ class Run {
     if (state_.ranks != nullptr) state_.ranks->note(what);
   }
 
-  /// With `parts`, on all threads: what a copy set reads it writes nowhere, so their order is any.
+  /// With `parts`, on all threads: a copy set writes nothing that it reads, so their order does not matter.
   void transfer(const Exchange& exchange, StepProfile* step, std::span<const CopyPart> parts = {}) {
     if (exchange.empty() || !has_memory_ || !is_here_) return;
     const Clock::time_point start = is_timed_ ? Clock::now() : Clock::time_point{};

@@ -22,7 +22,7 @@ namespace tessera::engine {
 struct RunState {
   RunState(const compiler::Executable& executable, Contents contents)
       : RunState(executable, contents, {0, executable.program->replicas(), 1, 0}) {}
-  /// Of the variables in `here`; if it is empty, of all.
+  /// For the variables in `here`, or all if it is empty.
   RunState(const compiler::Executable& executable, Contents contents, OwnReplicas of_process,
            const std::vector<bool>& here = {})
       : own(of_process) {
@@ -40,8 +40,8 @@ struct RunState {
   std::unique_ptr<PartExchange> parts;      ///< null if it has whole replicas
   std::unique_ptr<Pool> pool;               ///< null: the process's
   std::deque<RunMemory> memories;           ///< by replica, from the first own one
-  std::vector<program::VariableId> lacked;  ///< in a dry run: state that other ranks have, and this does not
-  std::vector<bool> begun;                  ///< by StepId: the steps to which the last run has come
+  std::vector<program::VariableId> lacked;  ///< in a dry run: state that only other ranks have
+  std::vector<bool> begun;                  ///< by StepId: the steps that the last run reached
   WorkSharing threads;
   CommunicationThread collectives;  ///< runs the collectives of several ranks; uses the above
 };
@@ -58,7 +58,7 @@ class Runner {
   /// the tiles before and outputs back afterwards.
   Profile run(RunState& state, std::span<const Binding> bindings, const RunOptions& options) const;
 
-  /// The state that the steps write to which the last run has come.
+  /// The state that is written by the steps that the last run reached.
   std::vector<program::VariableId> state_in_writing(const RunState& state) const;
 
   /// Runs a program of one thread once with each of several sets of arrays, on one thread per state.

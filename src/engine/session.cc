@@ -158,7 +158,7 @@ void Session::read(std::string_view name, const FieldView& to, uint32_t replica)
   const std::lock_guard lock(mutex_);
   if (state_->parts == nullptr) return read(id, to, replica);
   together(state_->ranks.get(), [&] {
-    state_->ranks->note(~uint64_t{id});  // which no collective and no decision notes
+    state_->ranks->note(~uint64_t{id});  // noted by no collective or decision
     read(id, to, replica);
   });
 }
@@ -221,7 +221,7 @@ void Session::read_all(std::string_view name, std::span<std::byte> to) const {
   };
   if (state_->ranks == nullptr) return read_own();
   together(state_->ranks.get(), [&] {
-    state_->ranks->note(~uint64_t{id});  // which no collective and no decision notes
+    state_->ranks->note(~uint64_t{id});  // noted by no collective or decision
     read_own();
     const std::vector<std::byte> sent(own.begin(), own.end());
     if (of_rank.ranks == 1) return state_->ranks->all_gather(sent, to);

@@ -46,7 +46,8 @@ class Session {
   uint32_t first_replica() const;
   uint32_t own_replicas() const;
 
-  /// For something that all ranks have alike: run() and read_all() then refuse a rank that noted another.
+  /// Notes something that all ranks must have alike: run() and read_all() refuse a rank that noted something
+  /// else.
   void note(uint64_t what);
 
   /// Runs the program once, like Engine::run(), on the state left by the last run. After a run that throws,
@@ -76,7 +77,7 @@ class Session {
   /// Whether ranks have parts of a replica.
   bool is_divided() const;
 
-  /// Lets all ranks that have parts of a replica have a state variable in memory_of(), until a run changes
+  /// Brings a state variable to all ranks that have parts of a replica, in memory_of(), until a run changes
   /// it.
   void share(std::string_view name);
 
@@ -106,7 +107,7 @@ class Session {
   const RunMemory& memory() const;  ///< the first replica's memory
   program::VariableId find(std::string_view name) const;
   program::VariableId find(std::string_view name, const program::FieldView& array) const;
-  /// Of one own replica.
+  /// Reads from one of the rank's own replicas.
   void read(program::VariableId id, const program::FieldView& to, uint32_t replica) const;
   /// Whether this rank has to store new contents of a state variable.
   bool takes(program::VariableId id);

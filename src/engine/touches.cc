@@ -12,7 +12,7 @@ namespace {
 using program::Box;
 using program::VariableId;
 
-/// Of more boxes than that the one around them stands for them.
+/// More boxes than this are replaced by the box around them.
 constexpr size_t kMostBoxes = 64;
 
 /// Joins boxes on the same rows that overlap or lie side by side.
@@ -64,7 +64,7 @@ class TouchSearch {
     if (reads) boxes.read.push_back(box);
     if (writes) boxes.written.push_back(box);
   }
-  /// At rows that only a run knows, from `box` on.
+  /// Adds a touch at rows that are known only in a run, from `box` on.
   void add_moved(VariableId variable, const program::RuntimeRow& row, const Box& box, bool writes) {
     if (!box.empty()) add(variable, program_.variable(variable).whole(), true, writes);
     add(row.index, program_.variable(row.index).whole(), true, false);

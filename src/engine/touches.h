@@ -54,11 +54,11 @@ class PartWalk {
   /// A step of this part touches something; kEveryPart: it runs on all ranks.
   virtual void touch(std::span<const Touch> touches, uint32_t part) = 0;
   virtual void collect(const program::Collective& collective) = 0;
-  /// Before the steps of a function that is called.
+  /// Called before the steps of a called function.
   virtual void pass(const program::Call& call, uint32_t part) = 0;
   /// How often a body is followed.
   virtual uint32_t times(const program::Repeat& repeat) const = 0;
-  /// Whether what conditions decide about is followed, all of it once.
+  /// Whether steps that conditions decide about are followed, each once.
   virtual bool follows_conditions() const = 0;
 
   void walk(program::StepId id);
@@ -78,7 +78,7 @@ class PartWalk {
   uint32_t called_ = program::kEveryPart;   ///< of the call around it
 };
 
-/// The part that runs a step, called by one of the part `around`.
+/// The part that runs a step, given the part `around` of what contains or calls it.
 inline uint32_t part_within(const program::Program& program, program::StepId step, uint32_t around) {
   const uint32_t own = program.part_of(step);
   return own == program::kEveryPart ? around : own;
