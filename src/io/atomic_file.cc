@@ -41,13 +41,13 @@ std::string folder_of(const std::string& path) {
   return slash == std::string::npos ? "." : path.substr(0, slash + 1);
 }
 
-// Whether a temporary name beside a file would be too long, which is to be known before the file is written.
+// Whether a temporary name beside a file would be too long, which must be known before the file is written.
 bool is_too_long(const std::string& name) {
   return ::access(name.c_str(), F_OK) != 0 && errno == ENAMETOOLONG;
 }
 
-// Whether content that is durable before the file has a name stays so when it gets one. File systems that are
-// not known to do so, such as Btrfs, may keep no record of a file without a name.
+// Whether content that was made durable in an unnamed file stays durable when the file gets a name. File
+// systems that are not known to do so, such as Btrfs, may keep no record of an unnamed file.
 bool keeps_unnamed_files(int descriptor) {
   constexpr uint32_t kExt4 = 0xEF53, kXfs = 0x58465342, kTmpfs = 0x01021994;
   struct statfs status = {};
@@ -85,7 +85,7 @@ void AtomicFile::give_name() {
   static std::atomic<uint32_t> names{0};
   const std::string unnamed = fmt::format("{}/{}", kDescriptors, descriptor_);
   for (;;) {
-    // Other processes begin elsewhere.
+    // Other processes begin with other numbers.
     const uint32_t number = static_cast<uint32_t>(::getpid()) * 0x9E3779B1U + names++;
     const std::string name = fmt::format("{}.{:06x}", path_, number & 0xFFFFFFU);
     if (::linkat(AT_FDCWD, unnamed.c_str(), AT_FDCWD, name.c_str(), AT_SYMLINK_FOLLOW) == 0) {
@@ -106,7 +106,8 @@ void AtomicFile::make_durable() {
 void AtomicFile::commit() {
   make_durable();
   if (temporary_.empty()) {
-    // From here to the renaming a process that is killed leaves the file: writing it out would take long.
+    // A process that is killed between here and the renaming leaves the file: the slow writing is done
+    // before.
     give_name();
     if (!keeps_unnamed_files(descriptor_)) make_durable();
   }

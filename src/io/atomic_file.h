@@ -9,8 +9,8 @@
 namespace tessera::io {
 
 /// Writes a temporary file beside `path` and renames it to `path` on commit(). Without commit(), and on any
-/// error, the temporary file is removed and `path` is left unchanged. Until it is complete it has no name,
-/// where the file system can do that, so that nothing of it remains of a process that is killed.
+/// error, the temporary file is removed and `path` is left unchanged. Where the file system allows it, the
+/// file has no name until it is complete, so that a killed process leaves nothing behind.
 class AtomicFile {
  public:
   /// Throws Error if the temporary file cannot be created, or if `path` is not a regular file, which renaming

@@ -27,8 +27,8 @@ std::recursive_mutex& library_mutex() {
 class InLibrary {
  public:
   InLibrary() : lock_(library_mutex()) {
-    // Otherwise it tries in vain, and says so, to close what damaged files have left open when a program
-    // ends.
+    // Otherwise, when a program ends, the library tries in vain to close what damaged files have left open,
+    // and prints errors.
     [[maybe_unused]] static const herr_t stays_open = H5dont_atexit();
     H5Eget_auto2(H5E_DEFAULT, &function_, &data_);
     H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr);

@@ -21,7 +21,7 @@ namespace {
 constexpr uint64_t kMostPixels = uint64_t{1} << 26;
 constexpr int kMostScans = 100;  // progressive files have about ten
 
-/// The library ends what it cannot do by a jump.
+/// The library's errors jump back.
 struct JpegFailure {
   jpeg_error_mgr handlers;  // first: the library knows only this part
   std::jmp_buf back;
@@ -34,13 +34,13 @@ struct JpegFailure {
   std::longjmp(failure->back, 1);
 }
 
-/// Of files that are cut short the library would make up the rest.
+/// The library would make up the rest of files that are cut short.
 void refuse_rest(j_common_ptr common, int level) {
   constexpr int kCutShort = JWRN_JPEG_EOF;
   if (level < 0 && common->err->msg_code == kCutShort) jump_back(common);
 }
 
-/// Each scan takes time for all pixels, also one of a few bytes.
+/// Each scan, even of a few bytes, takes time for all pixels.
 void refuse_many_scans(j_common_ptr common) {
   if (reinterpret_cast<j_decompress_ptr>(common)->input_scan_number <= kMostScans) return;
   constexpr char kMessage[] = "it has more than 100 scans";
@@ -49,7 +49,7 @@ void refuse_many_scans(j_common_ptr common) {
   std::longjmp(failure->back, 1);
 }
 
-// In functions that the library may leave by a jump, nothing may have to be destroyed.
+// Functions that the library may leave by a jump must have nothing to destroy.
 
 bool read_header(jpeg_decompress_struct& decoder, JpegFailure& failure, std::span<const std::byte> content) {
   if (setjmp(failure.back) != 0) return false;
@@ -76,7 +76,7 @@ bool read_rows(jpeg_decompress_struct& decoder, JpegFailure& failure, uint8_t* p
   return true;
 }
 
-/// Of printers' colours, which files of Adobe's programs have inverted.
+/// Converts CMYK pixels, which Adobe's programs store inverted.
 std::vector<uint8_t> rgb_of_cmyk(const std::vector<uint8_t>& pixels, bool is_inverted) {
   std::vector<uint8_t> rgb;
   rgb.reserve(pixels.size() / 4 * 3);

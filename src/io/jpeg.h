@@ -16,9 +16,9 @@ struct Pixels {
   std::vector<uint8_t> rgb;
 };
 
-/// Decodes a JPEG image, whatever colours it has. Throws Error, naming the file, for content that is none, is
-/// cut short or damaged so that it cannot be decoded, for images of more than 2^26 pixels or 100 scans, and
-/// if the library was built without libjpeg.
+/// Decodes a JPEG image of any colour space. Throws Error, naming the file, for content that is not JPEG, or
+/// is cut short or damaged so that it cannot be decoded, for images of more than 2^26 pixels or 100 scans,
+/// and if the library was built without libjpeg.
 Pixels read_jpeg(const std::string& name, std::span<const std::byte> content);
 
 }  // namespace tessera::io

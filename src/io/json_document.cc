@@ -10,8 +10,8 @@
 namespace tessera::io {
 namespace {
 
-/// Python writes numbers that JSON lacks, and models have such configurations. Nothing here reads them: they
-/// become 0.
+/// Python writes numbers that JSON lacks, and configurations of models have such numbers. Nothing reads them:
+/// they become 0.
 void replace_special_numbers(std::vector<char>& text) {
   constexpr std::string_view kNumbers[] = {"-Infinity", "Infinity", "NaN"};
   bool in_string = false;

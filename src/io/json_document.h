@@ -20,7 +20,7 @@ typename Json::parser_callback_t refuse_depth(const std::string& name) {
   };
 }
 
-/// Parses a whole file. Throws Error if it is no JSON object, nests deeper than configurations do, or is
+/// Parses a whole file. Throws Error if it is not a JSON object, nests deeper than configurations do, or is
 /// larger than 64 MiB.
 nlohmann::json read_json_object(const Source& source);
 

@@ -24,7 +24,7 @@ struct Header {
 struct Sizes {
   uint32_t rows;
   uint32_t cols;
-  uint64_t entries;  // in the file; symmetry may make two of one
+  uint64_t entries;  // in the file; symmetry may make two elements of one
 };
 
 // The words of a line in lower case.

@@ -21,7 +21,7 @@ constexpr const char* kWeights = "model.safetensors";
 constexpr const char* kIndex = "model.safetensors.index.json";
 constexpr std::string_view kSparsityFormats[] = {"dense", "sparse-bitmask", "sparse-24-bitmask"};
 
-// Without the exceptions of their namesakes: what cannot be read is reported when it is opened.
+// Unlike the functions of std::filesystem, these do not throw: what cannot be read is reported when opened.
 bool is_there(const fs::path& path) {
   std::error_code ignored;
   return fs::exists(path, ignored);
@@ -31,7 +31,7 @@ bool is_folder(const fs::path& path) {
   return fs::is_directory(path, ignored);
 }
 
-/// A text of an object; "" if there is none.
+/// A string in an object; "" if there is none.
 std::string text_in(const json& object, const char* key) {
   const auto found = object.find(key);
   return found != object.end() && found->is_string() ? found->get<std::string>() : "";

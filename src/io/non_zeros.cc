@@ -35,7 +35,7 @@ template <class... Args>
        fmt::format(format, std::forward<Args>(args)...));
 }
 
-/// The sizes other than 0 must have a product of 64 bits: without data, a file may say anything.
+/// The product of the sizes other than 0 must fit 64 bits: a file without data may claim any sizes.
 void check_sizes(const StoredWeight& weight, std::span<const uint64_t> sizes) {
   uint64_t product = 1;
   for (const uint64_t size : sizes)
@@ -75,7 +75,7 @@ uint64_t block_rows_of(const StoredWeight& weight) {
   return entries - 1;
 }
 
-/// The shape of CSR or BSR. Where none is stored, it ends with the last block of the widest row.
+/// The shape of CSR or BSR. If none is stored, columns end with the last block of the widest row.
 std::vector<uint64_t> shape_of_rows(const StoredWeight& weight) {
   const BlockShape block = block_of(weight);
   if (weight.has("shape")) {
@@ -97,7 +97,8 @@ std::vector<uint64_t> sizes_of_packed(const StoredWeight& weight) {
   return sizes;
 }
 
-/// The rows and columns of stored blocks. A SparseLinear whose pattern may change has room behind the last.
+/// The rows and columns of stored blocks. A SparseLinear whose pattern may change has space after the last
+/// one.
 struct StoredBlocks {
   std::vector<uint64_t> crow;
   std::vector<uint64_t> cols;
@@ -114,7 +115,7 @@ StoredBlocks read_blocks(const StoredWeight& weight) {
   return blocks;
 }
 
-/// Checks them as a pattern of blocks of any shape: by that of a matrix with a row and a column per block.
+/// Checks a pattern of blocks of any shape as the pattern of a matrix with an element per block.
 Pattern checked_pattern(const StoredWeight& weight, StoredBlocks blocks, uint64_t block_rows,
                         uint64_t block_cols) {
   require_sane_sizes(file_of(weight), block_rows, block_cols, blocks.cols.size());
@@ -194,7 +195,7 @@ NonZeros read_masked(const StoredWeight& weight, const WeightHeader& header) {
   return bits;
 }
 
-/// Bits of lines, which are as long as the last dimension, and begin with a byte of their own.
+/// Bits of lines, each as long as the last dimension and beginning with a new byte.
 class BitmaskReader {
  public:
   BitmaskReader(const StoredWeight& weight, const WeightHeader& header)
@@ -241,16 +242,16 @@ uint64_t count_bits(std::span<const uint64_t> words) {
   });
 }
 
-/// The first value of each row, of which a file of sparse-bitmask has a list too.
+/// Checks the list of each row's first value that a sparse-bitmask file has.
 void check_row_offsets(const StoredWeight& weight, const std::vector<uint64_t>& begins) {
   if (!weight.has("row_offsets")) return;
   const std::vector<uint64_t> offsets = read_integers(weight.part("row_offsets"), INT64_MAX);
-  const bool is_matrix = elements_of(weight.part("shape")) == 2;  // of others they are sums without a meaning
+  const bool is_matrix = elements_of(weight.part("shape")) == 2;  // of others, the sums mean nothing
   if (is_matrix && !std::ranges::equal(offsets, std::span(begins).first(begins.size() - 1)))
     reject(weight, "its row_offsets do not match its bitmask");
 }
 
-/// Stored values may be zero: of each four, sparse-24-bitmask stores two in any case.
+/// Stored values may be zero: sparse-24-bitmask always stores two of each four.
 void clear_zero_values(const StoredWeight& weight, const std::vector<uint64_t>& begins, BitMatrix& bits) {
   const BitMatrix values = read_value_bits(weight.part("values"));
   if (count_bits(values.row(0)) == values.cols()) return;

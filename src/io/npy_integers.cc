@@ -54,7 +54,8 @@ class IntegerColumn {
   uint64_t offset_;
 };
 
-/// Elements or records; throws if there are more values than allowed, or other than the file has.
+/// The number of elements or records; throws if there are more values than allowed, or the file has another
+/// number.
 uint64_t items_of(const Source& source, const NpyHeader& header, uint64_t most) {
   const uint64_t values_each = std::max<uint64_t>(1, header.fields.size());
   uint64_t items = 1;
@@ -69,7 +70,7 @@ uint64_t items_of(const Source& source, const NpyHeader& header, uint64_t most) 
   return items;
 }
 
-/// From the order of columns to that of rows.
+/// Reorders values from Fortran order to C order.
 std::vector<int64_t> in_c_order(const NpyIntegers& array, size_t values_each) {
   std::vector<int64_t> sorted(array.values.size());
   std::vector<uint64_t> index(array.shape.size());

@@ -145,7 +145,7 @@ std::optional<Element> element_of(std::string_view dtype) {
   return known == nullptr ? std::nullopt : known->element;
 }
 
-// That of the library, in capitals.
+// The library's name for the type, in capitals.
 std::string dtype_of(Type type) {
   std::string name(name_of(type));
   for (char& c : name)

@@ -10,7 +10,7 @@
 namespace tessera::io {
 namespace {
 
-/// The tensors of a model by name, of which weights take theirs.
+/// The tensors of a model by name, from which weights take theirs.
 class Tensors {
  public:
   explicit Tensors(std::vector<StoredTensor> tensors) {
@@ -52,8 +52,8 @@ class Tensors {
     return name.substr(0, name.size() - suffix.size());
   }
 
-  /// Whether NAME in NAME.bitmask is the whole name of a parameter, which compressed-tensors wrote for each
-  /// parameter at first, and not a layer of NAME.weight.
+  /// Whether NAME in NAME.bitmask is the whole name of a parameter, as compressed-tensors wrote it for each
+  /// parameter at first, and not the layer of NAME.weight.
   static bool is_of_whole_name(const std::string& name) { return ("." + name).ends_with(".weight.bitmask"); }
 
   bool has(const std::string& name) const { return tensors_.contains(name); }
@@ -98,7 +98,7 @@ class Tensors {
         {"bitmask", base + ".bitmask"}, {"values", base + ".compressed"}, {"shape", base + ".shape"}};
     const auto is_there = [&](const char* part) { return has(base + part); };
     constexpr const char* kParts[] = {".bitmask", ".compressed", ".shape", ".row_offsets"};
-    if (std::ranges::count_if(kParts, is_there) < 2) return;  // a tensor that is called so
+    if (std::ranges::count_if(kParts, is_there) < 2) return;  // another tensor with such a name
     const bool has_offsets = has(base + ".row_offsets");
     if (has_offsets) parts.emplace_back("row_offsets", base + ".row_offsets");
     const bool is_whole = has_whole_names_ || has(base + ".weight");
@@ -108,7 +108,7 @@ class Tensors {
 
   std::map<std::string, StoredTensor> tensors_;
   std::set<std::string> taken_;
-  bool has_whole_names_ = false;  ///< in those of bitmasks
+  bool has_whole_names_ = false;  ///< whether the names of bitmasks have whole names
   std::vector<StoredWeight> weights_;
 };
 
