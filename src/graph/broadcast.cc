@@ -38,7 +38,7 @@ std::vector<uint64_t> broadcast_steps(const TensorType& value, const TensorType&
 }
 
 ArrayIndex broadcast_index(const TensorType& value, const TensorType& out) {
-  // A sparse one has the elements of its blocks.
+  // A sparse value has the elements of its blocks.
   const auto dense = [](const TensorType& type) {
     return type.pattern ? TensorType{type.type, {static_cast<uint32_t>(type.elements())}, {}, {}} : type;
   };
@@ -74,7 +74,7 @@ std::optional<Shape> common_shape(const Shape& a, const Shape& b) {
 bool can_broadcast(const TensorType& value, const TensorType& out) {
   const std::optional<Broadcast> how = broadcast_of(value, out);
   if (value.pattern || out.pattern || value.elements() == 1) return how.has_value();
-  // A number for each row may be that of all but the last dimension, as one.
+  // A column with a number for each row may have all but the last dimension of the result as one.
   const bool is_column = value.shape.size() == 2 && how == Broadcast::column;
   return is_column || common_shape(value.shape, out.shape) == out.shape;
 }

@@ -231,7 +231,7 @@ void run_nodes(const Graph& graph, std::vector<Replica>& replicas) {
   }
 }
 
-/// A replica's rows of an input that holds those of all.
+/// A replica's rows of an input that holds the rows of all replicas.
 void take_rows(const Graph& graph, ValueId id, uint32_t replica, Array& values) {
   const uint64_t bound = graph.bound_type(id).elements(), own = graph.type(id).elements();
   if (graph.info(id).kind != Kind::input || bound == own) return;
@@ -239,7 +239,7 @@ void take_rows(const Graph& graph, ValueId id, uint32_t replica, Array& values) 
   values = Array(begin, begin + static_cast<int64_t>(own));
 }
 
-/// In the sub-stream of the first replica and the first micro-batch.
+/// Evaluates in the sub-stream of the first replica and the first micro-batch.
 WideArrays evaluate(const Graph& graph, const WideArrays& inputs, WideArrays& state,
                     const Substream& substream) {
   for (const ListInputs& lists : list_inputs(graph))

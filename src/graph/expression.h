@@ -13,7 +13,7 @@
 
 namespace tessera::graph {
 
-/// Operations, each of inputs and of results of the ones before, by number: first all inputs, then the steps.
+/// Operations on inputs and on results of earlier operations, by number: first all inputs, then the steps.
 /// The expression's results are the results of some steps, by the numbers of the steps: elementwise ones, or
 /// reductions over the rows, which no step takes.
 struct Expression {

@@ -234,7 +234,7 @@ std::vector<Value> Graph::call(const std::shared_ptr<const Graph>& function, con
   if (how.number == 0U || how.number == std::numeric_limits<uint32_t>::max())
     throw UsageError(
         fmt::format("call: its number is {}; it must be at least 1 and below 2^32 - 1", *how.number));
-  // A copy: what is added to the function later has no places among the results of this call.
+  // A copy: what is added to the function later is not among the results of this call.
   std::shared_ptr<const Graph>& own = functions_[function];
   if (!own || own->values_.size() != function->values_.size() || own->outputs_ != function->outputs_ ||
       own->nodes_.size() != function->nodes_.size())

@@ -23,8 +23,8 @@ using Json = nlohmann::json;
 
 constexpr uint32_t kVersion = 4;  // 1 has no loops, 2 stages of all operations, 3 need no checksum
 constexpr const char* kGraphs = "tessera_graphs";  // the text that describes them
-// Of a graph with its functions, counted at each call, as many as programs have steps: a few functions that
-// call each other twice would be read without end.
+// Limits of a graph with its functions, counted at each call; programs may have as many steps. Otherwise a
+// few functions that call each other twice would be read without end.
 constexpr uint64_t kMostOperations = 1 << 20, kDeepestCall = 1000;
 constexpr Type kTypes[] = {Type::f32, Type::f16, Type::bf16, Type::u8, Type::u16, Type::u32, Type::i32};
 constexpr const char* kKinds[] = {"input", "parameter", "state", "constant"};
@@ -35,7 +35,7 @@ Type type_named(const std::string& name) {
   throw Error(fmt::format("there is no type '{}'", name));
 }
 
-/// Throws Error for what is no number that T holds.
+/// Throws Error for anything but a number that T can hold.
 template <class T>
 T whole(const Json& json) {
   if (!json.is_number_unsigned() || json.get<uint64_t>() > std::numeric_limits<T>::max())
@@ -208,7 +208,7 @@ class Writer {
     const auto known = numbers_.find(function);
     if (known != numbers_.end()) return known->second;
     const std::string outer = std::exchange(prefix_, fmt::format("function {}:", ++described_));
-    Json described = describe(*function);  // first those that it calls itself
+    Json described = describe(*function);  // first the functions that it calls
     prefix_ = outer;
     functions_.push_back(std::move(described));
     return numbers_[function] = functions_.size() - 1;
@@ -256,7 +256,7 @@ class Reader {
   }
 
  private:
-  /// Files before version 3 have a stage of each operation, unless it is 0. Those of functions are lost.
+  /// Files before version 3 have a stage of each operation, unless it is 0. Stages in functions are lost.
   static void name_stages(Json& nodes) {
     if (std::ranges::none_of(nodes, [](const Json& node) { return node.contains("stage"); })) return;
     for (Json& node : nodes)
@@ -264,13 +264,13 @@ class Reader {
         node["attributes"]["stage"] = whole<uint32_t>(node.value("stage", Json(0U)));
   }
 
-  /// Operations of a graph, with those of functions as often as it calls them, and how deep calls are nested.
+  /// Number of a graph's operations, counting functions at each call, and how deep calls are nested.
   struct Extent {
     uint64_t operations = 0;
     uint64_t depth = 0;
   };
 
-  /// Throws Error for too many.
+  /// Throws Error if they exceed the limits.
   Extent extent_of(const Json& nodes) const {
     Extent extent;
     for (const Json& node : nodes) {
@@ -356,7 +356,7 @@ class Reader {
     return parameter.id;
   }
 
-  /// `pattern`: which text has the name of its pattern.
+  /// `pattern`: the key of its pattern's name.
   TensorType type_of(const Json& json, const Shape& shape, Type type, const char* pattern) {
     TensorType of{type, shape};
     if (!json.contains("block_size")) return of;
@@ -381,7 +381,7 @@ class Reader {
     return initials_[info.name] = Initial::from(state_.values(info, info.type.pattern.get()));
   }
 
-  /// Empty for a name that a graph gives by a value's number, which may be another one now.
+  /// Empty for a name that a graph made of a value's number, which may have changed.
   static std::string given_by_user(std::string name) { return name.starts_with('%') ? "" : std::move(name); }
 
   void add_node(Graph& graph, const Json& json, std::vector<ValueId>& ids) {

@@ -45,7 +45,7 @@ std::vector<int64_t> loop_positions_of(const std::set<std::string>& of, const st
   return positions;
 }
 
-/// Positions that an attribute lists, below a number.
+/// Positions that an attribute lists, all less than `below`.
 std::vector<size_t> listed(const Node& node, std::string_view name, size_t below) {
   std::vector<size_t> positions;
   for (const int64_t position : node.list(name)) {
@@ -56,7 +56,7 @@ std::vector<size_t> listed(const Node& node, std::string_view name, size_t below
   return positions;
 }
 
-/// Marks those that an attribute lists.
+/// Marks the positions that an attribute lists.
 template <class Kind>
 void mark(const Node& node, std::string_view name, Kind kind, std::vector<Kind>& kinds) {
   for (const size_t position : listed(node, name, kinds.size())) {
@@ -97,8 +97,8 @@ Pipeline pipeline_of(const Node& node) {
   return pipeline;
 }
 
-/// Throws UsageError for passes of which one depends on the one before, or that draw numbers as a loop of
-/// their own.
+/// Throws UsageError if a pass depends on the one before, or draws random numbers other than by
+/// micro-batches.
 void check_pipelined(const Node& node, const LoopForm& form) {
   if (!form.is_pipelined()) return;
   check_offload(form.pipeline);

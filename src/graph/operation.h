@@ -95,7 +95,7 @@ struct WeightOperand {
   ProductKind product = ProductKind::forward;  ///< for SDDMM, the node's result is the weight's gradient
 };
 
-/// Sizes that the lists of spikes must fit which an operation takes as its first two operands.
+/// Sizes that the lists of spikes must fit; the lists are an operation's first two operands.
 struct ListOperands {
   uint32_t batch = 0;
   uint32_t neurons = 0;
@@ -133,10 +133,10 @@ enum class Combines : uint8_t { otherwise, multiplies, divides, adds };
 /// Properties of an operation on which the rest of the library relies, instead of its name.
 struct Traits {
   std::optional<WeightOperand> weight = {};
-  /// Of a product with a weight whose pattern may change: the groups of a convolution that its blocks have to
-  /// keep; none: it may be any pattern. null: never any groups.
+  /// For a product with a weight whose pattern may change: the groups of a convolution that its blocks have
+  /// to keep; none: it may be any pattern. null: never any groups.
   std::optional<ConvolutionGroups> (*weight_groups)(const Node&) = nullptr;
-  /// The operand, a matrix, of which the result has rows that a list names at run time.
+  /// The operand, a matrix, from which the result has rows that a list names at run time.
   std::optional<size_t> table = {};
   /// For operations other than products: the operand whose row i scales feature i of the result; a bias may
   /// follow it.
@@ -144,7 +144,7 @@ struct Traits {
   /// For an optimizer's update: operand updates[i] is the one whose new contents are output i. Operand
   /// updates[0] is the parameter or its state, operand 0 the gradient. Further outputs have the same layout.
   std::span<const size_t> updates = {};
-  /// The operand that the operation adds to, element by element: the result lies as it does.
+  /// The operand that the operation adds to, element by element: the result lies as the operand does.
   std::optional<size_t> addend = {};
   /// Whether elements of the results are 0 where the elements of the padded inputs are 0, if all other inputs
   /// are scalars. Such an operation runs on weights in the form that products read, with padding, and on
@@ -175,9 +175,9 @@ struct Traits {
   /// For a collective: the result that all replicas get, from the results of each replica; or the result
   /// of a group, from the results in it; see combined_replicas().
   Array (*over_replicas)(std::span<const Array* const> results) = nullptr;
-  /// Whether it goes from a value to the replicas' parts of it, or back.
+  /// Whether it converts a value to the replicas' parts of it, or back.
   bool shards = false;
-  /// Of a collective: whether it is over all micro-batches too, before any of them.
+  /// For a collective: whether it is over all micro-batches too, and runs before any of them.
   bool over_step = false;
   /// What it does, unless it is elementwise, a call or a loop.
   OperationKind kind = OperationKind::other;
@@ -210,7 +210,7 @@ struct Operation {
   /// Whether `lower` is used for a node on a machine instead of the decomposition; null: always.
   bool (*lowers_on)(const machine::Machine&, const Graph&, const Node&) = nullptr;
 
-  /// Gradients of weights have none.
+  /// Without a gradient of its own, an operation that computes the gradient of a weight has none.
   bool is_differentiable() const {
     const bool is_of_weight = traits.weight && traits.weight->product == ProductKind::sddmm;
     return gradient != nullptr || (decompose != nullptr && !is_of_weight);
@@ -260,17 +260,17 @@ std::vector<ValueId> updated_values(const Node& node);
 /// says, or all. A single replica is a group by itself. Throws UsageError if the replicas are not whole
 /// groups.
 uint32_t combined_replicas(const Node& node, uint32_t replicas);
-/// Whether a collective may begin as soon as what it takes is complete, while other operations run, as its
+/// Whether a collective may begin as soon as its input is complete, while other operations run, as its
 /// attribute "overlap" says, which sums of gradients have.
 bool may_overlap(const Node& node);
-/// Whether it is one of those sums, overlapped or not.
+/// Whether a node is such a sum of gradients, overlapped or not.
 bool sums_gradients(const Node& node);
 
 /// The weight of a product; none: the node is another operation, or a call.
 std::optional<ValueId> weight_input(const Node& node);
 /// Whether a node computes the gradient of a weight, for which it reads only the weight's pattern.
 bool is_weight_gradient(const Node& node);
-/// The number of a node's inputs, from the first on, of which it reads more than that.
+/// The number of a node's first inputs of which it reads more than the pattern.
 size_t inputs_read(const Node& node);
 
 /// Throw UsageError for a sparse input, and for a value of an integer type.

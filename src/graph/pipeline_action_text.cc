@@ -23,7 +23,7 @@ namespace {
 
 constexpr base::Names<ActionKind, 10> kActionKinds{
     "action", {"F", "R", "B", "I", "W", "SEND_F", "RECV_F", "SEND_B", "RECV_B", "REDUCE_GRAD"}};
-/// Before the number of a line's part of the chips, and a colon.
+/// What precedes the number of a line's part of the chips and a colon.
 constexpr std::string_view kChipsOfLine = "chips ";
 
 /// The stage at the other end of an exchange between neighbours: results go up, gradients down. There may be
@@ -155,8 +155,8 @@ class ActionReader {
     list_.micro_batches = last + 1;
   }
 
-  /// Routes are those of the actions, and take part in the passes of their direction, unless what a forward
-  /// pass sends goes back.
+  /// Finds routes from the actions. Both ends are passes of the action's direction, except that what a
+  /// forward pass sends to an earlier stage is taken by a backward pass.
   void find_links() {
     std::map<uint32_t, std::set<uint32_t>> buckets;
     for (const std::vector<PipelineAction>& line : lines_)
@@ -194,7 +194,7 @@ class ActionReader {
     routes_.add(routes.back());
   }
 
-  /// What sums of buckets wait for.
+  /// Finds which backward passes the sums of buckets wait for.
   void find_sums() {
     backward_left_.resize(list_.stages);
     buckets_of_.resize(list_.stages);
@@ -253,7 +253,7 @@ class ActionReader {
     return true;
   }
 
-  /// After the last backward pass of its stages, all of them can sum a bucket.
+  /// After the last backward pass of a bucket's stages, all of them can sum it.
   void note_backward(uint32_t stage) {
     if (--backward_left_[stage] > 0) return;
     for (const uint32_t bucket : buckets_of_[stage]) {
@@ -282,7 +282,8 @@ class ActionReader {
                       fmt::join(waiting, ", ")));
   }
 
-  /// Names a sum before passes of its own chips, if one is, instead of one that waits for these.
+  /// Names a sum that comes before backward passes of its own chips, if there is one, not a sum that waits
+  /// for them.
   [[noreturn]] void refuse_early(const PipelineAction& waiting) const {
     const PipelineAction* sum = &waiting;
     const auto has_passes = [&](uint32_t stage) { return backward_left_[stage] > 0; };
@@ -300,13 +301,13 @@ class ActionReader {
   }
 
   std::vector<std::vector<PipelineAction>> lines_;
-  size_t count_ = 0;            ///< of actions in all lines
+  size_t count_ = 0;            ///< number of actions in all lines
   std::vector<size_t> next_;    ///< by line: its first action that is not in the list yet
   std::deque<uint32_t> ready_;  ///< lines whose next action may be able to run
   RouteIndex routes_;
   std::vector<size_t> backward_left_;              ///< by stage: passes that are not in the list yet
   std::vector<std::vector<uint32_t>> buckets_of_;  ///< by stage
-  std::vector<size_t> stages_left_;                ///< by bucket: those that have backward passes left
+  std::vector<size_t> stages_left_;  ///< by bucket: number of stages that have backward passes left
   ActionList list_;
 };
 

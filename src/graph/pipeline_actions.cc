@@ -48,7 +48,7 @@ void check_links(const StageLinks& links, uint32_t stages) {
     for (const uint32_t stage : bucket.stages) require_stage(stage, "bucket of gradients");
 }
 
-/// Lists what slots have.
+/// Lists the actions of slots.
 class ActionLister {
  public:
   ActionLister(const PipelineSchedule& schedule, StageLinks links)
@@ -114,7 +114,7 @@ class MicroBatches {
   bool contains(uint32_t m) const { return m < first_missing_ || later_.contains(m); }
   bool is_empty() const { return first_missing_ == 0 && later_.empty(); }
   uint32_t first_missing() const { return first_missing_; }
-  /// false: it is among them.
+  /// Returns false if it is already among them.
   bool add(uint32_t m) {
     if (m < first_missing_ || !later_.insert(m).second) return false;
     while (later_.erase(first_missing_) > 0) ++first_missing_;
@@ -225,7 +225,7 @@ class ListProgress {
     if (!done(kind, action.stage).contains(action.micro_batch))
       reject_before(action, pass_of(kind, action.stage, action.micro_batch));
   }
-  /// If the stage has passes of that kind at all.
+  /// Requires the pass if the stage has passes of that kind at all.
   void require_pass(const PipelineAction& action, ActionKind kind) {
     if (has(kind, action.stage)) require_done(action, kind);
   }

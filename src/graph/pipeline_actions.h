@@ -1,4 +1,4 @@
-// What lists of actions have in common with those who make them.
+// What lists of actions share with the code that makes them.
 #pragma once
 
 #include <tessera/pipeline_actions.h>

@@ -31,7 +31,7 @@ double time_of(ActionKind pass, const StageTimes& times) {
   }
 }
 
-/// Of a micro-batch through its stage.
+/// Whether it is the last pass of a micro-batch through its stage.
 bool is_last_pass(ActionKind kind) {
   return kind == ActionKind::backward || kind == ActionKind::backward_weight;
 }
@@ -44,7 +44,7 @@ class PassGathering {
     found_.busy.resize(stages);
   }
 
-  /// `is_last`: of a micro-batch through its stage.
+  /// `is_last`: whether it is the last pass of a micro-batch through its stage.
   void add(ActionKind kind, uint32_t stage, double begin, double end, bool is_last) {
     found_.time = std::max(found_.time, end);
     if (!is_pass(kind)) return;
@@ -67,7 +67,7 @@ class PassGathering {
 };
 
 /// Which stages have passes for gradients of inputs, and of weights. The program of a network may have only
-/// one of both.
+/// one of the two.
 class StageHalves {
  public:
   explicit StageHalves(const ActionList& list) : input_(list.stages), weight_(list.stages) {

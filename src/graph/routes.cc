@@ -10,7 +10,7 @@
 namespace tessera::graph {
 namespace {
 
-/// By value: the passes that take what another one computes, in their order.
+/// By value that another pass computes: the passes that take it, in their order.
 std::map<ValueId, std::vector<size_t>> takers_of_values(const Graph& graph,
                                                         const std::vector<StagePart>& passes,
                                                         const std::vector<size_t>& pass_of) {

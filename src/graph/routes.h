@@ -19,12 +19,12 @@ struct PassRoute {
 };
 
 /// The routes between passes whose stages lie on different parts of the chips, by the sending pass and then
-/// by the receiving part. If passes hand values on, what many parts take goes from each to the next: sent to
-/// all at once it would make all wait for each other. Otherwise it is sent by the pass that computes it.
+/// by the receiving part. If passes hand values on, a value that many parts take goes from each to the next:
+/// sent to all at once, it would make all wait for each other. Otherwise the pass that computes it sends it.
 std::vector<PassRoute> routes_of_passes(const Graph& graph, const std::vector<StagePart>& passes,
                                         const std::vector<uint32_t>& places, bool hand_on);
 
-/// The same as a list of actions has it. `routes` are the routes of the passes.
+/// The same routes as lists of actions have them. `routes` are the routes of the passes.
 StageLinks links_of_passes(const Graph& graph, const std::vector<StagePart>& passes,
                            const std::vector<PassRoute>& routes, std::vector<uint32_t> places,
                            uint32_t replicas);

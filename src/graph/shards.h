@@ -16,14 +16,14 @@ bool is_shard(const Graph& graph, ValueId id);
 bool may_be_divided(const TensorType& type);
 
 /// The types of an operation's results. An operation on sharded values runs on each replica's elements alone:
-/// results of the same shape are sharded too, scalars are of these elements. Throws UsageError for operations
-/// that cannot, and for other operands than sharded ones of one shape and scalars.
+/// results of the same shape are sharded too, scalars are computed from these elements. Throws UsageError for
+/// operations that cannot run so, and for operands other than sharded values of one shape and scalars.
 Types types_of_results(const Operation& operation, const Signature& signature);
 
-/// The value as whose elements a result of a node lies that is sharded.
+/// The value with whose elements a sharded result of a node is aligned.
 ValueId whole_of_result(const Graph& graph, const Node& node, size_t output);
-/// For a sharded output of a loop's body: the position of the body's input as whose elements it lies; none:
-/// it lies as another value does.
+/// For a sharded output of a loop's body: the position of the body's input with whose elements it is aligned;
+/// none: it is aligned with another value.
 std::optional<size_t> input_of_parts(const Graph& body, size_t output);
 
 /// The reference's elements of a sharded value: each replica's array has all of them, but only a part counts.

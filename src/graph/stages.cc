@@ -73,21 +73,21 @@ class StageSearch {
     return stage;
   }
 
-  /// Whether an input of an operation says where it runs. What is given to a body is sent there once, so a
-  /// number that is does not.
+  /// Whether an input determines where an operation runs. A number that is given to a body does not, as it is
+  /// sent there once.
   bool ties(const OpenedNode& node, size_t input) const {
     const OpenedValue& value = graph_.values[input];
     if (is_parameter(value.info().belongs.value_or(input))) return true;
     return of_value_[input] && (value.graph == node.graph || value.info().type.elements() > 1);
   }
 
-  /// An operation of which nothing says where it runs: it takes inputs, and what such operations give.
+  /// Whether nothing determines where an operation runs: it takes inputs, and results of such operations.
   bool is_free(const OpenedNode& node) const {
     return !node.stage && !node.node->backward && !is_loop(*node.node) && !node.gradient_of &&
            std::ranges::none_of(node.inputs, [&](size_t input) { return ties(node, input); });
   }
 
-  /// Free operations run where what they give is taken first, so that no stage waits for data from afar.
+  /// Free operations run where their results are taken first, so that no stage waits for data from afar.
   void place_beside_takers() {
     std::map<size_t, uint32_t> forward, backward;  // by value: the first stage that takes it
     for (size_t n = graph_.nodes.size(); n-- > 0;) {
@@ -114,7 +114,7 @@ class StageSearch {
     return first;
   }
 
-  /// The parameters from which alone a value is computed, such as the one that is cast.
+  /// The parameters from which a value is computed and nothing else, such as a cast one.
   std::vector<size_t> parameters_of(size_t value) const {
     if (is_parameter(value)) return {value};
     const auto found = computed_from_.find(value);
@@ -139,7 +139,7 @@ class StageSearch {
     });
   }
 
-  /// A loop gives what its body does.
+  /// A loop's results are its body's outputs.
   void pass_through(const OpenedNode& loop) {
     for (size_t i = 0; i < loop.outputs.size(); ++i) {
       computed_from_[loop.outputs[i]] = parameters_of(loop.inputs[i]);
@@ -147,9 +147,9 @@ class StageSearch {
     }
   }
 
-  /// An operation that takes parameters, themselves or what is computed from them alone, is in the layer of
-  /// the first, which it begins if no operation before takes that parameter; the others that are new are in
-  /// it too.
+  /// An operation that takes parameters, or values computed from parameters alone, is in the layer of the
+  /// first one; it begins the layer if no earlier operation takes that parameter. Other new parameters are in
+  /// the layer too.
   void place_parameters(OpenedNode& node, WholeLayers& layers) {
     const std::vector<size_t> taken = parameters_of(node);
     if (!taken.empty() && takes_parameters_alone(node)) {
@@ -164,9 +164,9 @@ class StageSearch {
     for (const size_t output : node.outputs) follows_[output] = layer;
   }
 
-  /// The layer of an operation whose first parameter this is, and which follows others. A parameter of an
-  /// earlier layer is sent to where it is taken again, as micro-batches cannot pass back through stages; one
-  /// with a pattern stays where it is.
+  /// The layer of an operation with this first parameter, whose inputs depend on layers up to `follows`. A
+  /// parameter of an earlier layer is sent to where it is taken again, as micro-batches cannot pass back
+  /// through stages; one with a pattern stays where it is.
   uint32_t layer_of(size_t parameter, uint32_t follows, WholeLayers& layers) const {
     if (const std::optional<uint32_t>& known = of_value_[parameter])
       return graph_.values[parameter].info().type.pattern ? *known : std::max(*known, follows);
@@ -222,14 +222,14 @@ class StageSearch {
   OpenedGraph graph_;
   std::vector<std::optional<uint32_t>> of_value_;
   std::vector<uint32_t> of_nodes_ = {};
-  std::map<size_t, std::vector<size_t>> computed_from_;  ///< by value: parameters, if from these alone
+  std::map<size_t, std::vector<size_t>> computed_from_;  ///< by value: parameters, if from them alone
   std::vector<uint32_t> follows_;                        ///< by value: the last layer on which it depends
   std::set<size_t> free_;                                ///< positions of free operations
-  uint32_t named_ = 0;  ///< the last one that is named: gradients begin where the loss is
+  uint32_t named_ = 0;  ///< the last stage that is named: gradients begin where the loss is
 };
 
-/// Where operations run depends on the order of stages alone, so stages of single layers tell those of
-/// several.
+/// Where operations run depends on the order of stages alone, so stages of several layers follow from stages
+/// of single layers.
 Stages stages_from(const Stages& layers, const std::vector<uint32_t>& first) {
   Stages stages;
   for (const uint32_t layer : layers.nodes) {
@@ -240,7 +240,7 @@ Stages stages_from(const Stages& layers, const std::vector<uint32_t>& first) {
   return stages;
 }
 
-/// The first layers of stages. A stage whose parameter no layer takes any longer has none.
+/// The first layers of stages. A stage whose parameter no layer takes any longer has no layers.
 std::vector<uint32_t> first_layers_of(const WholeLayers& layers, const std::vector<ValueId>& begins) {
   std::vector<uint32_t> first(begins.size() + 1);
   auto next = static_cast<uint32_t>(layers.count());
@@ -302,7 +302,7 @@ class PassSearch {
   uint32_t count_;
 };
 
-/// Removes those from the nodes for gradients of weights whose results other passes take; false: there are
+/// Of the nodes for gradients of weights, removes those whose results other passes take; false: there are
 /// none.
 bool take_from_weights(const Graph& graph, const std::vector<StagePart>& parts,
                        std::vector<bool>& for_weights) {
@@ -318,7 +318,7 @@ bool take_from_weights(const Graph& graph, const std::vector<StagePart>& parts,
       any = true;
       for_weights[*from] = false;
     }
-  // Nor are those that it is computed from.
+  // Then neither are the nodes from which these are computed.
   for (size_t n = part_of.size(); any && n-- > 0;)
     for (const ValueId input : graph.nodes()[n].inputs)
       if (const auto& from = graph.info(input).node; from && !for_weights[n]) for_weights[*from] = false;
@@ -377,7 +377,7 @@ void check_stage_count(uint32_t stages, size_t layers) {
 }
 
 uint32_t stage_of(const Graph& graph, const Stages& stages, ValueId id) {
-  // A loop has what its body computes and takes.
+  // For a loop, the operation is in its body.
   const auto of_node = [&](uint32_t n, const std::vector<ValueId>& ids, bool is_output) {
     const Node& node = graph.nodes()[n];
     if (!is_loop(node)) return stages.nodes[n];
@@ -415,7 +415,7 @@ std::vector<StagePart> parts_of_stages(const Graph& graph, const Stages& stages,
   std::vector<bool> for_weights(graph.nodes().size());
   if (splits_backward) for_weights = weight_gradients(graph, stages);
   std::vector<StagePart> parts = PassSearch(graph, stages, for_weights).find();
-  // Nothing waits for gradients of weights: what another pass takes after all is none.
+  // No pass waits for gradients of weights, so results that another pass takes after all are not among them.
   while (splits_backward && take_from_weights(graph, parts, for_weights))
     parts = PassSearch(graph, stages, for_weights).find();
   if (!splits_backward)

@@ -29,11 +29,11 @@ struct Stages {
   uint32_t count() const;
 };
 
-/// The stages of whole layers, if the graph begins some (Graph::begin_stages); balanced ones are not known
-/// yet, and are one. Otherwise those that calls and loops name. Other operations run on the stage of their
-/// parameters, which are on the stage that takes them first; operations without parameters run on the stage
-/// of their inputs, those that take inputs of the graph alone on the first stage that takes what they give,
-/// and gradients on the stage of the operation to which they belong.
+/// The stages of whole layers, if the graph begins some (Graph::begin_stages); balanced stages are not known
+/// yet, and count as one. Otherwise the stages that calls and loops name. Other operations run on the stage
+/// of their parameters, which are on the stage that takes them first; operations without parameters run on
+/// the stage of their inputs, operations on inputs of the graph alone on the first stage that takes their
+/// results, and gradients on the stage of the operation to which they belong.
 Stages stages_of(const Graph& graph);
 
 /// Bytes of a layer, without values in streaming memory.
@@ -45,7 +45,7 @@ struct LayerBytes {
 /// The layers of a graph, in their order. A layer has the parameters that a forward operation is the first to
 /// take, as they are or computed from parameters alone, such as casts; and all operations that run beside
 /// them: forward, gradients and updates. An operation that takes them again after a later layer is in that
-/// one, unless they have a pattern.
+/// later layer, unless they have a pattern.
 struct WholeLayers {
   Stages stages = {};  ///< with a stage for each layer, regardless of those that calls and loops name
   std::vector<LayerBytes> bytes = {};
@@ -92,7 +92,7 @@ class WeightUses {
     return !by_others_[id] && (!stages_[id] || *stages_[id] == stage);
   }
   bool is_taken(ValueId id) const { return by_others_[id] || stages_[id]; }
-  /// Notes what an operation of a stage takes, whose own results serve for gradients of weights, or not.
+  /// Notes what an operation of a stage takes, and whether its own results serve for gradients of weights.
   void take(ValueId id, uint32_t stage, bool for_weights);
 
  private:

@@ -15,11 +15,11 @@ namespace {
 
 using io::dtype_of;
 
-// What follows a parameter's name in those of its pattern's arrays.
+// What follows a parameter's name in the names of its pattern's arrays.
 constexpr const char* kCrowIndices = ".crow_indices";
 constexpr const char* kColIndices = ".col_indices";
-constexpr const char* kShapeName = ".shape";  // for others that read the file: the graph has it
-// In files written before these were the names.
+constexpr const char* kShapeName = ".shape";  // for other readers of the file: the graph has the shape
+// Names in files of earlier versions.
 constexpr const char* kOldCrowIndices = ".row_begin";
 constexpr const char* kOldColIndices = ".columns";
 

@@ -30,7 +30,7 @@ class StateFile {
   /// The file's texts by name.
   io::TensorMetadata& metadata() { return metadata_; }
   const io::TensorMetadata& metadata() const { return metadata_; }
-  /// Whether the file that was read has one, as those of Tessera have.
+  /// Whether the file that was read has a checksum, as files of Tessera have.
   bool has_checksum() const { return has_checksum_; }
   bool has(const std::string& name) const { return tensors_.contains(name); }
   bool has_pattern(const std::string& name) const;
@@ -43,8 +43,8 @@ class StateFile {
   bool has_type_of(const ValueInfo& info) const;
   /// The values of a dense array of F32, F16, BF16 or a value's own type, with its shape.
   std::vector<float> dense_values(const ValueInfo& info) const;
-  /// The pattern of a parameter. Throws Error if it has another shape than in the graph, or without a
-  /// capacity other blocks.
+  /// The pattern of a parameter. Throws Error if it has another shape than in the graph or, without a
+  /// capacity, other blocks.
   Pattern pattern(const std::string& name, const Pattern& of_graph,
                   const std::optional<uint64_t>& capacity) const;
 
@@ -55,7 +55,7 @@ class StateFile {
     std::vector<std::byte> bytes;
   };
   void insert(const std::string& name, Tensor tensor);
-  /// Of the arrays, and of all texts but itself.
+  /// The checksum of the arrays and of all texts but itself.
   std::string checksum() const;
   const Tensor& find(const std::string& name) const;
   template <class T>

@@ -14,7 +14,7 @@
 namespace tessera::graph {
 namespace {
 
-/// Elements of constants from which something is computed here.
+/// Largest number of elements of constants from which values are computed.
 constexpr uint64_t kMostElements = 1 << 16;
 
 bool has_values(const ValueInfo& info) {
@@ -27,7 +27,7 @@ bool is_vector(const Shape& shape) {
   return std::ranges::count_if(shape, [](uint32_t size) { return size > 1; }) <= 1;
 }
 
-/// What is known of a graph's values, and what of its operations can be left out.
+/// What is known of a graph's values, and which of its operations can be left out.
 class Folding {
  public:
   explicit Folding(const Graph& graph)
@@ -54,8 +54,8 @@ class Folding {
     return &(known_[id] = Array(values.begin(), values.end()));
   }
 
-  /// What constants alone give, unless it is larger than they are, or a sum over replicas, whose number may
-  /// change.
+  /// Evaluates an operation on constants alone, unless its results are larger than they are, or it sums over
+  /// replicas, whose number may change.
   void evaluate(const Node& node) {
     if (node.body || draws_numbers(node) || node.operation->traits.over_replicas != nullptr) return;
     Evaluation evaluation{.graph = graph_, .node = node};
@@ -118,7 +118,7 @@ class Folding {
     return true;
   }
 
-  /// The operand whose rows are those of the result's features; none: it is another operation.
+  /// The operand whose rows belong to the result's features; none: it is another operation.
   static std::optional<size_t> weight_of(const Node& node) {
     const Traits& traits = node.operation->traits;
     const bool is_product = traits.weight && traits.weight->product == ProductKind::forward;
@@ -198,7 +198,7 @@ class Folding {
     return made;
   }
 
-  /// The inputs of a product whose weight and bias take over what follows it.
+  /// The inputs of a product whose weight and bias absorb what follows it.
   std::vector<Value> scaled_inputs(const Node& node, const Scaled& scaled) {
     const size_t operand = *weight_of(node);
     const ValueInfo& weight = graph_.info(node.inputs[operand]);

@@ -19,7 +19,7 @@ namespace {
 /// Gradients of values, as far as they are known.
 class Backward {
  public:
-  /// `depends` says of each value whether it depends on those whose gradients are wanted.
+  /// `depends`: by value, whether it depends on the values whose gradients are wanted.
   Backward(Graph& graph, FunctionGradients& functions, const std::vector<bool>& depends)
       : graph_(graph), functions_(functions), depends_(depends) {}
 
@@ -39,7 +39,7 @@ class Backward {
     return known.whole;
   }
 
-  /// After their values, for reports.
+  /// Names gradients after their values, for reports.
   void name() {
     for (const auto& [id, known] : gradients_) {
       if (!known.whole) continue;

@@ -1,6 +1,6 @@
-// On hosts elementwise operations take as long as their operands take to be read and written. Those that
-// follow one another become expressions, which are evaluated in one pass, and which compute again what is
-// read as fast; sums over rows take expressions too, and share a pass with others of the same operands.
+// On hosts, elementwise operations take as long as reading and writing their operands. Operations that follow
+// one another become expressions, which are evaluated in one pass and recompute values where that is as fast
+// as reading them; sums over rows take expressions too, and share a pass with others of the same operands.
 #include <algorithm>
 #include <map>
 #include <optional>
@@ -215,7 +215,7 @@ class Joining {
     });
   }
 
-  /// By a node before a position, or by one that is computed there.
+  /// Whether a node before a position, or one computed there, takes a result of a group.
   bool is_taken_by(const Group& group, uint32_t position) const {
     return std::ranges::any_of(group.results, [&](uint32_t n) {
       return std::ranges::any_of(users_[result_of(n)],
@@ -236,7 +236,7 @@ class Joining {
     });
   }
 
-  /// Computes inputs again that follow from other inputs.
+  /// Recomputes inputs that follow from other inputs.
   void compute_again(size_t g) {
     for (const ValueId id : inputs_of(groups_[g])) {
       if (graph_.type(id).shape != groups_[g].shape) continue;
@@ -252,7 +252,7 @@ class Joining {
     }
   }
 
-  /// Adds what computes a value from what is given.
+  /// Adds the nodes that compute a value from given ones.
   template <class IsGiven>
   bool add_producers(ValueId id, const IsGiven& is_given, Group& group) const {
     const std::optional<uint32_t> producer = graph_.info(id).node;

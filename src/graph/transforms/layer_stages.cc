@@ -56,7 +56,7 @@ struct NamedStage {
   uint32_t stage;
 };
 
-/// By layer.
+/// The named stage of each layer that has one.
 std::map<uint32_t, NamedStage> named_stages(const Graph& graph, const WholeLayers& layers,
                                             const std::map<std::string, uint32_t>& stages) {
   std::map<uint32_t, NamedStage> named;

@@ -44,8 +44,8 @@ struct Graph::MicroBatch {
   }
 };
 
-/// The operations with values of the same numbers. What they take, or is wanted, and they do not compute is
-/// given as inputs, but for constants; nothing else is left.
+/// The operations, with the same numbers of values. Values that they take or that are wanted, and that they
+/// do not compute, become inputs, except constants; nothing else is left.
 Graph Graph::as_function(std::set<ValueId> taken) const {
   Graph function = *this;
   function.outputs_.clear();
@@ -111,7 +111,8 @@ std::vector<Value> Graph::repeat_for_micro_batches(uint32_t count, const std::ve
   return sums;
 }
 
-/// Removes means over the whole step, and has what runs for each micro-batch before the others to get them.
+/// Removes means over the whole step, and finds what runs for each micro-batch before the others to compute
+/// them.
 std::vector<Node> Graph::separate_means(uint32_t count, std::vector<MicroBatch>& before) {
   std::vector<Node> means, others;
   for (const Node& node : nodes_) (node.operation->traits.over_step ? means : others).push_back(node);

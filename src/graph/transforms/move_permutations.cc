@@ -46,7 +46,8 @@ uint64_t moved_elements(const Graph& graph) {
   return moved;
 }
 
-/// Goes through the operations in their order, and has each that can take its inputs as they lie.
+/// Goes through the operations in their order, and lets each that can take its inputs before their
+/// permutation.
 class Mover {
  public:
   explicit Mover(Graph& graph) : graph_(graph) {}
@@ -79,7 +80,7 @@ class Mover {
     return found == views_.end() ? nullptr : &found->second;
   }
 
-  /// A permutation of what is one already. Returns how many operations are added before it.
+  /// Joins a permutation with the one before it. Returns how many operations are added before it.
   uint32_t join(uint32_t n, const Node& node, DimensionOrder order) {
     ValueId of = node.inputs[0];
     const View* view = view_of(of);
@@ -98,12 +99,12 @@ class Mover {
   Value permuted(ValueId id, const DimensionOrder& order) {
     const Value x = graph_.value(id);
     if (!moves_nothing(x.shape(), order)) return permute(x, {order.begin(), order.end()});
-    // An operation of its own, even if it changes nothing: it becomes another one's value.
+    // Always an operation of its own, even if it changes nothing: its result replaces another value.
     const Shape shape = in_order(x.shape(), order);
     return graph_.apply("reshape", {x}, {{"shape", as_integers(shape)}})[0];
   }
 
-  /// What is added computes the result of a node instead of it.
+  /// Replaces a node by the operations that `add` adds; returns their number.
   template <class Add>
   uint32_t replace(uint32_t n, const Add& add) {
     Value by;
@@ -140,7 +141,7 @@ class Mover {
     return traits.reorder == nullptr ? std::nullopt : traits.reorder(graph_, node, order);
   }
 
-  /// The operation on inputs as they lie, and its result in the order that is wanted of it.
+  /// Applies the operation to inputs before their permutation, and permutes its result.
   std::optional<uint32_t> apply(uint32_t n, const Node& node, const DimensionOrder& order,
                                 const Reordered& how) {
     for (ValueId input : node.inputs)
@@ -165,7 +166,7 @@ class Mover {
     return added;
   }
 
-  /// What computes something keeps its name in reports.
+  /// The operation that computes a value keeps the value's name in reports.
   void name_after(Value inside, ValueId y) {
     const std::string name = graph_.info(y).name;
     std::string other = fmt::format("{} permuted", name);
@@ -206,7 +207,7 @@ class Mover {
     return graph_.constant("", wanted, std::move(moved), graph_.type(input).type);
   }
 
-  /// Values that are the same as others are used no longer, but for what is assigned.
+  /// Replaces uses of values that equal others, except in assignments.
   void skip_what_changes_nothing() {
     if (same_.empty()) return;
     std::vector<Node> nodes = graph_.nodes();

@@ -62,7 +62,7 @@ class CandidateSearch {
     }
   }
 
-  /// Stages that keep one micro-batch would have all of its values at once again.
+  /// A stage that keeps only one micro-batch would hold all of its values again at once.
   void add_stages(const std::vector<uint32_t>& stages, const std::vector<uint32_t>& in_flight) {
     for (uint32_t stage = 0; stage < in_flight.size(); ++stage) {
       if (in_flight[stage] < 2) continue;
@@ -80,8 +80,8 @@ class CandidateSearch {
   }
 
  private:
-  /// Bytes of the results of a call that its gradient alone takes, less those of inputs that would be kept
-  /// for the second call only.
+  /// Bytes of the results of a call that its gradient alone takes, minus the bytes of inputs that would be
+  /// kept for the second call only.
   uint64_t bytes_saved(const Node& call) const {
     std::map<ValueId, uint32_t> by_gradient;
     for (const Node& node : graph_.nodes())
@@ -105,7 +105,7 @@ class CandidateSearch {
   const std::vector<bool> is_kept_;          ///< by value: whether the backward pass takes it
 };
 
-/// The micro-batches of which each stage keeps all that the backward pass takes.
+/// By stage: the number of micro-batches for which it keeps all that the backward pass takes.
 std::vector<uint32_t> kept_in_flight(const LoopForm& form, uint32_t stages) {
   if (!has_several_in_flight(form.pipeline.kind)) return std::vector<uint32_t>(stages, 1);
   const std::vector<StageTimes> times(stages);
@@ -115,7 +115,7 @@ std::vector<uint32_t> kept_in_flight(const LoopForm& form, uint32_t stages) {
   return in_flight;
 }
 
-/// Calls a function again before its gradient, which then takes the results of that.
+/// Calls a function again before its gradient, which then takes the results of the second call.
 void call_again(Graph& graph, ValueId first_result) {
   const Node call = graph.nodes()[graph.info(first_result).node.value()];
   const auto is_result = [&](ValueId id) {
@@ -125,7 +125,7 @@ void call_again(Graph& graph, ValueId first_result) {
     return is_gradient_of(node, call.outputs) && std::ranges::any_of(node.inputs, is_result);
   };
   const auto gradient = std::ranges::find_if(graph.nodes(), takes_results) - graph.nodes().begin();
-  if (gradient == std::ssize(graph.nodes())) return;  // it takes others already
+  if (gradient == std::ssize(graph.nodes())) return;  // it already takes other results
   std::vector<Value> inputs, again;
   for (const ValueId input : call.inputs) inputs.push_back(graph.value(input));
   graph.insert_before(static_cast<uint32_t>(gradient), [&] { again = graph.apply(call, inputs); });
@@ -139,7 +139,7 @@ void call_again(Graph& graph, ValueId first_result) {
   graph.set_nodes(std::move(nodes));
 }
 
-/// In the body of a loop.
+/// Recomputes in the body of a loop.
 void recompute_within(Node& loop, uint32_t position, std::span<const Recomputable> chosen) {
   const auto body = std::make_shared<Graph>(*loop.body);
   std::set<uint32_t> stages = loop_form(loop).pipeline.recomputed;
@@ -177,7 +177,7 @@ void recompute(Graph& graph, std::span<const Recomputable> chosen) {
   std::vector<Node> nodes = graph.nodes();
   for (const uint32_t n : loops) recompute_within(nodes.at(n), n, chosen);
   graph.set_nodes(std::move(nodes));
-  for (const Recomputable& each : chosen)  // last, as it moves the loops
+  for (const Recomputable& each : chosen)  // last, as this moves the loops
     if (!each.loop) call_again(graph, each.call.value());
   verify_if_asserting(graph);
 }

@@ -71,7 +71,7 @@ class Part {
       case Kind::input:
         return note(id, part_.input(info.name, has_samples ? divided(info.type) : info.type), has_samples);
       case Kind::constant: {
-        // What was broadcast to all samples.
+        // Contents that are the same for all samples.
         std::vector<float> values = whole_.contents(id);
         const bool is_same = has_samples && info.type.shape.size() > 1 && repeats(values, parts_);
         const TensorType type = is_same ? divided(info.type) : info.type;

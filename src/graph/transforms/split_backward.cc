@@ -21,11 +21,11 @@ namespace {
 /// Who takes a result of a call.
 enum class TakenBy : uint8_t { others, weights, nobody };
 
-/// One of the two functions that another one becomes.
+/// One of the two functions into which another one is split.
 struct HalfFunction {
   std::shared_ptr<const Graph> function;
-  std::vector<size_t> inputs;   ///< positions among the inputs of the other one
-  std::vector<size_t> results;  ///< its first results, by their positions among those of the other one
+  std::vector<size_t> inputs;   ///< positions among the inputs of the split function
+  std::vector<size_t> results;  ///< its first results, by their positions among those of the split function
 };
 struct SplitFunction {
   HalfFunction first, second;
@@ -144,7 +144,7 @@ class BackwardSplit {
       const uint32_t stage = stages_.nodes[n];
       const std::vector<TakenBy> taken = taken_of(node, stage);
       if (node.backward && std::ranges::count(taken, TakenBy::nobody) == std::ssize(taken)) {
-        erase(n);  // it would take what no half gives
+        erase(n);  // it would take values that neither half gives
         continue;
       }
       const bool is_for_others = !node.backward || std::ranges::count(taken, TakenBy::others) > 0;
@@ -163,7 +163,7 @@ class BackwardSplit {
   }
 
  private:
-  /// What is computed again has the function of the forward pass.
+  /// Recomputed calls have the function of the forward pass.
   bool may_split(const Node& node) const {
     return node.backward && node.body && !is_loop(node) && !of_forward_.contains(node.body);
   }
@@ -219,7 +219,7 @@ class BackwardSplit {
   Graph& graph_;
   const Stages& stages_;
   WeightUses uses_;
-  std::vector<bool> is_result_;                        ///< by value: whether it is taken beside operations
+  std::vector<bool> is_result_;  ///< by value: whether anything other than an operation takes it
   std::set<std::shared_ptr<const Graph>> of_forward_;  ///< functions of forward calls
   std::map<std::pair<std::shared_ptr<const Graph>, std::vector<TakenBy>>, std::optional<SplitFunction>>
       known_;

@@ -25,7 +25,7 @@
 namespace tessera::graph {
 namespace {
 
-/// PyTorch's, against a division by zero.
+/// PyTorch's value, against a division by zero.
 constexpr double kNormEpsilon = 1e-6;
 
 void require_float_type(Type type, std::string_view what) {
@@ -68,7 +68,7 @@ void check_training(const TrainingOptions& options, const Graph& graph) {
                       options.micro_batches);
 }
 
-/// By which sums and passes are divided. Of those that sessions choose each has whole layers.
+/// The stages by which sums and passes are divided; stages that sessions choose consist of whole layers.
 Stages stages_of_training(const Graph& graph) {
   if (!has_stages(graph)) return {};
   return graph.balanced_stages() ? whole_layers_of(graph).stages : stages_of(graph);
@@ -123,8 +123,8 @@ Value part_of_mean(const TrainingOptions& options, Value gradient, Value paramet
   return gradient.owner().apply("mean_shard", {gradient, parameter}, attributes_of_means(options))[0];
 }
 
-/// Gradients of one micro-batch whose sums over all are divided among the replicas, as what is added to
-/// these.
+/// Replaces gradients of one micro-batch, whose sums over all micro-batches are divided among the replicas,
+/// by what is added to these sums.
 void divide_sums(Graph& graph, const Settings& settings, const TrainingOptions& options,
                  TrainedParameters& trained) {
   const auto first = static_cast<uint32_t>(graph.nodes().size());
@@ -133,7 +133,7 @@ void divide_sums(Graph& graph, const Settings& settings, const TrainingOptions& 
     const ParameterSettings& own = settings.at(trained.values[i].id);
     if (own.shard_gradients && is_divided(options, own, trained.values[i].type())) divided.push_back(i);
   }
-  // All before the first mean, so that means may share collectives.
+  // Casts all before the first mean, so that means may share collectives.
   if (options.sums == Type::f32)
     for (const size_t i : divided) trained.gradients[i] = cast(trained.gradients[i], Type::f32);
   for (const size_t i : divided)
@@ -171,10 +171,10 @@ void repeat(Graph& graph, const Settings& settings, const TrainingOptions& optio
   }
 }
 
-/// Gradients and scalar outputs as means over replicas, of which each has its part of those that are divided.
+/// Gradients and scalar outputs as means over replicas; each replica has its part of divided gradients.
 void average(Graph& graph, const Settings& settings, const TrainingOptions& options,
              TrainedParameters& trained) {
-  // All before the first mean, so that the means are one collective.
+  // Casts all before the first mean, so that the means are one collective.
   if (options.sums == Type::f32)
     for (Value& gradient : trained.gradients) gradient = cast(gradient, Type::f32);
   const Attributes attributes = attributes_of_means(options);
@@ -182,7 +182,7 @@ void average(Graph& graph, const Settings& settings, const TrainingOptions& opti
   for (size_t i = 0; i < trained.values.size(); ++i) {
     Value& gradient = trained.gradients[i];
     const Value& parameter = trained.values[i];
-    if (gradient.type().sharded) continue;  // that is a sum of means
+    if (gradient.type().sharded) continue;  // it is already a sum of means
     gradient = is_divided(options, settings.at(parameter.id), parameter.type())
                    ? part_of_mean(options, gradient, parameter)
                    : averaged(gradient);
@@ -243,7 +243,7 @@ TrainedParameters trained_by(Value loss, Graph& graph, const TrainingOptions& op
   return trained;
 }
 
-/// Rounded stochastically by other random numbers than updates.
+/// Partial sums are rounded stochastically by other random numbers than updates.
 void set_partial_sums(Graph& graph, const TrainingOptions& options) {
   PartialSums sums = graph.partial_sums();
   if (options.partials) sums.type = options.partials;

@@ -18,7 +18,7 @@ constexpr Transform kOfSessions[] = {
     {"fuse", [](Graph& graph, const machine::Machine&) { return fuse(graph); }},
     {"join elementwise", join_elementwise, true}};
 
-/// Functions, and what became of them: those that are called several times stay one.
+/// Transformed functions by the original ones, so that a function called several times stays one.
 using Functions = std::map<std::shared_ptr<const Graph>, std::shared_ptr<const Graph>>;
 
 /// Returns how many operations it changed in the graph and its loops. `in_stages`: whether it is the body of

@@ -43,7 +43,7 @@ void check_one(const Lars& lars) {
   require_setting(kPositive, "the trust coefficient", lars.trust_coefficient);
 }
 
-/// Whether a name is that of a pattern, in which `*` stands for any characters.
+/// Whether a name matches a pattern, in which `*` stands for any characters.
 bool matches(std::string_view name, std::string_view pattern) {
   constexpr size_t kNone = std::string_view::npos;
   size_t n = 0, p = 0;
@@ -56,7 +56,7 @@ bool matches(std::string_view name, std::string_view pattern) {
       ++n;
       ++p;
     } else if (star != kNone) {
-      // Earlier ones stand for as little as they can, which leaves most to the last.
+      // Earlier stars stand for as little as they can, which leaves most to the last.
       p = star + 1;
       n = ++rest;
     } else {
@@ -273,7 +273,7 @@ Updates::Moments Updates::moments_of(const ParameterSettings& own, const Updated
           bias_correction ? good_step() : graph_.constant("", {}, {1}, Type::u32)};
 }
 
-/// The number of the step. Where the micro-batches take it too, each has a number, and the first one counts.
+/// The number of the step. Where micro-batches take it too, each has a number, and the first one's counts.
 Value Updates::step() {
   if (step_) return *step_;
   constexpr const char* kName = "step";
@@ -302,7 +302,7 @@ Value Updates::wide(const Updated& of) const {
 
 Value Updates::narrow(Value value, Type type, Rounding rounding) {
   if (rounding == Rounding::nearest || value.type().type == type) return cast(value, type);
-  // Apart from what the graph draws with the same seed.
+  // Other random numbers than the graph draws with the same seed.
   const uint64_t seed = base::seed_of_substream(options_.seed, UINT32_MAX, 1);
   return graph_.apply("cast", {value, step()},
                       {{"type", std::string(name_of(type))},

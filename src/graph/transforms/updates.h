@@ -15,7 +15,7 @@
 
 namespace tessera::graph {
 
-/// The values that a setting may have, and what messages call them. Settings are computed with in FP32.
+/// The values that a setting may have, and what messages call them. Updates compute with settings in FP32.
 struct SettingRange {
   bool (*has)(double);
   std::string_view text;
@@ -40,7 +40,7 @@ void check(const Optimizer& optimizer);
 struct Sharding {
   bool state = false, weights = false, gradients = false;
 };
-/// Throws UsageError for what is to be divided among replicas, some of it by groups, if there is one.
+/// Throws UsageError if anything is to be divided, also by groups, and there is only one replica.
 void check_sharding(Sharding sharding, const std::vector<ParameterGroup>& groups, uint32_t replicas);
 
 /// The settings of one parameter.
@@ -109,7 +109,7 @@ class Updates {
 
 /// The sum of the squares of all elements: of a replica's own elements, if the value is divided among them.
 Value sum_of_squares(Value x);
-/// The sum over all elements of a value, from that over a replica's own.
+/// The sum over all elements of a value, from the sum over a replica's own elements.
 Value of_all_replicas(Value sum, Value of);
 
 /// The scalar input of that name; adds it if there is none. Throws UsageError if another value has the name.
