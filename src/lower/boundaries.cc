@@ -26,7 +26,7 @@ struct Called {
   Boundary boundary = {};
   std::vector<std::pair<Boundary, double>> known = {};
 
-  /// Of one call.
+  /// The time of one call.
   double seconds() {
     const auto found = std::ranges::find(known, boundary, &std::pair<Boundary, double>::first);
     if (found != known.end()) return found->second;
@@ -34,7 +34,7 @@ struct Called {
   }
 };
 
-/// A value inside a function, or of the graph around it.
+/// A value inside a function, or in the graph around it.
 struct ScopedValue {
   std::optional<size_t> function;
   ValueId id = 0;
@@ -42,11 +42,12 @@ struct ScopedValue {
   auto operator<=>(const ScopedValue&) const = default;
 };
 
-/// Values that calls pass on as they are: what one gives and another takes, or what several functions take.
+/// Values that calls pass on as they are: a value that one call gives and another takes, or several functions
+/// take.
 struct Passed {
   std::vector<ScopedValue> values = {};
-  bool is_computed = false;                    ///< whether calls give it
-  std::vector<ops::OperandLayout> parts = {};  ///< that they may have
+  bool is_computed = false;                    ///< whether a call gives it
+  std::vector<ops::OperandLayout> parts = {};  ///< layouts in parts that they may have
 };
 
 class BoundarySearch {
@@ -77,7 +78,7 @@ class BoundarySearch {
   }
 
  private:
-  /// What all of a class have: rows, their transpose, or parts.
+  /// The layout that all values of a class have: rows, their transpose, or parts.
   struct Choice {
     bool transposed = false;
     std::optional<size_t> parts = {};
@@ -148,7 +149,7 @@ class BoundarySearch {
     chosen_.resize(passed_.size());
   }
 
-  /// Parts in which functions compute or want what is passed, if they may choose.
+  /// Finds the parts in which functions compute or want passed values, if they may choose.
   void find_parts() {
     std::vector<ChosenLayouts> free;
     for (size_t f = 0; f < called_.size(); ++f) {
@@ -199,7 +200,7 @@ class BoundarySearch {
 
   Choice natural(size_t p) const { return passed_[p].parts.empty() ? Choice{} : Choice{.parts = 0}; }
 
-  /// Lets all that a value is passed through have a layout.
+  /// Gives a layout to all values that a value is passed as.
   void choose(size_t p, const Choice& choice) {
     const Passed& passed = passed_[p];
     chosen_[p] = choice;
@@ -210,7 +211,7 @@ class BoundarySearch {
     }
   }
 
-  /// Of all calls, and of conversions outside.
+  /// The time of all calls, and of conversions outside.
   double total() {
     double seconds = 0;
     for (const auto& each : called_) seconds += each->calls * each->seconds();
@@ -218,7 +219,7 @@ class BoundarySearch {
     return seconds;
   }
 
-  /// Conversions for operations outside, which want matrices.
+  /// The time of conversions for operations outside, which want matrices.
   double outside(size_t p) {
     if (!chosen_[p] || !chosen_[p]->parts) return 0;
     const ValueLayout parts = layout_in(around_, passed_[p], *chosen_[p]);

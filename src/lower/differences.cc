@@ -51,7 +51,7 @@ class DifferenceSearch {
     return results;
   }
 
-  /// Marks what passes take from those before them; whether that is more than was marked.
+  /// Marks what passes take from the passes before; returns whether that is more than was marked.
   static bool carries_more(const LoopForm& form, std::vector<bool>& inside) {
     bool is_more = false;
     for (const auto& [input, output] : form.carried) {

@@ -56,7 +56,7 @@ std::vector<size_t> earliest_first(const std::vector<TimedEvent>& events) {
     if (events[e].work > 0) shortest = std::min(shortest, events[e].work);
   }
   Clocks clocks(events);
-  // Passes of later stages go first, which the stages before wait for.
+  // Passes of later stages go first, as earlier stages wait for them.
   const auto key = [&](size_t e) {
     const TimedEvent& event = events[e];
     const bool is_pass = event.work > 0;

@@ -1,4 +1,4 @@
-// The order in which a program has passes through stages and what is sent between them: chips run what the
+// The order of passes through stages, and of what is sent between them, in a program: chips run what the
 // program has for them in its order, and both ends of what is sent wait for each other.
 #pragma once
 
@@ -16,15 +16,15 @@ struct TimedEvent {
   std::vector<size_t> after = {};  ///< events that come before
 };
 
-/// When the last event ends if all come in their order.
+/// When the last event ends if all run in this order.
 uint64_t end_of(const std::vector<TimedEvent>& events, const std::vector<size_t>& order);
 
-/// Event after event the one that can begin first; what is sent goes before a pass that begins hardly
+/// Repeatedly takes the event that can begin first; what is sent goes before a pass that begins hardly
 /// earlier, as passes keep chips busy for long.
 std::vector<size_t> earliest_first(const std::vector<TimedEvent>& events);
 
-/// Events earliest first, if the last one so ends clearly earlier than as they are listed; otherwise as they
-/// are listed. Work is an estimate, and a list that repeats itself may do so no longer in another order.
+/// Events earliest first, if the last one then ends clearly earlier than in the listed order; otherwise as
+/// they are listed. Work is an estimate, and a list that repeats itself may no longer do so in another order.
 std::vector<size_t> faster_order(const std::vector<TimedEvent>& events);
 
 }  // namespace tessera::graph

@@ -12,7 +12,7 @@
 namespace tessera::graph {
 namespace {
 
-/// All in one layout; in the form of a weight those that have a form in their own.
+/// All values in one layout; if that is the form of a weight, values with a form of their own in that form.
 LayoutChoice all_in(const Lowering& l, const Node& node, const ValueLayout& layout) {
   LayoutChoice choice;
   const auto of = [&](ValueId id) {
@@ -26,8 +26,8 @@ LayoutChoice all_in(const Lowering& l, const Node& node, const ValueLayout& layo
 }
 
 /// Parts of rows on as many tiles as leave more than a few elements on each: a tile that needs all of a short
-/// row takes code for each part. Of integers, as lists of rows, all tiles mostly need all. They are the last
-/// tiles: products and whole rows begin on the first, and leave some of the last free.
+/// row takes code for each part. All tiles mostly need all integers, as lists of rows. The parts lie on the
+/// last tiles: products and whole rows begin on the first, and leave some of the last free.
 std::vector<program::MappedBox> in_parts(uint32_t rows, uint32_t cols, Type type, uint32_t tiles) {
   const uint32_t least = is_integer(type) ? 128 : 32;  // elements
   const uint64_t most = uint64_t{rows} * std::max(cols / least, 1U);
@@ -39,8 +39,8 @@ std::vector<program::MappedBox> in_parts(uint32_t rows, uint32_t cols, Type type
   return parts;
 }
 
-/// A mapping of whole rows, if there are almost as many as tiles: divided linearly, most would lie on one
-/// tile each all the same, and what is taken row by row would have to be exchanged. Otherwise none.
+/// A mapping of whole rows, if there are almost as many rows as tiles: divided linearly, most would lie on
+/// one tile each anyway, and values taken row by row would have to be exchanged. Otherwise none.
 std::vector<program::MappedBox> whole_rows(uint32_t rows, uint32_t cols, uint32_t tiles) {
   const bool are_almost_as_many = rows < tiles && 2 * uint64_t{tiles} <= 3 * uint64_t{rows};
   return are_almost_as_many ? program::map_rows_to_tiles(rows, cols) : std::vector<program::MappedBox>();
@@ -69,7 +69,7 @@ ops::OperandLayout Lowering::operand_layout(const TensorType& type, const ValueL
   if (on_host()) return matrix;
   const uint32_t tiles = builders_.front().machine().tiles;
   if (type.shape.size() == 1 && layout.transposed) {
-    // A vector lies alike as a row and as a column, of which products take pieces as bias.
+    // A vector has the same mapping as a row and as a column; products take pieces of it as bias.
     matrix.mapping = in_parts(1, matrix.rows, type.type, tiles);
     for (program::MappedBox& mapped : matrix.mapping) mapped.box = program::transpose(mapped.box);
     return matrix;

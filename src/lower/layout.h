@@ -66,7 +66,7 @@ struct LayoutChoice {
 double seconds_alone(const machine::Machine& machine,
                      const std::function<program::StepId(const ops::Builder&)>& build);
 
-/// The same, counted once for all calls from one place with equal keys, of which the program is made.
+/// The same, counted once for all calls from one place with equal keys; the key determines the program.
 template <class Key, class Build>
 double seconds_alone(const machine::Machine& machine, Key key, const Build& build) {
   struct Made {
@@ -95,10 +95,10 @@ std::vector<LayoutChoice> shard_layouts(Lowering& lowering, const Node& node);
 /// The layout in which a caller binds a value: matrices in their own layout, other layouts as matrices.
 ValueLayout bound_layout(const ValueLayout& layout);
 
-/// The layouts in which callers pass a function's inputs and take its outputs, as far as they are agreed; of
-/// an output, none: the one in which it is computed.
+/// The layouts in which callers pass a function's inputs and take its outputs, as far as they are agreed;
+/// none for an output: the layout in which it is computed.
 using Boundary = std::map<ValueId, std::optional<ValueLayout>>;
-/// The layout in which an output is given that is computed in its own one.
+/// The layout in which an output is given that is computed in the layout `own`.
 std::optional<ValueLayout> given_layout(const Boundary& boundary, ValueId id, const ValueLayout& own);
 
 /// The layouts chosen for a graph.
@@ -121,7 +121,7 @@ WeightForms forms_of_body(const Node& node);
 /// The weight whose form a product's weight has or is converted to: the one in `forms`, or the value itself.
 inline ValueId weight_of(const WeightForms& forms, ValueId id) { return forms.at(id).value_or(id); }
 /// By value: whether it has the form of a weight with padding that may be NaN, as 0 times an infinite number
-/// and 0 divided by 0 are. Of a function, the padding of the inputs may be.
+/// and 0 divided by 0 are. In a function, the padding of inputs may be NaN.
 std::vector<bool> padding_may_be_nan(const Graph& graph, const WeightForms& forms);
 /// The values that a product or a call takes in the form of weights.
 std::vector<ValueId> weights_of(const Node& node);

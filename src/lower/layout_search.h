@@ -62,7 +62,7 @@ class LayoutSearch {
     for (ValueId id = 0; id < values_.size(); ++id) values_[id].weight = l_.form_of(id);
     Options all(graph_.nodes().size());
     chosen_.resize(graph_.nodes().size());
-    // The others may follow the parts of products.
+    // Other operations may take the parts of products.
     for (bool of_products : {true, false})
       for (uint32_t n = 0; n < graph_.nodes().size(); ++n)
         if (node(n).operation->traits.weight.has_value() == of_products)
@@ -110,7 +110,7 @@ class LayoutSearch {
     }
   }
 
-  /// Inputs lie as the loop that takes its passes from them wants.
+  /// Inputs have the layout wanted by the loop that takes its passes from them.
   void take_passes(uint32_t n) {
     for (size_t i = 0; i < node(n).inputs.size(); ++i) {
       const ValueId input = node(n).inputs[i];
@@ -216,8 +216,8 @@ class LayoutSearch {
     return false;
   }
 
-  /// Lets users take a converted value as it lies, and theirs what they give then, if all of that pays: one
-  /// alone would only move the conversion.
+  /// Lets users take a converted value as it lies, and their users take what they then give, if all of that
+  /// together pays: one change alone would only move the conversion.
   bool push(ValueId id) {
     constexpr size_t kMost = 32;
     if (conversions(id) == 0) return false;
@@ -240,7 +240,7 @@ class LayoutSearch {
     return true;
   }
 
-  /// Another one of a node's, which takes a value without a conversion.
+  /// Another option of a node that takes a value without a conversion.
   std::optional<size_t> option_taking(uint32_t n, ValueId id) const {
     const auto takes = [&](const LayoutChoice& option) {
       for (size_t i = 0; i < node(n).inputs.size(); ++i)
@@ -268,7 +268,7 @@ class LayoutSearch {
     return seconds;
   }
 
-  /// An optimizer's state lies as its parameter.
+  /// An optimizer's state has the layout of its parameter.
   void set_leaf(ValueId id, const ValueLayout& layout) {
     values_[id] = layout;
     for (ValueId other = 0; other < values_.size(); ++other)

@@ -48,7 +48,7 @@ Operand bring_weight(const ops::Builder& builder, const Operand& operand, const 
   return builder.bring(operand, has, wants, steps);
 }
 
-/// On tiles, a row of words that all of them take lies on one, from which it comes in one piece.
+/// On tiles, a row of words that all tiles take lies on one tile, from which it comes in one piece.
 std::vector<program::MappedBox> on_one_tile(const ops::Builder& builder, uint32_t words) {
   return builder.is_host() ? std::vector<program::MappedBox>() : program::map_to_tile(1, words, 0);
 }
@@ -164,8 +164,8 @@ void Lowering::take(ChosenLayouts layouts, Boundary boundary) {
   boundary_ = std::move(boundary);
 }
 
-/// The uses of weights that a body takes whole: it has to find them as what is around it does, whatever it
-/// does with them itself.
+/// How weights are used that a body takes whole: it has to plan for them as the graph around it does,
+/// whatever its own uses.
 std::map<ValueId, WeightUse> Lowering::uses_inside(const Node& node) const {
   std::map<ValueId, WeightUse> inside;
   if (on_host()) return inside;
@@ -226,8 +226,8 @@ void Lowering::choose(WeightForms forms) {
   lowered_.layouts = choose_layouts(*this);
 }
 
-/// Ranks count the parts on which stages are placed as the chips of machines are counted: a stage may have no
-/// steps, and a part no stage.
+/// Ranks count all parts on which stages are placed, as the chips of machines are counted: a stage may have
+/// no steps, and a part no stage.
 void Lowering::set_parts() {
   if (!has_parts_) return;
   const auto placed = static_cast<uint32_t>(places_.size());
@@ -321,8 +321,8 @@ Purpose Lowering::purpose_of(ValueId id) const {
   return std::ranges::any_of(users_[id], is_backward) ? Purpose::stash : Purpose::activation;
 }
 
-/// Where the first operation that needs a value in a certain place wants one that is no result, and an
-/// optimizer's state its parameter.
+/// The first mapping that an operation wants for a value that is no result; for an optimizer's state, for its
+/// parameter.
 std::vector<program::MappedBox> Lowering::wanted_mapping(ValueId id) const {
   const ValueId wanted = graph_.info(id).belongs.value_or(id);
   for (const uint32_t n : users_[wanted]) {
@@ -345,7 +345,7 @@ std::shared_ptr<const std::byte> Lowering::contents_of(ValueId id) {
   return bytes_of(type.type, values);
 }
 
-/// Beside the value as whose elements it lies.
+/// Places a part beside the value with whose elements it is aligned.
 void Lowering::place_part(ValueId id) {
   const ValueInfo& info = graph_.info(id);
   Role role = info.kind == Kind::state ? Role::state : Role::temporary;
@@ -477,8 +477,8 @@ void Lowering::begin_output_with(size_t i, size_t input) {
   may_overwrite(input) ? alias_output(i, begin) : copy_to_output(i, begin);
 }
 
-/// Whether an input is a temporary whose variable holds nothing else that is read from now on, by this node
-/// or a later one, by another pass, or by what gave it to this function or loop.
+/// Whether an input is a temporary whose variable holds nothing else that is read later, by this node or a
+/// later one, by another pass, or by what gave it to this function or loop.
 bool Lowering::may_overwrite(size_t input) {
   const Node& node = graph_.nodes()[node_];
   const ValueId id = node.inputs[input];
@@ -526,7 +526,7 @@ std::string Lowering::name_beside_result(std::string_view name) const {
 Operand Lowering::constant_words(const std::string& name, std::vector<uint32_t> words, uint32_t rows) {
   const auto shared = std::make_shared<const std::vector<uint32_t>>(std::move(words));
   const uint32_t cols = static_cast<uint32_t>(shared->size()) / rows;
-  // One of several rows is chosen at run time.
+  // If there are several, one row is chosen at run time.
   return builder().constant(
       name_beside_result(name), Type::u32, rows, cols,
       {shared, reinterpret_cast<const std::byte*>(shared->data())},
@@ -557,7 +557,7 @@ void Lowering::copy_substream(program::CopySet& set, const Operand& to, std::opt
 Operand Lowering::with_substream(size_t i) {
   const Operand step = input(i);
   if (substream_words_ == 0) return step;
-  // By value: one that becomes the contents of state may lie where those before it lay.
+  // By value: a step that becomes the contents of state may lie where earlier ones lay.
   const ValueId id = graph_.nodes()[node_].inputs.at(i);
   if (row_of_step_ && row_of_step_->first == id && builder().holds(row_of_step_->second))
     return row_of_step_->second;
@@ -612,7 +612,7 @@ Operand Lowering::in_layout(ValueId id, const ValueLayout& layout, const ops::Bu
   }
 }
 
-/// What a function computes in another layout than it gives it.
+/// Gives an output that a function computes in another layout.
 Operand Lowering::give_converted(ValueId id) {
   const TensorType& type = graph_.type(id);
   const OperandLayout has = operand_layout(type, layout_of(id)),
@@ -717,7 +717,7 @@ void Lowering::add_as(uint32_t node, const std::function<void()>& add) {
   lowered_.sets[node].push_back(sets_of(builders_.front().program(), add));
 }
 
-/// State that was not updated in place gets its new value, at once: one state may be set to another.
+/// State that was not updated in place gets its new value, all states at once: one may be set to another.
 void Lowering::assign() {
   if (graph_.replicas() > 1) {
     const std::vector<bool> differ = differ_between_replicas(graph_);
@@ -770,7 +770,8 @@ void Lowering::place_outputs() {
         is_converted_output(id) ? in_layout(id, result_layout(id), builder_of(id)) : operand_of(id);
     Operand& output = lowered_.outputs[name] = operand;
     if (outputs_.contains(id) && bound.insert(id).second) continue;
-    // It may have been converted for another stage, on whose tiles it lies; all count from the first's.
+    // It may have been converted for another stage, on whose tiles it lies; tiles count from the first
+    // stage's.
     const ops::Builder& builder = builders_.front();
     const OperandLayout layout{operand.rows(), operand.cols(), builder.mapping_of(operand)};
     output = is_function_

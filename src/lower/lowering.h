@@ -70,7 +70,7 @@ struct Lowered {
     Sets sets;
   };
   std::vector<Conversion> conversions;
-  /// A step that is a pass of a micro-batch through a stage, or sends what one computes.
+  /// A step that is a pass of a micro-batch through a stage, or sends what a pass computes.
   struct PassStep {
     ChipSpan::Kind kind = ChipSpan::Kind::forward;
     uint32_t stage = 0;
@@ -148,7 +148,7 @@ class Lowering {
   /// Whether replicas have parts of a value. They lie beside the boxes of the value as whose elements they
   /// lie, in one row, whatever that value's layout.
   bool is_shard(ValueId id) const { return replicas_ > 1 && graph_.type(id).sharded; }
-  /// The operand beside whose boxes parts of a value lie; and a value as it lies there.
+  /// The operand beside whose boxes parts of a value lie; and a value in the layout that it has there.
   const ops::Operand& whole_of_parts(ValueId id) const;
   ops::Operand brought_to_parts(ValueId id, ValueId whole);
   /// An output on the tiles of an operand of the same shape, as for elementwise results.
@@ -200,18 +200,19 @@ class Lowering {
   bool is_computed(ValueId id) const { return lowered_.operands.at(id).has_value(); }
   /// Whether a node computes what is assigned to state that is not on the tiles as a whole.
   bool sets_fetched(const Node& node) const;
-  /// The replica's part of a parameter of which it keeps no more.
+  /// The replica's part of a parameter, if the replica keeps only that part.
   std::optional<ops::Operand> kept_part(ValueId id) const;
-  /// Stores the replica's part of what such state becomes, a value that nothing else takes; false: it cannot.
+  /// Stores the replica's part of the new contents of such state, a value that nothing else takes; false: it
+  /// cannot.
   bool store_part(ValueId state, ValueId becomes, const ops::Operand& part);
   /// Calls `lower` for the node that each_from() visits, with what it takes from homes on the tiles.
   void lower_joined(const std::function<void()>& lower);
   ops::Operand temporary(const std::string& name, Type type, uint32_t rows, uint32_t cols);
-  /// A row of u32, which many tiles may take: of a machine of tiles, on one, from which it comes in one
+  /// A row of u32 that many tiles may take: on a machine of tiles it lies on one, from which it comes in one
   /// piece.
   ops::Operand row_of_words(const std::string& name, uint32_t words);
   std::string name_beside_result(std::string_view name) const;
-  /// Where another operand, a whole variable, lies, box for box.
+  /// A temporary that lies where another operand, a whole variable, lies, box for box.
   ops::Operand temporary_like(const std::string& name, Type type, const ops::Operand& like);
   /// On tiles, whole columns on each, so that rows can be chosen at run time.
   static std::vector<program::MappedBox> columns_on_tiles(const ops::Builder& builder, uint32_t rows,
@@ -256,7 +257,7 @@ class Lowering {
   ops::Operand as_type(const ops::Operand& operand, Type type);
   /// Converts an operand's elements into another operand, unless they are the same.
   void convert_type(const ops::Operand& from, const ops::Operand& to);
-  /// The nodes that take a value, in their order: each once for every input as which it does.
+  /// The nodes that take a value, in their order: each once for every input at which it does.
   const std::vector<uint32_t>& users_of(ValueId id) const { return users_[id]; }
   /// Whether anything uses a value.
   bool is_used(ValueId id) const { return outlasts_[id] || !users_[id].empty(); }
@@ -298,8 +299,7 @@ class Lowering {
   const SharedSum* shared_sum(const ops::Operand& number, uint32_t count, uint32_t group);
   void run(program::StepId step) { steps_.push_back(step); }
   /// For sums over replicas that may begin early: lists of positions in `variables`, which the steps so far
-  /// write, that have their contents at the same time, in the order of these times. For others all are in one
-  /// list.
+  /// write: one for each time at which some of them are complete, in order. For other sums, one list has all.
   std::vector<std::vector<size_t>> by_completion(std::span<const program::VariableId> variables) const;
 
  private:
@@ -322,7 +322,7 @@ class Lowering {
   void place_values();
   /// A row of words for each replica, all of equal length.
   ops::Operand by_replica(const std::string& name, std::vector<uint32_t> words);
-  /// On the tiles of an operand of this builder.
+  /// A result on the tiles of an operand of this builder.
   ops::Operand result_beside(ValueId id, const ops::Operand& operand, const ops::Builder& builder);
   // Lowering of loops.
   ValueLayout layout_of_result(const LoopForm& form, size_t output) const;
@@ -352,8 +352,8 @@ class Lowering {
   std::optional<ops::Operand> stack_pass(const ops::Operand& wanted, const ops::Operand& own,
                                          const ops::Builder& builder, Lowering& body);
   void copy_at_once(std::vector<PlannedCopy> all);
-  /// Where a value lies between the operations that take it: in streaming memory, in parts of which each
-  /// replica has one, or both.
+  /// Where a value lies between the operations that take it: in streaming memory, divided into a part per
+  /// replica, or both.
   struct Home {
     ops::Operand kept;   ///< the value, or the replica's part
     ops::Operand whole;  ///< lies as the value does on the tiles; if it is not in parts, `kept`
@@ -364,7 +364,7 @@ class Lowering {
     ops::Operand operand;
     ops::OperandLayout layout;
   };
-  /// Such a value, while operations take it on the tiles.
+  /// A value with a home, while operations take it on the tiles.
   struct FetchedValue {
     ValueId id = 0;
     Home home;
@@ -374,7 +374,8 @@ class Lowering {
   };
   bool is_offloaded(ValueId id) const;
   bool is_in_parts(ValueId id) const;
-  /// Whether a variable of that role for a value is in streaming memory. Throws as require_streaming().
+  /// Whether a variable of that role for a value is in streaming memory. Throws UsageError as
+  /// require_streaming() does.
   bool lies_in_streaming(ValueId id, program::Role role) const;
   bool is_in_streaming(const ops::Operand& operand) const;
   /// Sets the operand of a value, and notes it if it is in streaming memory.
@@ -388,13 +389,13 @@ class Lowering {
   ops::Operand given_to(Lowering& body, const Node& loop, const LoopForm& form, size_t input);
   std::vector<ValueId> taken_on_tiles(const Node& node) const;
   std::vector<FetchedValue> fetched_by(std::span<const uint32_t> nodes) const;
-  /// Lowers nodes, whose operands that have homes are on the tiles meanwhile.
+  /// Lowers nodes while their operands that have homes are on the tiles.
   void lower_with_fetched(std::span<const uint32_t> nodes, const std::function<void()>& lower);
   /// Calls `give`, which makes outputs and sets state, with what that takes from homes on the tiles.
   void with_fetched_results(const std::function<void()>& give);
   void fetch(std::vector<FetchedValue>& values);
   void store(const std::vector<FetchedValue>& values);
-  /// A temporary on the tiles that lies as an operand there or beside them.
+  /// A temporary on the tiles with the mapping of an operand there or beside them.
   ops::Operand on_tiles_like(const ops::Operand& operand) const;
   /// What is to be copied to a home, on the tiles beside it: the operand itself, a copy, or a part.
   ops::Operand beside(const ops::Operand& operand, const Home& home);
@@ -404,27 +405,27 @@ class Lowering {
   /// Notes the steps of the node being lowered if they may come early.
   void note_early();
   void begin_early();
-  /// Adds the sums of gradients to the list of actions, where the steps have them.
+  /// Adds the sums of gradients to the list of actions, at their positions among the steps.
   void list_sums();
   std::map<program::VariableId, uint32_t> stages_of_summed() const;
-  /// The steps, of which those that fetch begin early, if they may.
+  /// The steps, with fetches begun early where they may.
   std::vector<program::StepId> fetched_ahead(std::vector<program::StepId> steps) const;
   void lower(uint32_t node);
   // Lowering of updates on tiles, which share code.
-  /// An update of which there are several alike.
+  /// One of several updates that are alike.
   struct SharedUpdate {
     ParameterUpdate of;
-    std::vector<bool> is_read_later = {};  ///< by what it gives: whether the old state is
-    size_t kind = 0;                       ///< the same for all that are alike
+    std::vector<bool> is_read_later = {};  ///< by value that it gives: whether the old state is read later
+    size_t kind = 0;                       ///< the same for all updates that are alike
   };
-  /// The function that updates of a kind call: its operands are what they take, and then further ones that
-  /// they give.
+  /// The function that updates of a kind call: its operands are the values that they take, and then further
+  /// ones that they give.
   struct UpdateFunction {
     size_t kind = 0;
     std::vector<uint32_t> nodes = {};  ///< of the first update
     ops::Function function = {};
-    /// What it gives: one of its operands, or what only rounding takes, right after the call, where the
-    /// function has it.
+    /// A value that it gives: one of its operands, or a value that only rounding takes, right after the call,
+    /// where the function has it.
     struct Given {
       ops::Operand inside;
       std::optional<size_t> position = {};
@@ -443,7 +444,7 @@ class Lowering {
   struct SharedReduction {
     ops::ReduceAllProblem problem;
     ops::Function function;
-    uint32_t node = 0;  ///< the first one
+    uint32_t node = 0;  ///< the first node
   };
   bool is_of_shared_update(uint32_t node) const { return skipped_[node] || shared_updates_.contains(node); }
   bool may_share_code(const ops::Operand& in, const ops::Operand& out) const;
@@ -469,8 +470,8 @@ class Lowering {
     if (boundary_.contains(id)) return !(result_layout(id) == layout_of(id));
     return layout_of(id).parts || (!is_function_ && layout_of(id).weight && !graph_.type(id).pattern);
   }
-  /// Of a pipeline's body: whether two nodes run in the same pass through a stage, and whether one runs after
-  /// another.
+  /// For a pipeline's body: whether two nodes run in the same pass through a stage, and whether one runs
+  /// after another.
   bool are_of_one_pass(uint32_t a, uint32_t b) const { return parts_.empty() || parts_[a] == parts_[b]; }
   bool is_later(uint32_t node, uint32_t than) const {
     return parts_.empty() || parts_[node] == parts_[than] ? node > than : parts_[node] > parts_[than];
@@ -549,7 +550,7 @@ class Lowering {
   std::list<SharedReduction> shared_reductions_;
   std::list<SharedSum> shared_sums_;
   std::map<ValueId, Home> homes_;             ///< of values in streaming memory, and of parameters in parts
-  std::set<ValueId> stored_;                  ///< of these: state that has its new contents
+  std::set<ValueId> stored_;                  ///< of these values: state that has its new contents
   std::map<ValueId, Outside> outside_;        ///< of inputs that passes of a loop take in another layout
   std::multimap<ValueId, ValueId> assigned_;  ///< by value: the state to which it is assigned
   std::set<ValueId> given_by_function_;       ///< results that are arguments of the function being built

@@ -168,7 +168,7 @@ void Lowering::lower_loop(const Node& node) {
   lowered_.loops[index] = std::make_unique<Lowered>(body.release());
 }
 
-/// Before the passes, and at the beginning of each: what they take.
+/// Before the passes, and at the beginning of each: provides what they take.
 void Lowering::begin_passes(const Node& node, const LoopForm& form, Lowering& body) {
   const ops::Builder& builder = builders_.front();
   const auto number = substream_words_ > 0 ? number_of_call(node) : std::nullopt;
@@ -244,7 +244,7 @@ Operand Lowering::matrix_of_pass(ValueId inside, const ops::Builder& builder,
   return part;
 }
 
-/// The copy of a pass' rows. On tiles they lie as all of them do.
+/// The copy of a pass's rows. On tiles, they have the mapping of all rows.
 program::CopyGroup Lowering::place_part(ValueId inside, const Operand& given, const ops::Builder& builder,
                                         Lowering& body) {
   const ValueInfo& info = body.graph_.info(inside);
@@ -278,7 +278,7 @@ program::CopyGroup Lowering::place_flat(ValueId inside, const Operand& given, co
   return group;
 }
 
-/// The operand itself if it lies there, or a copy that does.
+/// The operand itself if it has this mapping, or a copy that does.
 Operand Lowering::placed_on(const Operand& given, const std::string& name, const ops::Builder& builder,
                             const std::vector<program::MappedBox>& mapping) {
   if (lies_on(builder, given, mapping)) return given;
@@ -287,8 +287,9 @@ Operand Lowering::placed_on(const Operand& given, const std::string& name, const
   return placed;
 }
 
-/// Moves integers of a pass, of which many tiles have a few each, to few tiles, where such values lie outside
-/// loops: what takes all of them, as lists of rows are taken, would have a transfer for each piece.
+/// Moves integers of a pass from many tiles, with a few each, to the few tiles on which such values lie
+/// outside loops: otherwise a tile that takes all of them, as with lists of rows, would have a transfer for
+/// each piece.
 void Lowering::gather_list(ValueId inside, const ops::Builder& builder, program::CopySet& copies) {
   constexpr uint64_t kManyPieces = 256;
   const ValueInfo& info = graph_.info(inside);
@@ -303,7 +304,7 @@ void Lowering::gather_list(ValueId inside, const ops::Builder& builder, program:
   lowered_.operands[inside] = list;
 }
 
-/// At the end of each pass, and after them: what they give.
+/// At the end of each pass, and after all of them: stores what they give.
 void Lowering::end_passes(const LoopForm& form, Lowering& body, SequentialPasses& passes) {
   const size_t first_giving = body.steps_.size();
   std::vector<std::pair<size_t, Operand>> aliased;
@@ -353,8 +354,8 @@ void Lowering::end_passes(const LoopForm& form, Lowering& body, SequentialPasses
   }
 }
 
-/// Where sums over replicas take what a loop gives, they can begin in its last pass, which follows apart: the
-/// parts of a pass are functions.
+/// Where sums over replicas take results of a loop, they can begin in its last pass, which is run separately:
+/// the parts of a pass are functions.
 void Lowering::run_passes(const LoopForm& form, Lowering& body, size_t first_giving, size_t end_of_giving) {
   const ops::Builder& builder = builders_.front();
   const auto counter = body.counter_ ? std::optional(body.counter_->variable) : std::nullopt;
@@ -371,7 +372,7 @@ void Lowering::run_passes(const LoopForm& form, Lowering& body, size_t first_giv
   for (const program::StepId part : parts) run(part);
 }
 
-/// Whether an operand is what all passes take, which may change after the loop.
+/// Whether an operand is an input that all passes take, which may change after the loop.
 bool Lowering::is_given(const LoopForm& form, const Operand& operand) const {
   for (size_t i = 0; i < form.inputs.size(); ++i)
     if (form.inputs[i] == LoopInput::same && operand_of(form.body_inputs[i]).variable == operand.variable)
@@ -416,7 +417,7 @@ Operand Lowering::stacked_output(size_t i, const Operand& own, uint32_t count, c
   return output(i, columns_on_tiles(builder, own.rows() * count, own.cols()));
 }
 
-/// Copies a result of a pass to its rows; returns the stack if that is another than where it is wanted.
+/// Copies a result of a pass to its rows; returns the stack if it is not where it is wanted.
 std::optional<Operand> Lowering::stack_pass(const Operand& wanted, const Operand& own,
                                             const ops::Builder& builder, Lowering& body) {
   const std::vector<program::MappedBox> mapping = columns_on_tiles(builder, wanted.rows(), wanted.cols());

@@ -20,8 +20,8 @@
 namespace tessera::graph {
 namespace {
 
-/// Calls visit(step) for steps, and for those in and beside them if it returns true, in their order, but not
-/// for those of functions.
+/// Calls visit(step) for steps, and if it returns true, for the steps in and beside them, in their order, but
+/// not for steps of functions.
 void each_step(const program::Program& program, std::span<const program::StepId> steps,
                const std::function<bool(program::StepId)>& visit) {
   for (const program::StepId id : steps) {
@@ -38,7 +38,7 @@ void each_step(const program::Program& program, std::span<const program::StepId>
   }
 }
 
-/// The gradients that a collective sums, of these stages by variable.
+/// The gradients that a collective sums, by the stages of variables.
 GradientBucket bucket_of(const program::Program& program, const program::Collective& collective,
                          const std::map<program::VariableId, uint32_t>& stages) {
   GradientBucket bucket;
@@ -55,7 +55,7 @@ GradientBucket bucket_of(const program::Program& program, const program::Collect
 
 }  // namespace
 
-/// By node: sums that may begin early, and elementwise operations whose results only they take.
+/// By node: sums that may begin early, and elementwise operations whose results only such sums take.
 std::vector<bool> Lowering::early_nodes() const {
   const std::vector<Node>& nodes = graph_.nodes();
   std::vector<bool> early(nodes.size());
@@ -88,8 +88,8 @@ void Lowering::lower_all(const std::function<void(uint32_t)>& before) {
   }
 }
 
-/// The steps of an elementwise operation stay together: what it brings into another layout is large, and
-/// needed only once all that it takes is complete.
+/// The steps of an elementwise operation stay together: the copies in other layouts that it takes are large,
+/// and needed only once all of its inputs are complete.
 void Lowering::note_early() {
   if (!early_nodes_[node_]) return;
   const auto first = [&] { return steps_.begin() + static_cast<std::ptrdiff_t>(first_step_); };
@@ -119,9 +119,9 @@ std::vector<std::vector<size_t>> Lowering::by_completion(
   return lists;
 }
 
-/// Whether sums over replicas that are large enough to begin early take sums of all passes of the loop being
-/// lowered. Within another loop nothing runs beside them, and a pass of a pipeline has arguments, which parts
-/// of it that are functions could not take.
+/// Whether sums over replicas that are large enough to begin early take sums over all passes of the loop
+/// being lowered. Within another loop nothing runs beside them, and a pass of a pipeline has arguments, which
+/// functions that are parts of it could not take.
 bool Lowering::ends_apart(const LoopForm& form) const {
   if (form.count == 1 || form.reversed || is_body_) return false;
   const auto may_begin_early = [&](uint32_t n) { return n < early_nodes_.size() && early_nodes_[n]; };
@@ -136,8 +136,8 @@ bool Lowering::ends_apart(const LoopForm& form) const {
 }
 
 /// For a loop's body: moves the steps in [first_giving, end_of_giving), which give its results, and early
-/// ones to where what they take is complete, which so needs memory no longer. Nothing runs beside early sums:
-/// what they exchange is needed no longer then when others begin. Returns the steps that give results.
+/// ones to where their inputs are complete, so that these need memory no longer. Nothing runs beside early
+/// sums: what they exchange is needed no longer when others begin. Returns the steps that give results.
 std::set<program::StepId> Lowering::give_early(size_t first_giving, size_t end_of_giving) {
   if (early_.empty() && first_giving == end_of_giving) return {};
   StepOrder order(builders_.front().program());
@@ -174,7 +174,7 @@ std::vector<program::StepId> Lowering::parts_of_pass(size_t first_giving, size_t
   return calls;
 }
 
-/// Moves early steps to where what they take is complete, and runs those that follow beside them.
+/// Moves early steps to where their inputs are complete, and runs the steps that follow beside them.
 void Lowering::begin_early() {
   if (early_.empty()) {
     steps_ = fetched_ahead(std::move(steps_));
@@ -213,7 +213,7 @@ void Lowering::list_sums() {
   list.actions = std::move(actions);
 }
 
-/// By variable, or by that of a replica's part: the stage of a gradient that is summed over replicas.
+/// By variable, or variable of a replica's part: the stage of a gradient that is summed over replicas.
 /// Outputs, such as the loss, may be summed with gradients.
 std::map<program::VariableId, uint32_t> Lowering::stages_of_summed() const {
   std::map<program::VariableId, uint32_t> stages;

@@ -1,5 +1,5 @@
 // Values in streaming memory, and parameters of which each replica has a part: operations take a copy of the
-// whole on the tiles, which goes back when they have changed it.
+// whole on the tiles, which is copied back if they changed it.
 #include <fmt/format.h>
 #include <tessera/error.h>
 
@@ -21,7 +21,7 @@ using program::Role;
 bool Lowering::is_offloaded(ValueId id) const {
   const ValueInfo& info = graph_.info(id);
   if (!info.offloaded || on_host() || bound_.contains(id)) return false;
-  // What another operation computes instead of a loop is computed on the tiles.
+  // A value that an operation other than a loop computes is computed on the tiles.
   return !info.node || is_loop(graph_.nodes()[*info.node]);
 }
 
@@ -69,7 +69,7 @@ Operand Lowering::add_part(ValueId id, const Operand& whole, Role role) {
   return builders_.front().whole(program.add(std::move(part)));
 }
 
-/// The whole lies nowhere: it is assembled for the operations that take it.
+/// The whole is kept nowhere: it is assembled for the operations that take it.
 void Lowering::place_in_parts(ValueId id, const ops::OperandLayout& layout) {
   const ValueInfo& info = graph_.info(id);
   const Operand whole = builder_of(id).temporary(info.name + ".whole", info.type.type, layout.rows,
@@ -98,8 +98,8 @@ void Lowering::require_streaming(const std::string& name) const {
                     name, machine.name));
 }
 
-/// Whether the body of a loop brings an input from its home to the tiles by itself, wherever it takes it: not
-/// if passes take it in another layout, or give it back.
+/// Whether the body of a loop fetches an input from its home to the tiles by itself, wherever it takes it:
+/// not if passes take it in another layout, or give it back.
 bool Lowering::is_fetched_inside(const Node& loop, const LoopForm& form, size_t input) const {
   return form.inputs[input] == LoopInput::same &&
          lowered_.layouts.nodes.at(index_of(loop)).inputs[input] == layout_of(loop.inputs[input]) &&
@@ -197,7 +197,7 @@ void Lowering::fetch(std::vector<FetchedValue>& values) {
 void Lowering::store(const std::vector<FetchedValue>& values) {
   program::CopySet set{"store", {}};
   for (const FetchedValue& value : values) {
-    // Conversions would keep on the tiles what is to lie elsewhere.
+    // Conversions would keep on the tiles what is to be kept elsewhere.
     converted_.erase(value.id);
     lowered_.operands[value.id] = value.home.whole;
     if (!value.result || stored_.contains(value.id) || operand_of(*value.result) != value.on_tiles) continue;

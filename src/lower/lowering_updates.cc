@@ -1,4 +1,4 @@
-// Updates of parameters, norms and sums of norms on tiles: those that are alike are calls of one function.
+// Updates of parameters, norms and sums of norms on tiles: similar ones are calls of one function.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -44,7 +44,7 @@ Lowering::SharedUpdate Lowering::shared_update(ParameterUpdate of) {
   return update;
 }
 
-/// Whether two updates have the same code, if what they take lies on the same tiles.
+/// Whether two updates have the same code, provided that their inputs lie on the same tiles.
 bool Lowering::are_alike(const SharedUpdate& a, const SharedUpdate& b) const {
   if (a.is_read_later != b.is_read_later) return false;
   const auto values = correspondence(graph_, a.of, b.of);
@@ -85,8 +85,8 @@ void Lowering::lower_shared_update(const SharedUpdate& update) {
   node_ = last;
 }
 
-/// The function for updates of this kind of what lies as here, built at its first call; null: an operand is
-/// a part of a variable.
+/// The function for updates of this kind whose inputs lie where this one's do, built at its first call; null:
+/// an operand is a part of a variable.
 const Lowering::UpdateFunction* Lowering::function_of(const SharedUpdate& update) {
   const program::Program& program = builder().program();
   const auto& taken = update.of.taken;

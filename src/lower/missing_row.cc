@@ -26,7 +26,7 @@ bool hold(const std::vector<Lowered::Sets>& sets, uint32_t set) {
       sets, [&](const Lowered::Sets& some) { return some.first_set <= set && set < some.last_set; });
 }
 
-/// The innermost one that added a compute set.
+/// The innermost node that added a compute set.
 std::optional<NodeInGraph> place_of(const Graph& graph, const Lowered& lowered, uint32_t set) {
   for (const auto& [function, of] : lowered.functions)
     if (const auto found = place_of(*function.first, of.body, set)) return found;
@@ -46,14 +46,14 @@ std::set<ValueId> inputs_of(const Graph& graph, ValueId value) {
   return inputs;
 }
 
-/// Of an entry in an array of a shape.
+/// The coordinates of an entry in an array of a shape.
 std::vector<uint64_t> coordinates_of(uint64_t entry, const Shape& shape) {
   std::vector<uint64_t> at(shape.size());
   for (size_t d = shape.size(); d-- > 0; entry /= shape[d]) at[d] = entry % shape[d];
   return at;
 }
 
-/// What begins a part's rows of a value that is computed from divided inputs.
+/// The first row of a part, in a value that is computed from divided inputs.
 uint64_t first_row(const Shape& shape, const Graph& graph, const std::set<ValueId>& sources,
                    const Parts& parts, uint32_t part) {
   const bool is_divided = std::ranges::any_of(sources, [&](ValueId id) {
@@ -63,7 +63,7 @@ uint64_t first_row(const Shape& shape, const Graph& graph, const std::set<ValueI
   return is_divided ? uint64_t{part} * shape[0] : 0;
 }
 
-/// Of those of the graph that a value in it, or in a function, is computed from; none are known of a
+/// Names of the graph's inputs from which a value in it or in a function is computed; none are known for a
 /// function.
 std::string names_of_inputs(const Graph& graph, const std::set<ValueId>& inputs) {
   std::vector<std::string> names;

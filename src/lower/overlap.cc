@@ -93,8 +93,8 @@ std::vector<StepId> StepOrder::steps(const std::set<StepId>& fetches) {
   return with_besides(0, placed_.size(), fetches);
 }
 
-/// Early steps that come after the same step stay in the order in which they were added, and follow it, as
-/// they were added later.
+/// Early steps after the same step keep the order in which they were added, and follow it because they were
+/// added later.
 void StepOrder::sort() { std::ranges::stable_sort(placed_, {}, &Placed::after); }
 
 std::vector<StepId> StepOrder::with_besides(size_t first, size_t last, const std::set<StepId>& fetches) {

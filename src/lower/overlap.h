@@ -12,9 +12,9 @@
 
 namespace tessera::graph {
 
-/// Lets steps of `fetches`, which copy whole variables from streaming memory, begin right after the one
-/// before among them, beside what follows that: but not before something that touches what they copy, nor
-/// beside loops.
+/// Lets steps of `fetches`, which copy whole variables from streaming memory, begin right after the previous
+/// fetch, beside the steps that follow it: but not before something that touches what they copy, nor beside
+/// loops.
 std::vector<program::StepId> fetched_ahead(program::Program& program, std::vector<program::StepId> steps,
                                            const std::set<program::StepId>& fetches);
 
@@ -29,8 +29,8 @@ class StepOrder {
   /// The position in order of the last step so far that writes a variable; 0: none does. Early steps count as
   /// the step that they come after.
   size_t written(program::VariableId variable) const;
-  /// The steps in order; and in this order, where early collectives have those that follow beside them, up to
-  /// the first that touches what they exchange, and `fetches` are ahead as with fetched_ahead().
+  /// The steps in order, with the steps that follow an early collective beside it, up to the first that
+  /// touches what it exchanges, and with `fetches` ahead as by fetched_ahead().
   std::vector<program::StepId> in_order();
   std::vector<program::StepId> steps(const std::set<program::StepId>& fetches = {});
 

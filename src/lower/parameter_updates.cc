@@ -35,7 +35,7 @@ class UpdateSearch {
   std::vector<ParameterUpdate> find() {
     for (size_t n = graph_.nodes().size(); n-- > 0;)
       if (is_between_[n] || may_belong(graph_.nodes()[n])) owners_[n] = owner_of(graph_.nodes()[n]);
-    // A parameter's operations in parts, which collectives divide.
+    // A parameter's operations, divided into parts by collectives.
     std::map<ValueId, uint32_t> divided;
     std::map<std::pair<ValueId, uint32_t>, ParameterUpdate> parts;
     for (uint32_t n = 0; n < graph_.nodes().size(); ++n) {
@@ -61,7 +61,7 @@ class UpdateSearch {
   }
 
  private:
-  /// Finds the collectives that take what updates give, such as norms of steps, and new parts of parameters.
+  /// Finds the collectives that take results of updates, such as norms of steps, and new parts of parameters.
   void find_between() {
     std::vector<bool> follows(graph_.values().size());  // by value: whether it comes from an update
     for (size_t n = 0; n < graph_.nodes().size(); ++n) {
@@ -72,8 +72,7 @@ class UpdateSearch {
     }
   }
 
-  /// Gradients themselves differ in what they are computed from, and have to be computed before any parameter
-  /// changes.
+  /// Gradients themselves do not: they are computed from different things, and before any parameter changes.
   bool may_belong(const Node& node) const {
     const Traits& traits = node.operation->traits;
     if (!node.backward || node.gradient_of || node.body || traits.weight || traits.over_replicas != nullptr)
@@ -84,7 +83,7 @@ class UpdateSearch {
 
   ValueId parameter_of(ValueId state) const { return graph_.info(state).belongs.value_or(state); }
 
-  /// The only parameter for whose update a node computes something.
+  /// The parameter for whose update alone a node computes something.
   std::optional<ValueId> owner_of(const Node& node) const {
     std::set<std::optional<ValueId>> owners;
     for (ValueId output : node.outputs) {
@@ -102,7 +101,7 @@ class UpdateSearch {
     return owner;
   }
 
-  /// Whether rounding, which runs where the last other node does, takes what comes only later, such as the
+  /// Whether rounding, which runs where the last other node does, takes something computed later, such as the
   /// number of the step, if nothing before takes it.
   bool rounding_waits(const ParameterUpdate& update) const {
     return std::ranges::any_of(update.rounding, [&](uint32_t n) {

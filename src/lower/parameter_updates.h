@@ -10,8 +10,8 @@
 
 namespace tessera::graph {
 
-/// The operations whose results only the update of one parameter, or of its state, uses; or of these, those
-/// before, between or after collectives that take what some of them give.
+/// The operations whose results only the update of one parameter, or of its state, uses; or those of them
+/// before, between or after collectives that take some of their results.
 struct ParameterUpdate {
   /// A result that is assigned to state, that collectives or what follows them take, or that is rounded.
   struct Given {
@@ -24,8 +24,7 @@ struct ParameterUpdate {
   };
 
   std::vector<uint32_t> nodes;     ///< in their order; they can run where the last one does
-  std::vector<uint32_t> rounding;  ///< what rounds their results by random numbers of its own, and runs after
-                                   ///< them
+  std::vector<uint32_t> rounding;  ///< round their results by random numbers of their own, and run after them
   std::vector<ValueId> taken;      ///< values of other operations, parameters, state and inputs
   std::vector<Given> given;
 

@@ -22,7 +22,7 @@ uint32_t most_rows(const Graph& graph) {
   return most;
 }
 
-/// The smallest parts that have rows enough.
+/// The smallest parts that have enough rows.
 std::optional<Parts> smallest(const Graph& graph) {
   const uint32_t samples = samples_of(graph);
   const uint64_t rows = most_rows(graph);
@@ -31,7 +31,7 @@ std::optional<Parts> smallest(const Graph& graph) {
   return {};
 }
 
-/// As if each tile had a thread: the bits of results depend on the choice, and do not on threads.
+/// Predicts as if each tile had a thread: the bits of results depend on the choice, but not on threads.
 class Predictions {
  public:
   Predictions(const machine::Machine& machine, const SessionOptions& options, const Graph* owner)

@@ -17,7 +17,7 @@ namespace {
 
 using GroupsByWeight = std::multimap<ValueId, ConvolutionGroups>;
 
-/// Of all products of a graph and its functions, by the value that has the weight's form.
+/// The groups of all products of a graph and its functions, by the value that has the weight's form.
 GroupsByWeight groups_by_weight(const Graph& graph, const WeightForms& forms) {
   GroupsByWeight found;
   for (const Node& node : graph.nodes()) {

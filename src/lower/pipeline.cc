@@ -26,7 +26,7 @@ program::CopyGroup moved_by(program::CopyGroup rows, const Operand& micro_batch)
   return rows;
 }
 
-/// Spans have the kinds of passes first.
+/// The first kinds of spans are the kinds of passes.
 ChipSpan::Kind kind_of_pass(PassKind kind) {
   static_assert(static_cast<size_t>(ChipSpan::Kind::backward_weight) ==
                 static_cast<size_t>(PassKind::backward_weight));
@@ -130,7 +130,7 @@ void PipelineLowering::find_passes() {
   }
 }
 
-/// What passes send, which on chips they hand on.
+/// Finds what passes send; on chips, they hand it on.
 void PipelineLowering::find_routes(const std::vector<StagePart>& parts) {
   std::vector<uint32_t> places;
   for (uint32_t stage = 0; stage < schedule_.stages; ++stage)
@@ -145,14 +145,14 @@ PipelineLowering::LoweredPass* PipelineLowering::find_pass(uint32_t stage, PassK
   return found == passes_.end() ? nullptr : &*found;
 }
 
-/// Passes are in an order in which they can run.
+/// Passes are listed in an order in which they can run.
 PipelineLowering::LoweredPass* PipelineLowering::first_backward_pass(uint32_t stage) {
   const auto found = std::ranges::find_if(
       passes_, [&](const LoweredPass& pass) { return pass.part.stage == stage && pass.part.is_backward(); });
   return found == passes_.end() ? nullptr : &*found;
 }
 
-/// What is the same for all micro-batches.
+/// Places what is the same for all micro-batches.
 void PipelineLowering::place_given() {
   for (size_t i = 0; i < form_.inputs.size(); ++i) {
     const ValueId inside = form_.body_inputs[i];
@@ -282,8 +282,8 @@ Operand PipelineLowering::own_argument(ValueId id, const LoweredPass& pass) {
   return argument;
 }
 
-/// Adds to sums as soon as what is added is computed, which so takes memory no longer. A pass that is
-/// recomputed computes it twice, and adds at its end.
+/// Adds to sums as soon as addends are computed, which then need memory no longer. A pass that is recomputed
+/// computes them twice, and adds at its end.
 void PipelineLowering::add_sums(LoweredPass& pass) {
   const size_t first = body_.steps_.size();
   if (!is_recomputed(pass)) {
@@ -389,8 +389,8 @@ void PipelineLowering::add_sendings() {
   }
 }
 
-/// Of stages that have no operations for them. The first backward pass of a stage, if there is one, follows
-/// what is computed again: the first stage has no gradients of inputs to begin with.
+/// Leaves out passes of stages that have no operations for them. Recomputation comes before the first
+/// backward pass of a stage, if there is one: the first stage has no gradients of inputs.
 void PipelineLowering::leave_out_empty_passes() {
   for (std::vector<StagePass>& slot : schedule_.slots)
     for (const StagePass& pass : std::exchange(slot, {})) {
@@ -430,7 +430,7 @@ size_t PipelineLowering::end_of_actions(size_t event) const {
   return event + 1 < events_.size() ? events_[event + 1].action : list_.actions.size();
 }
 
-/// Of stages that share chips, one may make the others wait in the order of the slots.
+/// Where stages share chips, one may make the others wait in the order of the slots.
 void PipelineLowering::order_by_time() {
   std::vector<Event> events;
   std::vector<PipelineAction> actions;
@@ -446,7 +446,7 @@ void PipelineLowering::order_by_time() {
   list_.actions = std::move(actions);
 }
 
-/// The events, of which each follows those that give what it takes, and passes through a stage each other.
+/// The events; each follows the events that give what it takes, and passes through the same stage.
 std::vector<TimedEvent> PipelineLowering::timed_events() const {
   std::vector<TimedEvent> timed;
   std::map<uint32_t, size_t> latest;                        // by stage
@@ -478,7 +478,7 @@ uint64_t PipelineLowering::work_of(const LoweredPass& pass) const {
   return work;
 }
 
-/// From when to when a buffer holds each micro-batch, in the order of the beginnings.
+/// The intervals in which a buffer holds each micro-batch, in the order of their beginnings.
 std::vector<PipelineLowering::KeptInterval> PipelineLowering::kept(const BufferKey& key) const {
   std::vector<KeptInterval> all;
   std::map<uint32_t, size_t> present;  // by micro-batch: position in `all`
@@ -496,9 +496,8 @@ std::vector<PipelineLowering::KeptInterval> PipelineLowering::kept(const BufferK
   return all;
 }
 
-/// Whether micro-batches follow each other in this number of slots without overwriting one that is still
-/// kept. More slots may not suffice where fewer do, as early micro-batches are computed again beside late
-/// ones.
+/// Whether this number of slots holds all micro-batches without overwriting one that is still kept. More
+/// slots may not suffice where fewer do, as early micro-batches are recomputed beside late ones.
 bool PipelineLowering::suffice(const std::vector<KeptInterval>& all, uint32_t slots) {
   std::vector<const KeptInterval*> latest(slots);
   for (const KeptInterval& one : all) {
@@ -516,8 +515,8 @@ uint32_t PipelineLowering::slots_of(const std::vector<KeptInterval>& all, uint32
   return 0;
 }
 
-/// Numbers of slots are divisors of `unit_`, with which buffers take few bytes where they take most, and in
-/// all: the sum of the squares of what chips hold is least. Where micro-batches are many, it may be a little
+/// Numbers of slots are divisors of `unit_`, chosen so that buffers take few bytes where they take most, and
+/// in all: the sum of the squares of what chips hold is least. With many micro-batches, it may be a little
 /// larger: of 5, 4, 3 and 2 slots, 12 rounds up only the first.
 void PipelineLowering::place_buffers() {
   constexpr uint32_t kLeastRepetitions = 5;

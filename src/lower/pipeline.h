@@ -39,9 +39,9 @@ class SequentialPasses {
 };
 
 /// Lowers a loop whose passes go through the stages of its body as its pipeline says. Every pass through a
-/// stage is a function; what other passes take of its results are arguments, which lie in buffers for as many
+/// stage is a function; results that other passes take are arguments, which lie in buffers for as many
 /// micro-batches as the schedule keeps in flight, and are passed by address. The program follows the list of
-/// actions of the schedule; its begin, a repeated part and its end call the same functions.
+/// actions of the schedule; its beginning, a repeated part and its end call the same functions.
 class PipelineLowering {
  public:
   PipelineLowering(Lowering& around, const Node& node, const LoopForm& form, Lowering& body);
@@ -59,14 +59,13 @@ class PipelineLowering {
     std::optional<ops::Operand> counter = {};  ///< its next micro-batch
     std::optional<ops::Operand> present = {};  ///< the micro-batch that `compute` works on
     ops::Function compute = {};
-    ops::Function finish = {};  ///< gives what is not added before, and counts the micro-batch
+    ops::Function finish = {};  ///< gives what was not added before, and counts the micro-batch
     /// For a pass that is recomputed: set the present micro-batch, for the first time and again.
     std::optional<ops::Function> begin = {}, begin_again = {};
   };
   using BufferKey = std::pair<ValueId, uint32_t>;  ///< value, and part of the chips
   /// What is sent to other chips after a pass, which gives or takes it. Parts of a host have the same
-  /// buffers: a call of a function without steps is where those that run on other ranks get what they are
-  /// about to take.
+  /// buffers: the ranks that run them get what they are about to take at a call of a function without steps.
   struct Sending {
     size_t pass = 0;
     uint32_t to = 0;  ///< part of the chips, or of the program
@@ -97,7 +96,7 @@ class PipelineLowering {
   void lower(LoweredPass& pass);
   void begin_micro_batches(LoweredPass& pass);
   void take_rows(const LoweredPass& pass);
-  /// A variable for a value on a part of the chips, which lies there as where it is computed.
+  /// A variable for a value on a part of the chips, with the mapping that the value has where it is computed.
   ops::Operand like(ValueId id, uint32_t place, program::Role role, bool streaming = false);
   ops::Operand own_argument(ValueId id, const LoweredPass& pass);
   void add_sums(LoweredPass& pass);
@@ -127,7 +126,7 @@ class PipelineLowering {
   void stream(const std::vector<BufferKey>& keys, uint32_t micro_batch, bool fetches,
               std::vector<program::StepId>& steps) const;
   ops::Operand slot(const BufferKey& key, uint32_t micro_batch) const;
-  /// Where passes find a micro-batch of a value: in its slot, or where it is fetched to.
+  /// Where passes find a micro-batch of a value: in its slot, or in the place to which it is fetched.
   ops::Operand on_tiles(const BufferKey& key, uint32_t micro_batch) const;
 
   const ops::Builder& builder(const LoweredPass& pass) const {

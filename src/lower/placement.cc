@@ -31,7 +31,7 @@ void compile(Placed& placed, std::shared_ptr<const program::Program> program, co
   std::ranges::copy(placed.program->executable().passes, std::back_inserter(placed.passes));
 }
 
-/// Instead of compiling the program.
+/// Takes a compiled program instead of compiling it.
 void take_compiled(Placed& placed, std::shared_ptr<const program::Program> program,
                    const machine::Machine& machine, bound::Runs runs, const FindExecutable& find,
                    const std::shared_ptr<Communicator>& communicator) {
@@ -124,8 +124,8 @@ uint64_t bytes_of_stage(const Graph& graph, const machine::Machine& machine, uin
   return std::max<uint64_t>(1, chips / parts) * (machine.tiles / chips) * machine.tile_bytes;
 }
 
-/// The first layers of the parts of a transformed graph between which it can be divided, as all layers of a
-/// part lie behind those of the parts before it in the graph that it was made from as well.
+/// The first layers of the parts into which a transformed graph can be divided: in the original graph, too,
+/// all layers of a part lie behind the layers of the parts before it.
 std::vector<uint32_t> parts_in_order(const WholeLayers& transformed, const WholeLayers& before) {
   std::vector<uint32_t> own;  // by layer: the layer that it was
   for (const ValueId begin : transformed.begins) own.push_back(before.of_parameters.at(begin));
@@ -140,7 +140,7 @@ std::vector<uint32_t> parts_in_order(const WholeLayers& transformed, const Whole
   return first;
 }
 
-/// The costs of parts of several layers, as those of single ones.
+/// The costs of parts of several layers, in the form of costs of layers.
 std::vector<LayerCost> costs_of_parts(const std::vector<LayerCost>& layers,
                                       const std::vector<uint32_t>& first) {
   std::vector<LayerCost> costs(first.size());
@@ -185,7 +185,7 @@ class PlacementSearch {
   };
 
   bool wants_stages(uint32_t chips, bool fits_one) const {
-    if (graph_.balanced_stages()) return false;  // one is asked for
+    if (graph_.balanced_stages()) return false;  // some are asked for
     return fits_one ? std::ranges::any_of(graph_.nodes(), is_loop) && chips <= kMostForSpeed : !best_.fits();
   }
   bool wants_as_one(uint32_t chips, bool fits_one) const {
@@ -198,7 +198,7 @@ class PlacementSearch {
     if (!fits) consider_cuts(graph_, {.chips = chips});
   }
 
-  /// Whether it fits.
+  /// Considers stages with a pipeline; returns whether they fit.
   bool consider_pipeline(uint32_t chips) {
     try {
       return consider_cuts(*pipelined_, {.chips = chips, .pipeline = true});

@@ -37,8 +37,8 @@ struct Placed {
   void bind_metadata();
 };
 
-/// The graph with the stages that it is to have balanced (Graph::balance_stages), of which there are several,
-/// by an estimate of each layer on one chip.
+/// The graph with balanced stages (Graph::balance_stages), if it is to have several, by an estimate of each
+/// layer on one chip.
 Graph with_balanced_stages(const Graph& graph, const machine::Machine& machine);
 
 /// Lowers and compiles a graph. With replicas or stages a machine's chips are divided among them; otherwise

@@ -73,7 +73,7 @@ class RecomputationSearch {
   }
 
  private:
-  /// If none fits: the number that comes closest.
+  /// If none fits: the number that comes closest to fitting.
   size_t fewest_that_fit() {
     uint64_t least = lacking_with(0);
     if (least == 0) return 0;
@@ -101,8 +101,8 @@ class RecomputationSearch {
     return enough;
   }
 
-  /// Sorts candidates by what they cost in the last program, with nothing computed again. Of equal ones the
-  /// earlier calls come first, whose results are kept longest.
+  /// Sorts candidates by their cost in the last program, with nothing recomputed. Among equal ones, earlier
+  /// calls come first, as their results are kept longest.
   void rank() {
     struct Priced {
       std::pair<bool, double> price;  ///< whether it is a stage, and seconds for each byte

@@ -53,7 +53,7 @@ std::string Session::program() const { return to_string(*impl_->executable().pro
 
 namespace {
 
-/// Errors of what runs, which says where in the program, as errors in the graph of `of`, part of `whole`.
+/// Throws errors of a run, which refer to the program, as errors in the graph of `of`, part of `whole`.
 template <class Run>
 auto in_terms_of_graph(const Session::Impl& of, const Session::Impl& whole, const Run& run) {
   try {
@@ -80,7 +80,7 @@ class BoundRun {
     for (size_t i = 0; i < arrays.size(); ++i) bind(externals_[i], arrays[i]);
   }
 
-  /// Runs only the first part, if the graph runs in parts; outputs are not changed.
+  /// Runs the first part only, if the graph runs in parts; outputs are not changed.
   engine::Profile run_one(const engine::RunOptions& options) && {
     std::vector<std::vector<std::byte>> scratch;
     for (const DividedArray& array : divided_)

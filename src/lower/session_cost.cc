@@ -23,7 +23,7 @@ std::map<std::string, double> by_phase(const program::PhaseTimes& times) {
   return phases;
 }
 
-/// What would take bytes from the tile that overflows.
+/// What could free bytes on the tile that overflows.
 std::string remedies_of(const compiler::MemoryReport& memory, const Lowered& lowered, bool may_recompute) {
   std::string remedies;
   const auto add = [&](program::Purpose purpose, std::string_view remedy) {
@@ -48,7 +48,7 @@ std::string remedies_of(const compiler::MemoryReport& memory, const Lowered& low
   return remedies;
 }
 
-/// What would take bytes from the streaming memory of a chip, by what lies there.
+/// What could free bytes in the streaming memory of a chip, by what lies there.
 std::string streaming_remedies_of(const compiler::Executable& executable, uint32_t chip) {
   std::array<uint64_t, program::kPurposes> bytes{};
   for (const Variable& variable : executable.program->variables())
@@ -346,7 +346,7 @@ void Session::Impl::add_parts(RunCost& cost, std::optional<double> measured) con
       for (auto& [phase, cycles] : operation.cycles) cycles *= rounds;
     }
   for (ConversionCost& conversion : cost.conversions) conversion.seconds *= times;
-  // Each thread has the values of a part; callers' arrays are those of all parts.
+  // Each thread has the values of one part; callers' arrays hold all parts.
   const uint64_t side_by_side = std::min(threads(), parts->count);
   uint64_t bound = 0;
   for (const External& external : externals())

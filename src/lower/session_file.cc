@@ -28,7 +28,7 @@ struct SessionHeader {
   uint64_t magic = kSessionMagic;
   uint32_t version = kSessionVersion;
   uint64_t bytes = 0;     ///< of the choices, which follow
-  uint64_t checksum = 0;  ///< of these
+  uint64_t checksum = 0;  ///< of the choices
 };
 
 template <class A>

@@ -1,4 +1,4 @@
-// Executables of sessions in files: who lowers an equal graph need not search for its placement and compile
+// Executables of sessions in files: a session of an equal graph need not search for its placement and compile
 // it.
 #pragma once
 
@@ -19,7 +19,8 @@
 
 namespace tessera::graph {
 
-/// What an executable is made for, by names for messages: of two facts that differ, the first says why.
+/// A fact for which an executable is made, named for messages: the first fact that differs says why it does
+/// not fit.
 struct Fact {
   std::string name;
   std::string value;
@@ -28,8 +29,8 @@ struct Fact {
 };
 using Facts = std::vector<Fact>;
 
-/// Those of a session, with its graph as it is lowered. Graphs with other constants or patterns may have
-/// equal ones; their programs differ.
+/// The facts of a session, with its graph as it is lowered. Graphs with other constants or patterns may have
+/// equal facts; their programs differ.
 Facts facts_of(const Graph& graph, const machine::Machine& machine, const SessionOptions& options);
 
 /// What was chosen before a session's program was lowered.
@@ -53,11 +54,11 @@ class SessionFile {
   explicit SessionFile(const std::string& path);
 
   const SessionChoices& choices() const { return choices_; }
-  /// Throws Error unless it is made for the same.
+  /// Throws Error unless the executable is made for the same facts.
   void require(const Facts& facts) const;
   [[noreturn]] void refuse_other(std::string_view what) const;
-  /// The graph with what was chosen for its memory budget, and without that. Throws Error for a graph with
-  /// another budget.
+  /// The graph with the recomputation chosen for its memory budget, and without the budget. Throws Error for
+  /// a graph with another budget.
   Graph recomputed(const Graph& graph) const;
   /// The executable, of this program. Throws Error if it belongs to another program or machine, or is
   /// unsound.

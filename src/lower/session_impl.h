@@ -128,8 +128,8 @@ struct Session::Impl {
   }
   /// The replicas that this process runs.
   uint32_t own_replicas() const { return program().own_replicas(); }
-  /// The ranks that divide the graph among them; null: none. Without replicas one that shares parameters runs
-  /// whole on each.
+  /// The ranks that divide the graph among them; null: none. A graph without replicas that shares parameters
+  /// runs whole on each rank.
   std::shared_ptr<Communicator> ranks_of_runs() const {
     if (owner != nullptr && graph.replicas() == 1) return {};
     return options.communicator;
@@ -240,8 +240,8 @@ struct Session::Impl {
   }
 
   /// Sets the patterns of weights, or none if one does not fit. Blocks in the old and new pattern keep their
-  /// contents in this session's values, but for those that are to be replaced, and gradients are set to 0
-  /// where products do not write them.
+  /// contents in this session's values, except the replaced ones, and gradients are set to 0 where products
+  /// do not write them.
   void change_patterns(const std::map<ValueId, Pattern>& patterns, const ReadValues& replacements = {});
   /// Sets patterns, then the contents of this session's parameters and state, or nothing if one does not fit.
   void replace(const std::map<ValueId, Pattern>& patterns, const ReadValues& values);
@@ -262,7 +262,8 @@ struct Session::Impl {
     return id;
   }
 
-  /// The parameter, if replicas have parts of a value, whose whole lies as its parameter does.
+  /// If replicas have parts of a value, the parameter with which its whole shares the layout; otherwise the
+  /// value.
   ValueId lies_as(ValueId id) const { return is_shard(graph, id) ? graph.info(id).belongs.value() : id; }
 
   LinearWeight* weight(ValueId id) const {
@@ -392,7 +393,7 @@ struct Session::Impl {
     arrays.set(external.position, data, b.row_stride, b.col_stride, b.replica_stride);
   }
 
-  /// Throws UsageError for lists of spikes among the arrays that check_lists() of the graph refuses.
+  /// Throws UsageError if check_lists() of the graph refuses lists of spikes among the arrays.
   void check_lists(std::span<const Tensor> arrays) const;
 
   /// Throws UsageError for an array that is neither an input nor an output, given twice, or of another size.
@@ -428,7 +429,7 @@ struct Session::Impl {
   std::string overflow_of(const compiler::MemoryReport& memory) const;
   /// The cost of a run, predicted or measured.
   RunCost cost_of(const engine::Profile& profile, bool measured) const;
-  /// What chips do, from what followed a run.
+  /// What chips do, from a watch that followed a run.
   std::vector<ChipLane> lanes_of(const compiler::StepWatch& watch) const;
   /// Turns the cost of one part into the cost of all parts. `measured`: the measured seconds of all parts.
   void add_parts(RunCost& cost, std::optional<double> measured = {}) const;

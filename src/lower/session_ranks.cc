@@ -70,7 +70,7 @@ class Contents {
   std::map<const Graph*, uint64_t> numbers_;
 };
 
-/// A number that all ranks have for the session that they make, and for no other one: that of the first rank.
+/// A number that all ranks have for the session that they make, and for no other: the first rank's.
 uint64_t number_of_session(Communicator& communicator) {
   static std::atomic<uint64_t> last = 0;
   const uint64_t own = ++last;

@@ -36,7 +36,7 @@ class LayerCycles {
     for (const auto& [n, body] : lowered.loops) add(*graph.nodes()[n].body, *body, layers.loops.at(n));
   }
 
-  /// What loops do themselves is mostly to add gradients to their sums, so it counts by bytes of parameters.
+  /// Loops themselves mostly add gradients to their sums, so their cycles count by bytes of parameters.
   uint64_t of_layer(const LayerBytes& layer, size_t number, uint64_t all_bytes) const {
     const double fraction =
         all_bytes == 0 ? 0 : static_cast<double>(layer.kept) / static_cast<double>(all_bytes);
@@ -106,7 +106,7 @@ class StageCuts {
     return layer.bytes.kept + std::min(in_flight_, stages_ - stage) * layer.bytes.stash;
   }
 
-  /// The least limit with which a cut is found, at most `most`, with which one is.
+  /// The least limit for which `is_found` is true; it must be true for `most`.
   template <class IsFound>
   static uint64_t least(uint64_t most, const IsFound& is_found) {
     for (uint64_t low = 0; low < most;) {

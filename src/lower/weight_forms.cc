@@ -74,8 +74,8 @@ class FormSearch {
       if (graph_.type(output).shape == graph_.type(*form).shape) forms_[output] = form;
   }
 
-  /// The form that an operation keeps: that of what it adds to, or element by element that of all its inputs
-  /// but scalars.
+  /// The form that an operation keeps: the form of its addend or, element by element, of all its inputs but
+  /// scalars.
   std::optional<ValueId> form_of(const Node& node) const {
     const std::optional<size_t>& addend = node.operation->traits.addend;
     if (addend && *addend < node.inputs.size()) return forms_[node.inputs[*addend]];

@@ -52,15 +52,15 @@ program::StepId add_copy(const ops::Builder& builder, const ops::Operand& from, 
   return ops::add(builder, ops::CopyProblem{builder.type_of(from), from.rows(), from.cols()}, {from, to});
 }
 
-/// Number of images whose parts, before they are added to them, are computed together: as many as the caches
-/// hold, but few enough parts that compiling takes no time.
+/// Number of images whose parts are computed together before they are added to the images: as many as the
+/// caches hold, but few enough parts that compiling takes no time.
 uint32_t images_together(const machine::Machine& machine, uint64_t bytes_of_image, uint32_t images) {
   constexpr uint32_t kMostParts = 16;
   const uint64_t cached = machine.figures.l3_bytes / 2 / std::max<uint64_t>(1, bytes_of_image);
   return static_cast<uint32_t>(std::clamp<uint64_t>(cached, (images - 1) / kMostParts + 1, images));
 }
 
-/// The parts of dX: of each image those of all taps of a window, which are added to it.
+/// The parts of dX: for each image, the parts of all taps of a window, which are added to the image.
 struct FoldedParts {
   uint32_t rows = 0;  ///< channels of all taps
   kernels::Window window;
@@ -120,8 +120,8 @@ HostSparseWeight::Adjoint& HostSparseWeight::adjoint_with(const sparse::AdjointP
       Adjoint{places, weight, ops::WeightIndex({weight, &weight->weight}, name_ + ".adjoint")});
 }
 
-/// As the adjoint of a convolution, which is a convolution of dY; with strides, one for each phase of the
-/// images.
+/// Computes dX as the adjoint of a convolution, which is a convolution of dY; with strides, one for each
+/// phase of the images.
 program::StepId HostSparseWeight::add_adjoint(const ops::Builder& builder, const LinearCall& call,
                                               const ops::AdjointTaps& taps) {
   Adjoint& adjoint = adjoint_with(taps.places);
@@ -154,7 +154,7 @@ program::StepId HostSparseWeight::add_adjoint(const ops::Builder& builder, const
   return builder.in_order(std::move(steps));
 }
 
-/// dX of some images at a time, which are added to them.
+/// Computes parts of dX for some images at a time, and adds them to the images.
 program::StepId HostSparseWeight::add_folded(const ops::Builder& builder, const LinearCall& call) {
   const kernels::Window& window = *call.window;
   const uint32_t outs = window.out_positions();

@@ -17,7 +17,7 @@ using ops::TileProductPlan;
 
 namespace {
 
-/// What X and Y take on a tile as rows, as which a network has them before and after a product.
+/// Bytes that X and Y take on a tile as rows, the layout that a network has before and after a product.
 uint64_t bytes_as_rows(uint32_t n, const Pattern& w, Type type, uint32_t tiles) {
   const uint64_t row = (uint64_t{w.rows} + w.cols) * size_of(type);
   return n < tiles ? base::ceil_divide(n * row, uint64_t{tiles}) : base::ceil_divide(n, tiles) * row;
@@ -88,8 +88,8 @@ TiledWeight::Products TiledWeight::products_in(const TileProductPlan& forward, b
   return all;
 }
 
-/// Of those in which all three products together take hardly longer than in the fastest, the one with fewest
-/// bytes: the rest of a network lies on the tiles too.
+/// Of the plans in which all three products together take hardly longer than in the fastest, the one with the
+/// fewest bytes: the rest of a network lies on the tiles too.
 TileProductPlan TiledWeight::plan_with_gradients(TileProductPlan forward) const {
   constexpr double kHardlyLonger = 1.05;
   const ProductProblem problem = problem_of(ProductKind::forward, n_);
@@ -108,9 +108,10 @@ TileProductPlan TiledWeight::plan_with_gradients(TileProductPlan forward) const 
   return std::move(plans[static_cast<size_t>(best)]);
 }
 
-/// The one with which all uses of a table together take least time: all have the weight in the same parts.
+/// The plan with which all uses of a table together take the least time: all have the weight in the same
+/// parts.
 TileProductPlan TiledWeight::plan_table(const WeightUse& use, TileProductPlan best) const {
-  constexpr uint64_t kShareOfProduct = 3;  // of a tile's memory a product should take one part in so many
+  constexpr uint64_t kShareOfProduct = 3;  // a product should take one in this many parts of a tile's memory
   struct Cost {
     bool misfit = false;
     double seconds = 0;
@@ -140,7 +141,7 @@ TileProductPlan TiledWeight::plan_table(const WeightUse& use, TileProductPlan be
   return best;
 }
 
-/// For taking rows from where the forward product has the weight, and adding to rows of its gradient.
+/// Seconds for taking rows from where the forward product has the weight, and adding to rows of its gradient.
 double TiledWeight::seconds_of_rows(const TileProductPlan& forward, const WeightUse& use) const {
   const ops::OperandLayout& layout = forward.layouts.values;
   const std::tuple key(type_, layout, use.rows_taken, use.has_gradients, pattern_.cols);

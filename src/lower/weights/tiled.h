@@ -35,7 +35,7 @@ class TiledWeight : public LinearWeight {
   struct Products {
     bool misfit = false;
     double seconds = 0;  ///< of all of them
-    uint64_t bytes = 0;  ///< of the fullest tile, in the product that takes most
+    uint64_t bytes = 0;  ///< of the fullest tile, in the product that takes the most
   };
 
   ops::TileProductPlan plan_forward(const WeightUse& use) const;
