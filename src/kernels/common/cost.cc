@@ -6,7 +6,7 @@
 namespace tessera::kernels {
 namespace {
 
-// From the engine's call to the first element, including dispatch on type and instruction set.
+// Cycles from the engine's call to the first element, including dispatch on type and instruction set.
 constexpr double kHostVertexCycles = 60;
 
 // Beyond the L2 cache a store first reads its line (read for ownership).

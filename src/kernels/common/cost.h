@@ -55,8 +55,9 @@ double tile_vector_width(Type type);
 /// ⌈elements / workers⌉: the slice of a tile's busiest worker.
 double worker_slice(const machine::Machine& m, double elements);
 
-/// Cycles on a tile of an elementwise operation, from the cycles of each vector and others of each worker; W
-/// = workers: 11 + W(26 half | 29 float + those) (PopLibs, binary operations; assumed equal for others).
+/// Cycles on a tile of an elementwise operation, from the cycles of each vector and further ones of each
+/// worker; W = workers: 11 + W(26 half | 29 float + all of these) (PopLibs, binary operations; assumed equal
+/// for others).
 double tile_elementwise_cycles(const machine::Machine& m, Type type, double elements, double vector_cycles,
                                double worker_cycles = 0);
 

@@ -40,8 +40,8 @@ class PlaneCopy {
     if (kMasked && w_.stride_across == 1) find_parts();
   }
 
-  // Of `count` channels from `first` on, to rows `step` apart, with zeros where nothing is seen. The images'
-  // rows are far apart: each channel prefetches the next one.
+  // Copies `count` channels from `first` on to rows `step` apart, with zeros where nothing is seen. The
+  // images' rows are far apart: each channel prefetches the next one.
   void copy(uint32_t first, uint32_t count, float* to, size_t step) const {
     for (uint32_t i = 0; i < count; ++i, to += step) {
       const float* images = images_.pointer_to(first + i, 0);

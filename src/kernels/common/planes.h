@@ -18,7 +18,7 @@ class Planes {
  public:
   struct Piece {
     uint32_t image, images;  ///< the first of the images, and how many there are
-    uint32_t row, rows;      ///< of positions
+    uint32_t row, rows;      ///< rows of positions
   };
 
   explicit Planes(const Seen& seen) : seen_(seen), w_(seen.window) {
@@ -37,7 +37,7 @@ class Planes {
     step_ = round_up((piece_rows_ + behind_) * pitch(), kMaxLanes) | kMaxLanes;
   }
 
-  /// Whether pieces fit the L2 cache, without many rows that others have too.
+  /// Whether pieces fit the L2 cache, without many rows that other pieces have too.
   bool fit() const {
     return w_.out_width >= kFewestCols && most_rows() >= std::clamp(2 * behind_, 1U, w_.out_height);
   }
@@ -107,8 +107,8 @@ class Planes {
   }
   uint32_t rows_behind() const { return behind_; }
 
-  /// Calls visit(place, position, count) for runs of a piece's places from `begin` to before `end` that are
-  /// neighbours as positions.
+  /// Calls visit(place, position, count) for runs of a piece's places from `begin` to before `end` whose
+  /// positions are neighbours.
   template <class Visit>
   void each_run(const Piece& piece, uint32_t begin, uint32_t end, const Visit& visit) const {
     const uint32_t width = together_ == 1 ? piece.rows * w_.out_width : w_.out_width;

@@ -22,7 +22,7 @@ struct Span {
   uint32_t size() const { return end - begin; }
 };
 
-/// One dimension of a window; as it is, a dimension of a single position.
+/// One dimension of a window; by default, a dimension of a single position.
 struct WindowAxis {
   uint32_t size = 1;
   uint32_t out = 1;  ///< number of positions of the window
@@ -80,7 +80,7 @@ struct Window {
     return row(0, tap / kernel_width) * width + col(0, tap % kernel_width);
   }
 
-  /// The window over a convolution's results in the one that is its adjoint, whose results are its images;
+  /// The window of the adjoint of a convolution, over the convolution's results, with its images as results;
   /// none: it has strides, or more zeros around the images than it covers.
   std::optional<Window> adjoint() const {
     const int64_t above = int64_t{kernel_height - 1} * dilation_down - top;
@@ -113,8 +113,8 @@ struct Window {
   }
 
   /// Calls visit(position, place, count) for the positions in [begin, end), counted over all images, in which
-  /// a tap is within the image, in runs of `count` that follow one another in a row. Under the first of
-  /// them is the images' position `place`, and under the others those stride_across further each.
+  /// a tap is within the image, in runs of `count` that follow one another in a row. The tap sees the images'
+  /// position `place` at the first of them, and a position stride_across further at each next one.
   template <class Visit>
   void each_inside(uint32_t tap, uint32_t begin, uint32_t end, const Visit& visit) const {
     const uint32_t tap_row = tap / kernel_width, tap_col = tap % kernel_width;

@@ -70,7 +70,7 @@ Sizes sizes_of(const BlockSlice& slice, const machine::HostFigures& f) {
   return s;
 }
 
-// An unknown pattern is that of a weight whose blocks have slots.
+// An unknown pattern belongs to a weight whose blocks have slots.
 bool has_slots(const BlockWeight& w) { return w.slots != nullptr || w.row_begin == nullptr; }
 
 double micro_rows_of(const BlockSlice& slice) {

@@ -62,7 +62,7 @@ struct WideScratch {
   size_t masks;      ///< where the masks of their taps begin (uint32_t)
   size_t slots;      ///< slots of its blocks and of kMostSlotsAhead more (uint32_t)
   size_t numbers;    ///< 0, 1, 2, …: slots of consecutive values, as many as in `slots`
-  size_t list;       ///< number of these
+  size_t list;       ///< number of elements of `numbers`
   size_t rows;       ///< raw results of a chunk: [kChunkRows][panel columns]
   size_t total;
 

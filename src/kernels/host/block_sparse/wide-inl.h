@@ -144,8 +144,8 @@ class WideSlice {
                      panel_x(first) + size_t{begin} * (last - first), rotation_of(t)});
   }
 
-  // Of images that are read where they are, in the place of a packed panel: masks of each tap for the
-  // panel's columns, and by block column, where its rows begin and its masks.
+  // For images that are read in place, instead of a packed panel: masks of each tap for the panel's columns,
+  // and by block column, where its rows and its masks begin.
   struct ShiftedRows {
     uint32_t* begins;
     uint32_t* masks;

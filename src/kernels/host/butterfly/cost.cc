@@ -13,7 +13,7 @@ using machine::HostFigures;
 using program::FieldView;
 using program::Phase;
 
-// From the engine's call to the first element.
+// Cycles from the engine's call to the first element.
 constexpr double kVertexCycles = 150;
 // Distance of the passes from the rate of multiply-adds.
 constexpr double kSlack = 1.15;

@@ -11,7 +11,7 @@ using machine::HostFigures;
 using program::FieldView;
 using program::Phase;
 
-// From the engine's call to the first element.
+// Cycles from the engine's call to the first element.
 constexpr double kVertexCycles = 200;
 // Vectors of a column per direction of a transform: each halving, and loads and stores.
 constexpr double kPerHalving = 0.75;

@@ -14,7 +14,7 @@ using machine::HostFigures;
 using program::FieldView;
 using program::Phase;
 
-// From the engine's call to the first element.
+// Cycles from the engine's call to the first element.
 constexpr double kVertexCycles = 100;
 // Fraction of streaming operands that the micro-kernel does not hide.
 constexpr double kExposedStream = 0.3;
@@ -43,7 +43,7 @@ double seen_cycles(const FieldView& images, const Window& window, uint32_t posit
   return 2 * vectors * positions / batch.end + stream_cycles(images, f);
 }
 
-/// Cycles for copying what a window sees in rows of `cols` terms, and that into micro-tiles.
+/// Cycles for copying what a window sees to rows of `cols` terms, and from these to micro-tiles.
 double seen_rows_cycles(const FieldView& images, const Window& window, uint32_t rows, uint32_t cols,
                         const HostFigures& f) {
   constexpr double kPerRow = 40, kPerRowOfTaps = 20;  // to find its place, and those of its taps

@@ -83,7 +83,7 @@ bool takes(const program::FieldView& field) {
 }
 bool has_rows(const program::FieldView& field) { return field.empty() || has_contiguous_rows(field); }
 
-// Without terms, the factors lack the size of the result, which vectors take from them.
+// Without terms, the factors lack the size of the result, which vector kernels take from them.
 bool takes_forward(const program::Vertex& v) {
   using namespace panel_forward_field;
   const bool is_matrix = v.fields[window].empty();

@@ -16,7 +16,7 @@ HWY_BEFORE_NAMESPACE();
 namespace tessera::kernels::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Some images of dX, of which it has columns [col, col + cols).
+// Columns [col, col + cols) of some images of dX.
 class ImageFold {
  public:
   ImageFold(const program::Vertex& v, const FoldedImages& images, uint32_t first_image, uint32_t end_image,
@@ -47,7 +47,7 @@ class ImageFold {
                         });
   }
 
-  // Clears what the gradient of the ReLU clears.
+  // Clears elements where the gradient of the ReLU is 0.
   void mask() const {
     if (relu_.empty()) return;
     const PanelFloats d;

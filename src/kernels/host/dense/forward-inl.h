@@ -33,7 +33,7 @@ class PanelForward {
                      panel_forward_terms(v), panel_forward_scratch(v), v.fields[panel_forward_field::scratch],
                      epilogue_of_forward(v, adds)) {}
 
-  // Of a vertex of any codelet.
+  // For a vertex of any codelet.
   PanelForward(const program::Vertex& v, const FieldView& x, const FieldView& w, uint32_t terms,
                const DenseRowScratch& layout, const FieldView& scratch, const DenseEpilogue& epilogue)
       : v_(v),
@@ -60,7 +60,7 @@ class PanelForward {
     });
   }
 
-  // Of what a window sees from position `first` on.
+  // For what a window sees from position `first` on.
   void run_seen(const SeenRows& seen, uint32_t first) const {
     const uint32_t end = first + y_.rows;
     for (SeenBatch batch{first, first}; batch.begin < end; batch.begin = batch.end) {

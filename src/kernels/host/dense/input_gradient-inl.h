@@ -95,7 +95,7 @@ class PanelInputGradient {
     run_folded(images);
   }
 
-  // As the forward product of the window's adjoint.
+  // Computes dX as the forward product of the window's adjoint.
   void run_adjoint(const DenseAdjoint& adjoint, const FoldedImages& images) const {
     const FieldView& scratch = v_.fields[panel_input_gradient_field::scratch];
     float* const panels = scratch.as<float>() + adjoint.panels;
@@ -113,8 +113,8 @@ class PanelInputGradient {
         .run_seen(SeenRows(adjoint.window, dy_.cols), 0);
   }
 
-  // Copies the taps in reverse order, each transposed, for the channels of a panel. Where outputs are no
-  // whole panels, squares overlap, and the last one goes beyond the last term.
+  // Copies the taps in reverse order, each transposed, for the channels of a panel. If outputs are not whole
+  // panels, squares overlap, and the last one goes beyond the last term.
   void transpose_taps(const FoldedImages& images, uint32_t channel, float* to) const {
     const uint32_t taps = images.window.taps(), cols = std::min(kPanelRows, dx_.cols - channel);
     if (cols < kPanelRows) std::fill_n(to, (size_t{taps} * dy_.cols + kPanelRows) * kPanelRows, 0.0F);
@@ -126,7 +126,7 @@ class PanelInputGradient {
     });
   }
 
-  // Adds up what images get under the window.
+  // Adds the products to the images' elements under the window.
   void run_folded(const FoldedImages& images) const {
     float* scratch = v_.fields[panel_input_gradient_field::scratch].as<float>();
     const uint32_t parts = (dx_.cols + kDenseSumStep - 1) / kDenseSumStep;
@@ -150,7 +150,7 @@ class PanelInputGradient {
     }
   }
 
-  // Adds what some channels of the images get from the batch.
+  // Adds the batch's products to some channels of the images.
   void add_taps(const ImageFold& fold, const FoldedImages& images, const Batch& batch,
                 float* of_thread) const {
     for (uint32_t tap = 0; tap < images.window.taps(); ++tap) {

@@ -43,7 +43,7 @@ inline uint32_t panel_forward_terms(const program::Vertex& v) {
 inline constexpr uint32_t kBf16Depth = 512, kBf16Panels = 16, kBf16Batch = 512;
 inline constexpr uint32_t kBf16Groups = kBf16Panels / kDensePanels;
 
-/// Whether products of these use the BF16 instructions of `isa`.
+/// Whether products of these fields use the BF16 instructions of `isa`.
 inline bool multiplies_bf16(const program::FieldView& a, const program::FieldView& b, Isa isa) {
   return a.type == Type::bf16 && b.type == Type::bf16 && has_fast_bf16_products(isa);
 }
@@ -155,8 +155,8 @@ struct DenseRowScratch {
 };
 
 /// An input gradient of images as the forward product of the window's adjoint over dY, with the taps
-/// transposed to panels of channels: its sums stay in registers, where the sums of each tap would be added to
-/// the images. Not for sums of many outputs, beside which adding takes no time, unless Winograd's products
+/// transposed to panels of channels: its sums stay in registers, instead of the sums of each tap being added
+/// to the images. Not for sums of many outputs, next to which adding takes no time, unless Winograd's products
 /// save more, nor for images much larger than the results: the adjoint multiplies the zeros around these.
 struct DenseAdjoint {
   Window window;
@@ -167,7 +167,7 @@ struct DenseAdjoint {
   size_t panels;                     ///< where the panels are, behind its scratch
   size_t total;
 
-  /// With dX of `rows` positions and `channels` channels, a part of all images.
+  /// For dX of `rows` positions and `channels` channels, a part of all images.
   static std::optional<DenseAdjoint> of(const Window& window, uint32_t m, uint32_t images, uint32_t rows,
                                         uint32_t channels, Type weights) {
     constexpr uint32_t kMostOutputs = 256;

@@ -52,7 +52,7 @@ class PanelWeightGradient {
   }
 
  private:
-  // Rows of X, and where they are copied, or the images under them, if they are.
+  // Rows of X, and where they, or the images under them, are copied, if they are.
   struct Rows {
     uint32_t begin, count;
     float* copied;
@@ -200,8 +200,8 @@ class PanelWeightGradient {
     return std::min(end, begin + images_->neighbours(term));
   }
 
-  // Sets what a micro-tile prefetches of the next rows: the factors that are read in place, for the first
-  // panels, and as one of the first micro-tiles of these panels, a panel of dY.
+  // Sets what a micro-tile prefetches of the next rows: factors that are read in place, if its panels are the
+  // first, and a panel of dY, if it is one of the first micro-tiles of its panels.
   void prefetch_next(const Rows& rows, uint32_t panel, uint32_t panels, uint32_t number,
                      MicroTile<float>& tile) const {
     tile.next = tile.panels;

@@ -33,7 +33,7 @@ struct PlaneSlice {
 template <class Loop>
 class PlanePanel {
  public:
-  // Of the places of a piece from `begin` on.
+  // A panel of the places of a piece from `begin` on.
   PlanePanel(const PlaneSlice& of, const Planes::Piece& piece, uint32_t begin)
       : slice_(of.slice),
         w_(slice_.weight),
@@ -63,7 +63,7 @@ class PlanePanel {
     uint32_t from, to, count;  // `to` is a column of Y
   };
 
-  // Of the columns of the slice.
+  // Adds the part of a run that is in the slice's columns.
   void add_run(uint32_t from, uint32_t position, uint32_t count) {
     const uint32_t before = slice_.seen.first + slice_.col_begin, behind = slice_.seen.first + slice_.col_end;
     const uint32_t begin = std::clamp(before, position, position + count) - position;

@@ -102,7 +102,7 @@ template <class D, size_t kVectors>
 struct RowSum {
   hn::Vec<D> sum[kVectors];
 
-  // An implicit one would be compiled without the instruction set's options.
+  // An implicit constructor would be compiled without the instruction set's options.
   HWY_INLINE RowSum() {}
   HWY_INLINE void clear(D d) {
 #pragma GCC unroll 16

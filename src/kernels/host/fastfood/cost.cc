@@ -13,7 +13,7 @@ using machine::HostFigures;
 using program::FieldView;
 using program::Phase;
 
-// From the engine's call to the first element.
+// Cycles from the engine's call to the first element.
 constexpr double kVertexCycles = 80;
 // Per vector and pass of a transform, and beyond the L1 cache.
 constexpr double kPerPass = 1.7;

@@ -12,7 +12,7 @@ namespace {
 using machine::HostFigures;
 using program::FieldView;
 
-// From the engine's call to the first element.
+// Cycles from the engine's call to the first element.
 constexpr double kVertexCycles = 100;
 // Cycles per group in a strip: calls, and choosing its panels.
 constexpr double kGroupCycles = 60;

@@ -65,7 +65,7 @@ struct KroneckerPanels {
   size_t in_rows;
   size_t out;
   size_t weight;
-  size_t strided;  // instead of it: the weights of one group per lane of a vector
+  size_t strided;  // instead of `weight`: the weights of one group per lane of a vector
   size_t total;
 
   explicit KroneckerPanels(const KroneckerFactor& f)

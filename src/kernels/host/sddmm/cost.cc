@@ -44,7 +44,7 @@ double copy_cycles(double elements, bool transposes, double lanes) {
   return transposes ? kTransposePerElement * elements + elements / lanes : 0;
 }
 
-/// Of X, as far as it is copied anyway: finding the runs of neighbours that a window sees in a panel.
+/// Cycles to find the runs of neighbours that a window sees in a panel, beyond copying X.
 double find_cycles(const SddmmOperands& o, double panels) {
   constexpr double kPerRun = 10;
   if (!o.seen) return 0;
@@ -88,7 +88,7 @@ program::PhaseTimes block_cycles(const BlockSddmmSlice& slice, const HostFigures
       kExposedStream * passes * kUpdateTraffic * values * 4 / streaming_rate(values * 4 + group_bytes, f);
 
   program::PhaseTimes out;
-  // Rows of X are copied where there are blocks: of a random pattern.
+  // Rows of X are copied where there are blocks; the pattern is assumed to be random.
   const double block_cols = std::ceil(w.cols / b);
   const double used = 1 - std::pow(1 - 1 / block_cols, blocks_of(slice));
   const double x_elements = used * w.cols * o.n;

@@ -53,7 +53,7 @@ struct DotSums {
   static_assert(kSums % kDotLanes == 0);
   DotVec sum[kSums];
 
-  // An implicit one would be compiled without the instruction set's options.
+  // An implicit constructor would be compiled without the instruction set's options.
   HWY_INLINE DotSums() {
 #pragma GCC unroll 16
     for (int s = 0; s < kSums; ++s) sum[s] = hn::Zero(DotFloats());

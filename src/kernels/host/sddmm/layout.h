@@ -103,7 +103,7 @@ struct ElementSddmmScratch {
       0;  ///< with planes: where the rows of X of each k-block begin in a piece, and zeros (uint32_t)
   size_t total;
 
-  /// `planes`: or null.
+  /// `planes` may be null.
   ElementSddmmScratch(const ElementSddmmSchedule& schedule, const ElementWeight& w, uint32_t n,
                       const Planes* planes) {
     const uint32_t rows = sddmm_band_rows(w);

@@ -35,7 +35,7 @@ struct ElementSddmmSchedule {
   bool operator==(const ElementSddmmSchedule&) const = default;
 };
 
-/// Largest panel_cols at single elements, and at blocks with a window: larger ones are as this one.
+/// Largest panel_cols at single elements, and at blocks with a window: larger values count as this one.
 inline constexpr uint32_t kMaxSddmmPanel = 128;
 
 /// The dense operands of a slice: dY m × n and X k × n, or whole images in which X has the elements under a
@@ -80,8 +80,7 @@ void element_sddmm(const ElementSddmmSlice& slice);
 void block_sddmm_reference(const BlockSddmmSlice& slice);
 void element_sddmm_reference(const ElementSddmmSlice& slice);
 
-/// Which operands may be column-major, and thus need scratch for a row-major copy, as what a window sees
-/// does.
+/// Which operands may be column-major, and thus need scratch for a row-major copy, like what a window sees.
 struct SddmmLayouts {
   bool x_by_columns = true;
   bool dy_by_columns = true;

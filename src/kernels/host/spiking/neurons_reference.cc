@@ -115,7 +115,7 @@ class SampleGradients {
     }
   }
 
-  /// To what is before the first step.
+  /// Passes gradients to the state before the first step.
   void finish(uint32_t n) const {
     const SpikingDynamics d = of_.of(n);
     const bool fired = of_.fires(or_zero(f_[initial], 0, first_ + n), n);

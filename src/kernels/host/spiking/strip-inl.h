@@ -33,7 +33,8 @@ struct NeuronVector {
   uint32_t rest;    // number of neurons from it on
 };
 
-// Its part of a row with a column per neuron: of parameters, or of their gradients, which may be empty.
+// The vector's part of a row with a column per neuron: of parameters, or of their gradients, which may be
+// empty.
 HWY_INLINE Lane parameters_at(const program::FieldView& field, uint32_t row, const NeuronVector& n) {
   return load_some(field.as<const float>() + row * field.row_stride + n.neuron, n.rest);
 }
@@ -43,7 +44,7 @@ HWY_INLINE void add_parameters(Lane x, const program::FieldView& field, uint32_t
   store_some(hn::Add(load_some(to, n.rest), x), to, n.rest);
 }
 
-// Its part of a row with a column per sample and neuron; results may be empty.
+// The vector's part of a row with a column per sample and neuron; results may be empty.
 HWY_INLINE Lane load_at(const program::FieldView& field, uint32_t row, const NeuronVector& n) {
   return load_some(field.as<const float>() + row * field.row_stride + n.column, n.rest);
 }

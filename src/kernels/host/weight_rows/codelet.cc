@@ -24,7 +24,7 @@ using program::Vertex;
 constexpr size_t kRowList = take_element_rows_field::rows, kRowGiven = take_element_rows_field::values;
 constexpr size_t kRowUnit = 0, kRowsOfTable = 1;
 
-/// Where a weight of single elements has those of a row.
+/// Finds the elements of a row in a weight of single elements.
 class RowsOfElements {
  public:
   RowsOfElements(const Vertex& v, uint32_t cols) {
@@ -62,7 +62,7 @@ class RowsOfElements {
   }
 
  private:
-  // Without an end in the middle, so that compilers make vectors of it: most row groups lack a row.
+  // Without an early exit, so that compilers vectorise it: most row groups lack a row.
   static bool has_row(const sparse::RowGroup& row_group, uint16_t row) {
     bool has = false;
     for (uint32_t lane = 0; lane < sparse::kRowGroupLanes; ++lane)
@@ -98,7 +98,7 @@ class RowsOfElements {
   ElementWeight w_;
 };
 
-/// Where a weight of blocks has those of a row.
+/// Finds the elements of a row in a weight of blocks.
 class RowsOfBlocks {
  public:
   RowsOfBlocks(const Vertex& v, uint32_t cols) {
@@ -132,7 +132,7 @@ class RowsOfBlocks {
   BlockWeight w_;
 };
 
-/// Numbers from 2^31 are negative ones in lists that were signed.
+/// Numbers from 2^31 on are negative numbers in lists that were signed.
 uint32_t listed_row(const Vertex& v, uint32_t i, size_t matrix) {
   const auto row = static_cast<uint32_t>(number_at(v.fields[kRowList], i, 0));
   const int64_t rows = v.params[kRowsOfTable];
@@ -155,7 +155,7 @@ void take_plainly(const Vertex& v, const FieldView& out) {
     });
 }
 
-/// With elements as words of their size.
+/// Copies elements as words of their size.
 template <class Rows, class Word>
 void take_words(const Vertex& v, const FieldView& out) {
   const Rows weight(v, out.cols);
@@ -244,7 +244,7 @@ double searched_groups(const Vertex& v) {
   return static_cast<double>(v.fields[row_groups].rows) / std::max(1U, v.fields[chunk_begin].cols - 1);
 }
 
-/// `rows` rows of a weight with as many values, and other bytes that are read and written.
+/// Cost of `rows` rows of a weight with these values, with `streams`: other bytes read and written.
 program::PhaseTimes cost_of_rows(const Vertex& v, const machine::Machine& m, double rows,
                                  const FieldView& values, double groups, const HostWork& streams) {
   const double per_row = static_cast<double>(values.elements()) /

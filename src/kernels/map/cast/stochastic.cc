@@ -88,7 +88,7 @@ using program::FieldView;
 /// Elements of a block, and room for a vector behind its words.
 constexpr uint32_t kBlockElements = 4096, kMostRows = 32, kSlack = 64;
 
-/// A contiguous matrix that is numbered as it lies is one line.
+/// Makes a contiguous matrix whose elements are numbered in storage order one line.
 void join_rows(StochasticCast& cast, FieldView& in, FieldView& out) {
   const auto is_line = [](const FieldView& f) { return f.col_stride == 1 && f.row_stride == f.cols; };
   const bool is_numbered = cast.order == ElementOrder::strided(in.cols, 1);

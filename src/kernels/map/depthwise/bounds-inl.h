@@ -18,7 +18,7 @@ namespace tessera::kernels::HWY_NAMESPACE {
 
 constexpr uint32_t kMostTaps = 64;
 
-/// Sums within their bounds; NaN stays.
+/// Clips sums to their bounds; NaN stays.
 struct Bounds {
   Vector low, high;
 

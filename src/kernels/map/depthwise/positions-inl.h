@@ -1,4 +1,4 @@
-// Channels whose results lie as what their taps see, but for a shift.
+// Channels whose results lie like the elements that their taps see, but for a shift.
 #if defined(TESSERA_DEPTHWISE_POSITIONS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef TESSERA_DEPTHWISE_POSITIONS_INL_H_
 #undef TESSERA_DEPTHWISE_POSITIONS_INL_H_
@@ -130,7 +130,7 @@ class AlongPositions {
                    size_t{row / w_.stride_down - rows.begin} * w_.out_width);
   }
 
-  // A row in the phases of its columns. Whole vectors are stored: the next row overwrites what is too much.
+  // A row in the phases of its columns. Whole vectors are stored: the next row overwrites the excess.
   HWY_INLINE void copy_row(const T* from, float* to) const {
     const Floats d;
     const size_t lanes = hn::Lanes(d), width = w_.width, step = w_.stride_across;

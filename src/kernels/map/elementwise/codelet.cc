@@ -174,7 +174,7 @@ program::PhaseTimes cost(const Vertex& v, const machine::Machine& m) {
 
 program::PhaseTimes exact_cost(const Vertex& v, const machine::Machine& m) {
   constexpr double kHostOperations = 6;  // with 64 bits
-  // As where, an estimate.
+  // The same as for where, an estimate.
   constexpr VectorCycles kTileVector = {6, 6};
   return m.kind == machine::Kind::host ? host_cost(v, m, kHostOperations) : tile_cost(v, m, kTileVector);
 }

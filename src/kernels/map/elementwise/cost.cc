@@ -17,7 +17,7 @@ constexpr double kGeluTanh = 46;
 constexpr double kSine = 40;
 constexpr double kRemainder = 1300;  // lane by lane
 
-// On a tile, a load, an operation and a store (PopLibs), which ReLU and others are taken for too.
+// On a tile, a load, an operation and a store (PopLibs), assumed for ReLU and others too.
 constexpr VectorCycles kSimpleVector = {3, 3};
 // An estimate: polynomial and exponential.
 constexpr VectorCycles kGeluVector = {24, 24};

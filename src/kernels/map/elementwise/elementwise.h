@@ -18,8 +18,8 @@
   X(scale)                          \
   X(exp)                            \
   X(log) X(sqrt) X(rsqrt) X(reciprocal) X(tanh) X(sigmoid) X(erf) X(sin) X(cos) X(square) X(abs) X(offset)
-// add_scaled: a + factor · b. fmod: the exact rest of a / b, with the sign of a. maximum, minimum: NaN if
-// either is. Comparisons: 1 where they hold, else 0.
+// add_scaled: a + factor · b. fmod: the exact remainder of a / b, with the sign of a. maximum, minimum: NaN
+// if either is. Comparisons: 1 where they hold, else 0.
 // Gradients, of an upstream gradient a: relu_gradient: a, but 0 where b ≤ 0 (b is ReLU's input or output);
 // gelu_gradient, gelu_tanh_gradient, silu_gradient: a · f'(b), b being the input; tanh_gradient: a · (1 − b²)
 // and sigmoid_gradient: a · b · (1 − b), b being the output.

@@ -44,7 +44,7 @@ constexpr std::string_view kParams[kMostExpressionSteps + kMostExpressionResults
     "step_1", "step_2",  "step_3",  "step_4",  "step_5",   "step_6",   "step_7",  "step_8",
     "step_9", "step_10", "step_11", "step_12", "result_1", "result_2", "result_3"};
 
-/// Those of the steps and the results, and of reductions whether each is of a column or a row.
+/// The parameters of the steps and the results, and for reductions whether each is of a column or a row.
 template <size_t results, bool is_reduced>
 constexpr auto kParamsOf = [] {
   std::array<std::string_view, kMostExpressionSteps + results + (is_reduced ? 1 : 0)> params;
@@ -54,7 +54,7 @@ constexpr auto kParamsOf = [] {
 }();
 ReduceOver reduced_over(const Vertex& v) { return static_cast<ReduceOver>(v.params.back()); }
 
-/// The prefix, and both numbers, which have one digit.
+/// The codelet's name: the prefix and both numbers, of one digit each.
 template <size_t inputs, size_t results, bool is_reduced>
 constexpr auto kName = [] {
   constexpr std::string_view prefix = is_reduced ? "reduced_expression_" : "expression_";

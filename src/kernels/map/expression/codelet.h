@@ -7,7 +7,7 @@
 namespace tessera::kernels {
 
 /// The codelet of expressions, for hosts, as evaluate() and evaluate_reduced() say. Fields are the inputs and
-/// the results, parameters params_of() and, of reductions, the ReduceOver.
+/// the results, parameters params_of() and, for reductions, the ReduceOver.
 const program::Codelet& expression_codelet(size_t inputs, size_t results, bool is_reduced);
 
 std::span<const ListedCodelet> expression_codelets();

@@ -86,7 +86,7 @@ ExpressionResult result_of(int64_t word) {
   return result;
 }
 
-/// Of which all values of an expression fit the L1 cache; more at once gain little.
+/// All values of an expression fit this part of the L1 cache; more elements at once gain little.
 constexpr size_t kBytes = 40 << 10;
 constexpr uint32_t kMostElements = 2048;
 constexpr size_t kElementBytes = 4;
@@ -205,8 +205,8 @@ class BoxEvaluator {
   Box filled_;
 };
 
-/// Calls visit(box) for boxes of at most so many elements that cover `all`, row after row: whole rows, or
-/// pieces of one that are about as long, multiples of kLineSums but for the last.
+/// Calls visit(box) for boxes of at most `elements` elements that cover `all`, row after row: whole rows, or
+/// pieces of a row of about equal length, multiples of kLineSums but for the last.
 template <class Visit>
 void for_each_box(const Box& all, uint32_t elements, const Visit& visit) {
   if (all.empty()) return;

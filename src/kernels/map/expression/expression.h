@@ -47,11 +47,11 @@ std::vector<int64_t> params_of(const Expression& expression);
 Expression expression_of(std::span<const int64_t> params, size_t results);
 
 /// The results of an expression; the fields are its inputs and then its results, all of one shape, or inputs
-/// that are a single row, column or number, which is broadcast. Results are apart from inputs.
+/// that are a single row, column or number, which is broadcast. Results do not overlap inputs.
 void evaluate(const Expression& expression, std::span<const program::FieldView> fields);
 
-/// The columns or rows of values of an expression, which inputs are broadcast to, reduced by parts. Of
-/// columns, row i of the results is of the rows i · kPartRows and following; of rows, column i is of the
+/// The columns or rows of values of an expression, to which inputs are broadcast, reduced by parts. For
+/// columns, row i of the results is of the rows i · kPartRows and following; for rows, column i is of the
 /// columns i · kPieceCols and following. The order of additions is the same as in apply_axis_reduction().
 void evaluate_reduced(const Expression& expression, ReduceOver over,
                       std::span<const program::FieldView> fields);

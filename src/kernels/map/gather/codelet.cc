@@ -21,7 +21,7 @@ using program::Vertex;
 
 uint32_t row_at(const FieldView& rows, uint32_t i) { return static_cast<uint32_t>(number_at(rows, i, 0)); }
 
-/// Numbers from 2^31 are negative ones in lists that were signed.
+/// Numbers from 2^31 on are negative numbers in lists that were signed.
 [[noreturn]] void refuse_row(uint32_t i, uint32_t row, int64_t rows, uint32_t list, uint32_t matrix) {
   throw program::MissingRow({i, static_cast<int32_t>(row), static_cast<uint64_t>(rows), list, matrix});
 }
@@ -61,7 +61,7 @@ void gather_rows_simd(const Vertex& v) {
   }
 }
 
-/// None: it is skipped.
+/// The row to which an entry is added; none: the entry is skipped.
 std::optional<uint32_t> added_row(const Vertex& v, uint32_t i) {
   using namespace add_rows_field;
   const uint32_t row = row_at(v.fields[rows], i);
@@ -216,7 +216,7 @@ program::PhaseTimes gather_rows_cost(const Vertex& v, const machine::Machine& m)
   return in_phase(Phase::rearrange, m.workers_per_tile * worker);
 }
 
-/// On a tile each worker has some of the columns. `cleared`: bytes that are written before.
+/// On a tile each worker has some of the columns. `cleared`: bytes that are cleared before.
 program::PhaseTimes cost_of_added_rows(const Vertex& v, const machine::Machine& m, double cleared) {
   const FieldView& values = v.fields[add_rows_field::values];
   const FieldView& out = v.fields[add_rows_field::out];

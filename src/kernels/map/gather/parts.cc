@@ -24,8 +24,8 @@ struct PartOfTable {
   int64_t first, rows, table_rows;
   uint32_t list_field, part_field;
 
-  /// Entry i of a list as a row of the part; none: it is another part's. Numbers from 2^31 are negative ones
-  /// in lists that were signed.
+  /// Entry i of a list as a row of the part; none: it is another part's. Numbers from 2^31 on are negative
+  /// numbers in lists that were signed.
   std::optional<uint32_t> row_at(const FieldView& list, uint32_t i) const {
     const auto row = static_cast<int64_t>(number_at(list, i, 0));
     if (row >= table_rows)
@@ -91,7 +91,7 @@ void add_rows_to_part_reference(const Vertex& v) {
 
 namespace {
 
-// Cycles on a tile, as those of rows that one tile has all of (codelet.cc), and of sums of rows
+// Cycles on a tile, as for rows of a table that one tile has all of (codelet.cc), and for sums of rows
 // (kernels/map/reduce). All entries of a list may be a single part's, and count as if they were.
 constexpr double kWorkerCycles = 30;
 constexpr double kRowCycles = 19;

@@ -1,5 +1,6 @@
 // Tables of which each tile has a part: some columns of consecutive rows, stored row by row in one row of a
-// variable. Rows that a list chooses: each tile takes what it has of them, and what all have is joined.
+// variable. Of the rows that a list chooses, each tile takes what it has, and the parts of all tiles are
+// joined.
 #pragma once
 
 #include "kernels/common/codelet_list.h"

@@ -47,7 +47,7 @@ inline void run_part(const Transposition<float>& t) {
             static_cast<size_t>(t.to_step));
 }
 
-/// In words of 32 bits.
+/// Transposes in words of 32 bits.
 inline void run_part(const Transposition<uint16_t>& t) {
   const Floats d;
   const hn::RebindToUnsigned<Floats> words;

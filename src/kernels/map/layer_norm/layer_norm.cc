@@ -224,8 +224,8 @@ HWY_INLINE Vector sum_of(const Vector* x) {
   }
 }
 
-/// Joins the moments of some features with those of the `first` ones before (Chan et al. 1979), which takes
-/// one pass, row by row: rows may be far apart.
+/// Joins the moments of some features with the moments of the `first` features before (Chan et al. 1979),
+/// which takes one pass, row by row: rows may be far apart.
 template <size_t features, class T>
 HWY_INLINE void add_features(const LayerNorm& f, size_t first, size_t sample, size_t samples, Moments& m) {
   const auto before = static_cast<float>(first), all = static_cast<float>(first + features);
@@ -258,7 +258,7 @@ inline void store_samples(const float* values, const FieldView& field, size_t fi
 template <class T>
 void normalise_samples(const LayerNorm& f, const float* weight, const float* bias, size_t first,
                        size_t samples) {
-  constexpr size_t kFeatures = hn::MaxLanes(Floats()) < 16 ? 8 : 16;  // as registers hold
+  constexpr size_t kFeatures = hn::MaxLanes(Floats()) < 16 ? 8 : 16;  // as many as registers hold
   const size_t n = f.x.rows;
   Moments m;
   std::fill_n(m.mean, Moments::kSamples, 0.0F);

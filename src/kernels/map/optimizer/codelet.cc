@@ -25,7 +25,7 @@ T scalar_of(const FieldView& field) {
 /// A step with a learning rate of NaN is left out: nothing changes.
 bool is_left_out(const FieldView& lr) { return std::isnan(scalar_of<float>(lr)); }
 
-/// Calls visit(at) for each element, where at(field) is its number there.
+/// Calls visit(row, column, at) for each element, where at(field) is a field's number there.
 template <class Visit>
 void for_each_element(const FieldView& like, const Visit& visit) {
   for (uint32_t r = 0; r < like.rows; ++r)
@@ -180,9 +180,9 @@ void adam_direction_simd(const Vertex& v) {
 constexpr double kHostSgdOperations = 2;
 constexpr double kHostMomentumOperations = 4;
 constexpr double kHostAdamOperations = 18;
-// Cycles on a tile, W = workers: 11 + W(29 + those of each vector), from PopLibs' elementwise operations. Per
-// vector, estimates: 3 for each addition or product of a pair of operands, of which scaled additions are two;
-// 10 each for Adam's root and division.
+// Cycles on a tile, W = workers: 11 + W(29 + the cycles of each vector), from PopLibs' elementwise
+// operations. Per vector, estimates: 3 for each addition or product of a pair of operands, of which scaled
+// additions are two; 10 each for Adam's root and division.
 constexpr double kTileSupervisorCycles = 11;
 constexpr double kTileWorkerCycles = 29;
 constexpr double kTileSgdCycles = 6;

@@ -44,7 +44,7 @@ HWY_INLINE void for_each_vector(size_t count, const Step& step) {
   const size_t lanes = hn::Lanes(Floats());
   size_t i = 0;
   for (; i + lanes <= count; i += lanes) step(Elements<true>{i, lanes});
-  if (i < count) step(Elements<false>{i, std::min(count - i, lanes)});  // says to GCC what fits
+  if (i < count) step(Elements<false>{i, std::min(count - i, lanes)});  // tells GCC the bound
 }
 
 template <class W, class G>

@@ -71,7 +71,7 @@ constexpr double kPieceCycles = 8;
 // Vector operations for each element that is not contiguous.
 constexpr double kStridedOperations = 16;
 
-/// Elements that are moved, in pieces along channels, or along rows of positions; a step makes these strided.
+/// Cost of moving elements in pieces along channels, or along rows of positions, which a step makes strided.
 program::PhaseTimes moving_cost(const PatchesVertex& p, double elements, double operations,
                                 const machine::Machine& m) {
   const bool along_channels = p.x.col_stride == 1 && p.out.col_stride == 1;

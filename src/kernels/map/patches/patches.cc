@@ -112,8 +112,8 @@ class Fold {
 
   const PatchesVertex& p_;
   const Window& w_;
-  const uint32_t phases_, phase_cols_;  ///< numbers of columns of an image by the stride: of those less than
-                                        ///< it, and of those apart by it
+  const uint32_t phases_, phase_cols_;  ///< number of phases of columns modulo the stride, and of columns of
+                                        ///< a phase
 };
 
 void run_fold(const program::Vertex& v) {

@@ -210,7 +210,7 @@ struct OnlyElement {
   float weight = 0;
 };
 
-/// Those of all windows, as in gradients of means; none: some windows have several.
+/// The only elements of all windows, as in gradients of means; none: some windows have several.
 template <class Kind>
 std::vector<OnlyElement> only_elements(const WindowRows& across) {
   std::vector<OnlyElement> elements;

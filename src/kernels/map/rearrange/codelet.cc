@@ -21,10 +21,10 @@ constexpr size_t kRows = kDimensions - 1;  ///< dimensions that count rows; the 
 
 /// The array, and where its elements come from. Its lines are those of the last dimension.
 struct Source {
-  std::array<int64_t, kDimensions> sizes = {};  ///< of the first one, as far as it is wanted
+  std::array<int64_t, kDimensions> sizes = {};  ///< of the first dimension, as far as it is needed
   std::array<int64_t, kDimensions> steps = {};  ///< in elements of the memory that holds `in`
   int64_t lines_per_row = 1;
-  int64_t line = 0, lines = 0;  ///< those of `out`
+  int64_t line = 0, lines = 0;  ///< lines of `out`
   int64_t col = 0, cols = 0;    ///< of each line
 
   explicit Source(const Vertex& v) {

@@ -23,23 +23,23 @@ enum class ReduceOver : uint8_t { rows, columns, all };
 /// How partial results become one.
 constexpr Reduction joining(Reduction op) { return op == Reduction::sum_of_squares ? Reduction::sum : op; }
 
-/// Rows of a part, of which the parts are joined in order: enough work for a thread.
+/// Rows of a part, which is enough work for a thread; parts are joined in order.
 inline constexpr uint32_t kPartRows = 1024;
 /// Columns of a part, whose sums stay in the L1 cache.
 inline constexpr uint32_t kPartCols = 1024;
-/// Columns of a piece of a row, of which the pieces are joined in order. Fixed, so that the order of
-/// additions is; long sums are also rounded less often so.
+/// Columns of a piece of a row; pieces are joined in order. Fixed, so that the order of additions is fixed;
+/// it also rounds long sums less often.
 inline constexpr uint32_t kPieceCols = 1U << 13;
 
-/// Reductions of at most kPartCols columns, by a few rows after others. Sums are read and written in whole
-/// vectors; the rows of `in` are contiguous, and so is `out`, a row.
+/// Reductions of at most kPartCols columns, a few rows at a time. Sums are read and written in whole vectors;
+/// the rows of `in` are contiguous, and so is `out`, a row.
 void begin_columns(Reduction op, uint32_t cols, float* sums);
 void fold_columns(Reduction op, const program::FieldView& in, float* sums);
 void store_columns(const float* sums, float scale, const program::FieldView& out);
 
 /// Reductions of rows of at most kPieceCols contiguous elements: sums[r] is the sum or extremum of row r.
 void reduce_lines(Reduction op, const program::FieldView& in, float* sums);
-/// The same of one row, by some elements after others: a multiple of kLineSums but for the last. There are
+/// The same for one row, some elements at a time: a multiple of kLineSums but for the last. There are
 /// kLineSums sums.
 inline constexpr uint32_t kLineSums = 4 * kMaxLanes;
 void begin_line(Reduction op, float* sums);

@@ -152,7 +152,7 @@ constexpr std::string_view kAxisParams[] = {TESSERA_AXIS_REDUCTION_PARAMS(TESSER
 
 ReduceOver over_of(const Vertex& v) { return static_cast<ReduceOver>(v.params[axis_reduction_param::over]); }
 
-/// The elements that a result is of.
+/// The elements that a result reduces.
 program::Box terms_of(ReduceOver over, const FieldView& in, uint32_t row, uint32_t col) {
   if (over == ReduceOver::columns) return {0, in.rows, col, 1};
   if (over == ReduceOver::rows) return {row, 1, 0, in.cols};
@@ -240,9 +240,9 @@ double axis_tile_cycles(const Vertex& v, const machine::Machine& m) {
   return tile_cycles_of_lines(m, in.type, is_column ? 1 : in.rows, is_column ? in.rows : in.cols, results);
 }
 
-// On a host, of each element beside its conversion; of few results, beginning and ending each.
+// On a host, for each element besides its conversion; for few results, beginning and ending each.
 constexpr double kHostElementOperations = 1;
-constexpr double kHostMaximumOperations = 4;  // that it keeps NaN takes three
+constexpr double kHostMaximumOperations = 4;  // keeping NaN takes three of these
 constexpr double kHostRowOperations = 300;
 
 template <Reduction op>

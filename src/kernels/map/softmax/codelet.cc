@@ -115,9 +115,9 @@ void softmax_cross_entropy_simd(const Vertex& v) { cross_entropy_simd(with_gradi
 void softmax_cross_entropy_loss_simd(const Vertex& v) { cross_entropy_simd(without_gradient(v)); }
 void weighted_cross_entropy_simd(const Vertex& v) { cross_entropy_simd(with_weights(v)); }
 
-// Vector operations on a host, measured with bench_kernels: for each element an exponential and those of the
-// passes; for each column a logarithm and the label, and, where it lies in a row, the remainder of its
-// vectors and joining their lanes.
+// Vector operations on a host, measured with bench_kernels: for each element an exponential and the
+// operations of the passes; for each column a logarithm and the label, and, where it lies in a row, the
+// remainder of its vectors and joining their lanes.
 constexpr double kHostOperations = 44;
 constexpr double kHostLossOperations = 40;
 constexpr double kHostLabelOperations = 600;

@@ -16,7 +16,7 @@ using program::FieldView;
 using program::Phase;
 using program::Vertex;
 
-// From the engine's call to the first element.
+// Cycles from the engine's call to the first element.
 constexpr double kVertexCycles = 200;
 // Vector operations for each probability, beside the products: mask, exponential, sums; and of the gradient.
 constexpr double kSoftmaxOperations = 18;
@@ -78,8 +78,8 @@ double attended_pairs(const AttentionProblem& p) {
   return pairs * p.heads;
 }
 
-/// The number of products of a vertex on a tile: whose results are pairs of query and key, over the features
-/// of keys or of values, and that are over pairs.
+/// The numbers of products of a vertex on a tile: products whose results are pairs of query and key, over the
+/// features of keys or of values, and products that are over pairs.
 struct TileProducts {
   uint32_t over_keys_size = 0, over_values_size = 0, to_keys_size = 0, to_values_size = 0;
   double vector_cycles = 0;
@@ -99,7 +99,7 @@ double tile_cycles(const Vertex& v, const machine::Machine& m, AttentionRowsOf r
   const auto keys = static_cast<uint32_t>(std::ceil(pairs / (double{1} * q.rows * p.heads)));
   const bool is_by_key = rows_of == AttentionRowsOf::keys;
   const uint32_t own = is_by_key ? keys : queries, others = is_by_key ? queries : keys;
-  // Either factor may be what the multipliers hold.
+  // The multipliers may hold either factor.
   const auto product = [&](uint32_t rows, uint32_t inner, uint32_t cols) {
     return std::min(dense_cycles(m, q.type, rows, inner, cols), dense_cycles(m, q.type, cols, inner, rows));
   };

@@ -237,8 +237,8 @@ class AttentionForward {
     return hn::Max(hn::Max(m0, m1), hn::Max(m2, m3));
   }
 
-  // Powers are of scores less a base: a whole number, so that a new one changes them exactly, and kept until
-  // they would become large, since results so far have to follow it.
+  // Powers are of scores minus a base: a whole number, so that a new one changes them exactly, and kept until
+  // powers would become large, since all results so far have to be rescaled with it.
   static PanelVector new_base(PanelVector before, PanelVector largest) {
     const PanelFloats d;
     constexpr float kLargestPower = 8;
@@ -246,7 +246,7 @@ class AttentionForward {
     return hn::IfThenElse(is_large, hn::Ceil(largest), before);
   }
 
-  // Makes scores powers of them less a base, and returns the sum.
+  // Replaces scores by powers of them minus a base, and returns the sum.
   static PanelVector raise(float* scores, uint32_t keys, PanelVector base) {
     const PanelFloats d;
     const PowersOfTwo<PanelFloats> powers(d, base);

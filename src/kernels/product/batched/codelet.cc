@@ -20,7 +20,7 @@ FieldView rows_of(const FieldView& field, uint32_t row, uint32_t rows) {
   return part;
 }
 
-// From the engine's call to the first element; for each matrix.
+// Cycles from the engine's call to the first element; for each matrix.
 constexpr double kVertexCycles = 100;
 constexpr double kMatrixCycles = 60;
 // Copying a vector of an operand into panels.
@@ -39,7 +39,7 @@ double host_cycles(const BatchedSizes& sizes, const program::Vertex& v, const ma
   return std::max(cycles, stream_cycles(v.fields[a], f) + stream_cycles(v.fields[b], f));
 }
 
-/// Either factor may be what the multipliers hold; those that they take the other way are transposed.
+/// The multipliers may hold either factor; transposed factors are transposed first.
 double tile_cycles(const BatchedSizes& sizes, const program::Vertex& v, const machine::Machine& m) {
   using namespace batched_product_field;
   const uint32_t cols = v.fields[y].cols, terms = sizes.terms();

@@ -35,7 +35,7 @@ constexpr Supervisor kBlockSupervisor = {40, 33, 56, 46};
 constexpr Supervisor kElementSupervisor = {30, 32, 46, 47};
 
 /// For blocks, with n the columns of one worker: a subgroup takes each worker `start`, a row `row`, and each
-/// of a block's `passes` `inner` + `column` (n − 1). PopLibs has no fixed cycles of a row, and those of
+/// of a block's `passes` `inner` + `column` (n − 1). PopLibs has no fixed cycles of a row: the cycles of
 /// static products are assumed.
 struct BlockWorker {
   double start = 0;

@@ -18,7 +18,7 @@ using program::Vertex;
 constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
 constexpr float kLeast = -std::numeric_limits<float>::infinity();
 
-/// What a part of the classes of a column, or all of them, come to.
+/// The terms of some or all classes of a column.
 struct Terms {
   float largest = kLeast;
   float sum = 0;
@@ -102,8 +102,8 @@ void class_gradient_reference(const Vertex& v) {
   }
 }
 
-// Cycles on a tile, as those of softmax (kernels/map/softmax): 29 a worker, 12 a vector for an exponential, 3
-// for each pass, and of each column 20, with the label and a logarithm 40.
+// Cycles on a tile, as for softmax (kernels/map/softmax): 29 per worker, 12 per vector for an exponential, 3
+// for each pass, and for each column 20, with the label and a logarithm 40.
 constexpr double kWorkerCycles = 29;
 constexpr double kExponentialCycles = 12;
 constexpr double kPassCycles = 3;

@@ -1,5 +1,5 @@
-// Softmax with cross-entropy where the classes of a column lie on several tiles: what each of these knows of
-// it, joined; then the loss and the gradient.
+// Softmax with cross-entropy where the classes of a column lie on several tiles: the terms of each tile's
+// classes, which are joined; then the loss and the gradient.
 #pragma once
 
 #include "kernels/common/codelet_list.h"

@@ -7,10 +7,10 @@
 
 namespace tessera::kernels {
 
-// Each computes in FP32 what the codelet of its name without rounded_ computes, what it adds to included, and
-// then rounds it to f16 or bf16 (base/stochastic_rounding.h). Element i of the result, row by row, takes word
-// i of a random stream: of the seed, the last parameter, and of a checksum of the FP32 sums as its step. So
-// the numbers are others for other sums, in each step of a training, and need no count of steps.
+// Each computes in FP32 what the codelet of its name without rounded_ computes, including what that adds to,
+// and then rounds it to f16 or bf16 (base/stochastic_rounding.h). Element i of the result, row by row, takes
+// word i of a random stream: of the seed, the last parameter, and of a checksum of the FP32 sums as its step.
+// So other sums, as in each step of a training, take other numbers without a count of steps.
 
 #define TESSERA_ROUNDED_SPARSE_PRODUCT_PARAMS(X) TESSERA_SPARSE_PRODUCT_PARAMS(X) X(seed)
 #define TESSERA_ROUNDED_SPARSE_TRANSPOSED_PRODUCT_PARAMS(X) \

@@ -25,7 +25,7 @@ void row_epilogue_reference(const Vertex& v) {
     }
 }
 
-// As elementwise operations; and per row of a bias a load and a branch of its worker.
+// As for elementwise operations; and per row of a bias, a load and a branch of its worker.
 constexpr double kVectorCycles = 3;
 constexpr double kGeluVectorCycles = 24;
 constexpr double kRowCycles = 4;

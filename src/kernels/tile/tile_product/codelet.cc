@@ -15,7 +15,8 @@ uint32_t entry_at(const FieldView& lists, uint32_t i) {
   return static_cast<uint32_t>(number_at(lists, i, 0));
 }
 
-/// Element (i, j) of the left factor is number i · left.row + j · left.col of its field; of the right so.
+/// Element (i, j) of the left factor is number i · left.row + j · left.col of its field; likewise for the
+/// right one.
 struct Strides {
   int64_t row;
   int64_t col;
