@@ -31,7 +31,7 @@ struct ComputedProduct {
 
 struct Verification {
   bool verified = false;
-  double max_abs_error = 0;  ///< |y − ref|; NaN, like the next, if the reference is
+  double max_abs_error = 0;  ///< |y − ref|; NaN, as is max_rel_error, if the reference is
   double max_rel_error = 0;  ///< (|y − ref| − underflow) / (|W|·|X|), elementwise
   double tolerance = 0;      ///< upper limit of max_rel_error
   double underflow = 0;      ///< error of numbers below the normal range of the result's type
