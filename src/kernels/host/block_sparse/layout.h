@@ -38,7 +38,7 @@ inline double reads_of_x(const BlockSlice& slice, uint32_t micro_rows) {
 }
 
 /// Whether rows of X that do not begin at a cache line are worth reading rotated, as aligned vectors with the
-/// first in two parts (wide_tile-inl.h, Rotation): with several vectors, and if masks are cheap.
+/// first in two parts (common/panels-inl.h, Rotation): with several vectors, and if masks are cheap.
 inline bool can_rotate(size_t lanes, uint32_t micro_rows, uint32_t cols) {
   return lanes == kMaxLanes && micro_rows == 8 && cols >= 4 * lanes;
 }
