@@ -8,7 +8,7 @@
 namespace tessera::machine {
 namespace {
 
-using CpuWord = unsigned long;  // of which the system's sets consist
+using CpuWord = unsigned long;  // an element of the system's CPU sets
 
 constexpr size_t kCpusOfWord = 8 * sizeof(CpuWord);
 constexpr size_t kFirstWords = CPU_SETSIZE / kCpusOfWord;
@@ -35,7 +35,7 @@ std::vector<int> allowed_cpus(const FillCpus& fill) {
     if (fill(set)) return cpus_in(set);
     if (errno != EINVAL) break;
   }
-  return {0};  // nothing is known of others
+  return {0};  // the allowed processors are unknown
 }
 
 bool bind_thread(int thread, std::span<const int> cpus) {

@@ -12,10 +12,10 @@ namespace tessera::machine {
 std::vector<int> allowed_cpus();
 
 /// Fills a set of processors, a bit for each, as sched_getaffinity() does: returns false, with EINVAL in
-/// errno, if the computer may have more than there is room for.
+/// errno, if the computer may have more processors than the set has bits.
 using FillCpus = std::function<bool(std::span<unsigned long>)>;
 
-/// Those that `fill` gives, for tests. If it gives none at all, the first.
+/// The processors that `fill` reports, for tests; the first processor if it reports none.
 std::vector<int> allowed_cpus(const FillCpus& fill);
 
 /// Restricts a thread (by kernel id; 0: the calling one) to these processors. Returns false if the system

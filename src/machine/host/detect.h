@@ -52,7 +52,7 @@ std::vector<std::vector<int>> cpus_of_cores(const HostSource& source);
 /// Restricts all threads of this process, and those that they start, to these processors. The default number
 /// of threads follows.
 void bind_process(std::span<const int> cpus);
-/// How often it was called: what was found out about processors before may be out of date.
+/// Number of calls of bind_process(): what was detected before the last call may be out of date.
 uint32_t process_bindings();
 
 /// Number of threads of a run: the one given to set_default_threads(), or the environment variable

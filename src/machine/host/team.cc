@@ -18,7 +18,7 @@ namespace {
 using base::Clock;
 using base::seconds_since;
 
-/// A barrier for threads with a processor each; otherwise it yields.
+/// A barrier that spins if each thread has its own processor, and otherwise yields.
 class SpinBarrier {
  public:
   explicit SpinBarrier(unsigned threads) : threads_(threads) {}

@@ -42,7 +42,7 @@ class Reader {
  private:
   using Node = toml::node_view<const toml::node>;
 
-  /// The library's machine whose figures it has where it gives none.
+  /// The built-in machine that provides the figures missing from this file.
   Machine like() const {
     const std::string name = text(table_["like"], "like", "");
     if (name.empty()) return {};
