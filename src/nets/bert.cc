@@ -77,7 +77,7 @@ void check(const BertConfig& config, const BertBatch& batch, const BertOptions& 
 
 enum class Features : uint8_t { none, hidden, intermediate };
 
-/// A parameter of a layer: its name after the layer's, and its size; a vector begins with one number.
+/// A parameter of a layer: its name after the layer's prefix, its size, and the initial value of vectors.
 struct LayerParameter {
   std::string_view name;
   Features outputs = Features::hidden;
@@ -104,13 +104,13 @@ constexpr LayerParameter kLayer[] = {
     {"output.LayerNorm.bias"},
 };
 
-/// Of these, the first ones are of attention, the others of the feed-forward part.
+/// The first parameters belong to attention, the others to the feed-forward part.
 constexpr size_t kAttentionParameters = 10;
 
-/// What of a layer a function computes.
+/// The part of a layer that a function computes.
 enum class LayerPart : uint8_t { whole, attention, feed_forward };
 
-/// Hidden values in a training step; without one they stay.
+/// Applies dropout to hidden values in a training step; without a step, returns them unchanged.
 Value drop_out(Value x, const BertConfig& config, std::optional<Value> step, uint64_t seed) {
   return step && config.hidden_dropout_prob > 0 ? dropout(x, config.hidden_dropout_prob, *step, seed) : x;
 }
@@ -118,7 +118,7 @@ Value drop_out(Value x, const BertConfig& config, std::optional<Value> step, uin
 /// A layer of the encoder, on values of any graph.
 class EncoderLayer {
  public:
-  /// With the parameters of the part that is computed; the feed-forward part takes no ids.
+  /// Takes the parameters of the part that is computed; the feed-forward part needs no ids.
   EncoderLayer(const BertConfig& config, uint64_t seed, std::vector<Value> parameters,
                std::optional<Value> sequence_ids, std::optional<Value> step)
       : config_(config), seed_(seed), parameters_(std::move(parameters)), ids_(sequence_ids), step_(step) {}
@@ -158,7 +158,7 @@ class EncoderLayer {
   std::optional<Value> ids_, step_;
 };
 
-/// Each prediction's fraction of the average to which it belongs, 0 where there is none.
+/// Each prediction's fraction of the average to which it belongs; 0 for positions without a label.
 Value weights_of(Value labels, std::optional<Value> sequence_ids, PackedAverage average) {
   Graph& graph = labels.owner();
   const Value counts = cast(not_equal(labels, whole_number(graph, kIgnoredLabel)), Type::f32);
@@ -201,7 +201,7 @@ class BertBuilder {
 
  private:
   Value input(const char* name, uint32_t each) { return graph_.input(name, {batch_.packs, each}, Type::u32); }
-  /// Parameters in the type in which products read them.
+  /// Converts a parameter to the type in which products read it.
   Value read(Value parameter) const { return cast(parameter, options_.numbers.products); }
   Value parameter(const std::string& name, Shape shape, const Initial& initial) {
     return graph_.parameter(name, std::move(shape), initial, options_.numbers.parameters);
@@ -269,7 +269,7 @@ class BertBuilder {
     return call(LayerPart::feed_forward, x, {second, parameters.end()}, feed_forward);
   }
 
-  /// Parts of layers whose parameters have the same types are one function.
+  /// Calls of the same part whose parameters have the same types share one function.
   Value call(LayerPart part, Value x, const std::vector<Value>& parameters, std::optional<uint32_t> stage) {
     std::vector<TensorType> types;
     for (const Value& parameter : parameters) types.push_back(parameter.type());
@@ -340,8 +340,8 @@ class BertBuilder {
         "BERT: a pattern is given for a parameter that is not a weight of the encoder's products");
   }
 
-  /// Rows of all tokens, at places that are counted within each pack. A place beyond its pack, where another
-  /// one begins, is a row that there is not.
+  /// The rows of tokens at positions counted within each pack. A position beyond its pack, which would be a
+  /// row of the next pack, becomes an index beyond all rows.
   Value rows_at(Value tokens, Value places) {
     const uint32_t packs = batch_.packs, each = places.shape()[1];
     std::vector<float> first(packs);
@@ -394,8 +394,8 @@ class BertBuilder {
     return linear(x, p[4], p[5]);
   }
 
-  /// In slices, if there are several, and on a stage, if there are several. A loop would sum gradients of its
-  /// only pass.
+  /// Computed in slices and on a stage, if there are several of them. With one slice there is no loop, as a
+  /// loop would sum the gradients of its only pass.
   Value losses_of_head(Value rows, Value labels, const std::vector<Value>& parameters) {
     const uint32_t slices = options_.head_slices, each = rows.shape()[0] / slices;
     const auto body = std::make_shared<Graph>();

@@ -21,20 +21,20 @@ constexpr base::Names<LayerStructure, 9> kStructures{"structure",
                                                      {"dense", "butterfly", "bpbp", "pixelfly", "fastfood",
                                                       "circulant", "low-rank", "monarch", "block-butterfly"}};
 constexpr base::Names<Form, 2> kForms{"form", {"fused", "unfused"}};
-// Found on images in grey with Adam and rates of 0.0003, 0.001 and 0.003.
+// Found on grey-scale images with Adam and rates of 0.0003, 0.001 and 0.003.
 constexpr double kBpbpRate = 3;
 constexpr double kMonarchRate = 4;
 constexpr double kBlockButterflyRate = 1;
-// A step of the first factor moves all outputs, one of the second only those of its row.
+// A step of the first factor changes all outputs, a step of the second only the outputs of its row.
 constexpr double kLowRankFirstRate = 0.1;
 constexpr double kLowRankSecondRate = 3;
-// Streams of random numbers, apart from those of a graph's operations.
+// Streams of random numbers, separate from the streams of a graph's operations.
 constexpr uint32_t kValues = 0x6C617900;
 constexpr uint32_t kPlaces = 0x6C617901;
 constexpr uint32_t kLengths = 0x6C617902;
 constexpr uint32_t kSigns = 0x6C617903;
 
-/// The length of n normal numbers from one of them (Wilson and Hilferty's approximation).
+/// The length of a vector of n normal numbers, from a single one (Wilson and Hilferty's approximation).
 double chi(uint32_t n, double normal) {
   const double spread = 2.0 / (9.0 * n);
   return std::sqrt(n * std::max(0.0, std::pow(1 - spread + normal * std::sqrt(spread), 3)));
@@ -72,7 +72,7 @@ class LayerBuilder {
     return std::move(layer_);
   }
 
-  /// A parameter with normally distributed values, each with a stream of its own.
+  /// A parameter with normally distributed values from a stream of their own.
   Value normal(const std::string& what, Shape shape, double deviation, double lr_scale) {
     TensorType type{Type::f32, std::move(shape), {}, {}};
     std::vector<float> values(type.elements());
@@ -94,7 +94,7 @@ class LayerBuilder {
     return normal(what, {outputs, inputs}, 1 / std::sqrt(inputs), lr_scale);
   }
 
-  /// Scaled: rotations by random angles, which keep the length of every vector; otherwise normal.
+  /// If scaled, rotations by random angles, which keep the length of every vector; otherwise normal values.
   Value twiddle(const std::string& what, const Shape& shape, double lr_scale) {
     if (!options_.scaled) return normal(what, shape, std::sqrt(0.5), lr_scale);
     std::vector<float> values(TensorType{Type::f32, shape, {}, {}}.elements());
@@ -108,7 +108,7 @@ class LayerBuilder {
     return add(what, shape, std::move(values), lr_scale);
   }
 
-  /// A butterfly of tied factors, which train to better accuracies than untied factors.
+  /// A butterfly with tied factors, which train to better accuracies than untied factors.
   Value butterfly_of(const std::string& what, Value x, uint32_t outputs, double lr_scale) {
     const Butterfly shape{.inputs = x.type().cols(), .outputs = outputs, .tied = true};
     return butterfly(x, twiddle(what, {shape.stacks(), 4 * (shape.size() - 1)}, lr_scale), shape,
@@ -134,7 +134,7 @@ class LayerBuilder {
     return finish(butterfly_of("twiddle2", permute_features(half, places), outputs_, kBpbpRate));
   }
 
-  /// Not scaled: both factors alike, which makes the product the smaller, the larger the rank.
+  /// Unless scaled, both factors have the same deviation, so that the product is smaller for larger ranks.
   Value low_rank(bool scaled) {
     const double r = options_.rank, alike = 1 / std::sqrt(r * inputs_);
     const double first = scaled ? 1 / std::sqrt(inputs_) : alike;
@@ -182,7 +182,7 @@ class LayerBuilder {
     return finish(circulant(x_, c, outputs_));
   }
 
-  /// Rows as long as those of a normal matrix, of which the layer then is an approximation (Le et al. 2013).
+  /// Rows are as long as rows of a normal matrix, which the layer then approximates (Le et al. 2013).
   Value unfused_fastfood(const Fastfood& shape) {
     const uint32_t n = shape.size(), stacks = shape.stacks();
     std::vector<float> s(uint64_t{n} * stacks), g(s.size()), b(s.size());

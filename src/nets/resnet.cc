@@ -56,8 +56,8 @@ void check_resnet(const ResnetConfig& config, const ResnetOptions& options, Valu
           "blocks whose patterns may change are not functions, and cannot be computed again: leave out one");
 }
 
-/// A block that becomes a function: what its call gives to it, and the running statistics that follow its
-/// results.
+/// A block that becomes a function: the values that its call passes to it, and the running statistics that
+/// follow its results.
 struct CalledBlock {
   std::shared_ptr<Graph> function = std::make_shared<Graph>();
   std::vector<Value> given = {}, followed = {};
@@ -65,7 +65,7 @@ struct CalledBlock {
 
 struct BlockFunction {
   uint32_t stride;
-  std::vector<TensorType> types;  ///< that it is given
+  std::vector<TensorType> types;  ///< types of the values that it takes
   std::shared_ptr<const Graph> graph;
 };
 
@@ -89,7 +89,7 @@ class ResnetBuilder {
   }
 
  private:
-  /// In the type in which products take it.
+  /// Converts a value to the type in which products take it.
   Value read(Value x) const { return cast(x, options_.numbers.products); }
 
   Value stem(Value x) {
@@ -114,7 +114,7 @@ class ResnetBuilder {
     return results.back();
   }
 
-  /// Blocks that take values of the same types are one function.
+  /// Blocks whose values have the same types share one function.
   std::shared_ptr<const Graph> shared(const std::shared_ptr<const Graph>& made,
                                       const std::vector<Value>& given, uint32_t stride) {
     std::vector<TensorType> types;
@@ -126,7 +126,7 @@ class ResnetBuilder {
     return made;
   }
 
-  /// A value of the graph for an operation of a block: within a function an input of it.
+  /// A value of the graph as an operand of a block: inside a function, an input of the function.
   Value taken(Value value) {
     if (!block_) return value;
     block_->given.push_back(value);
@@ -215,7 +215,7 @@ class ResnetBuilder {
     }
   }
 
-  /// All means over replicas one after another, so that they are one collective.
+  /// Takes the means over replicas one after another, so that they become one collective.
   void set_running() {
     if (options_.replicas > 1)
       for (auto& [running, of_batch] : followed_) of_batch = mean_over_replicas(of_batch);
@@ -246,9 +246,9 @@ class ResnetBuilder {
   const ResnetOptions& options_;
   std::map<std::string, Shape> kernels_;
   size_t used_patterns_ = 0;
-  std::optional<CalledBlock> block_;  ///< to which operations are added at present
+  std::optional<CalledBlock> block_;  ///< the block to which operations are being added
   std::vector<BlockFunction> functions_;
-  std::vector<std::pair<Value, Value>> followed_;  ///< running statistics, and those of the batch
+  std::vector<std::pair<Value, Value>> followed_;  ///< running statistics, and the statistics of the batch
 };
 
 }  // namespace
