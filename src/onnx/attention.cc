@@ -29,12 +29,12 @@ Value heads_first(Value x, uint32_t heads) {
   return permute(reshape(x, {s[0], s[1], heads, s[2] / heads}), {0, 2, 1, 3});
 }
 
-/// Which pairs a constant mask lets attend: those within limits around the diagonal.
+/// The pairs that a constant mask lets attend: those within limits around the diagonal.
 struct Band {
   std::optional<uint32_t> left, right;
 };
 
-/// The limits that a constant bias says; none: it says something else.
+/// The limits that a constant bias expresses; none: it is not a band.
 std::optional<Band> band_of(const Constant& bias, int64_t queries, int64_t keys) {
   const size_t rank = bias.dims.size();
   if (rank < 2 || bias.dims[rank - 2] != queries || bias.dims[rank - 1] != keys || !bias.has_floats())
@@ -52,7 +52,7 @@ std::optional<Band> band_of(const Constant& bias, int64_t queries, int64_t keys)
     low = std::min(low, distance_of(i));
     high = std::max(high, distance_of(i));
   }
-  // Rows that are hidden wholly are not what an attention makes of them.
+  // Attention would give other results for rows that are hidden completely.
   if (low > 0 || high < 0 || queries + low > keys) return {};
   for (uint64_t i = 0; i < values.size(); ++i)
     if ((values[i] == 0) != (distance_of(i) >= low && distance_of(i) <= high)) return {};
@@ -62,7 +62,7 @@ std::optional<Band> band_of(const Constant& bias, int64_t queries, int64_t keys)
   return band;
 }
 
-/// What is added to scores [batch, heads, queries, keys], in a shape that an attention takes.
+/// A bias of scores [batch, heads, queries, keys], in a shape that an attention takes.
 Value bias_of(Context& context, const Known& bias, const Shape& scores, Type type) {
   Value value = bias.constant ? context.value_of(bias.constant) : *bias.value;
   Shape shape = as_shape(bias.dims);
@@ -96,9 +96,10 @@ std::pair<Value, double> unscaled(const Context& context, Value x) {
   return found == context.scaled.end() ? std::pair(x, 1.0) : found->second;
 }
 
-// The operator of its own.
+// The operator Attention.
 
-/// Queries, keys and values have three dimensions or four, and those of the past four.
+/// Throws UsageError unless queries, keys and values have three or four dimensions, and past keys and values
+/// four.
 void require_tokens(const Call& call) {
   for (const size_t input : {0, 1, 2, 4, 5}) {
     const bool is_past = input > 2;
@@ -128,7 +129,7 @@ Value hidden_unless(Value holds, Type type) {
   return where(kept, number_like(kept, 0), number_like(kept, kHidden));
 }
 
-/// A truth value hides where it does not hold.
+/// Converts a mask to a bias: pairs whose truth value is false are hidden.
 Known as_bias(Call& call, const Known& mask, DataType type) {
   if (mask.constant && mask.type == DataType::boolean) {
     std::vector<double> bias(mask.constant->size());
@@ -140,7 +141,7 @@ Known as_bias(Call& call, const Known& mask, DataType type) {
   return known(hidden_unless(call.value_of(mask), graph_type_of(type)), type);
 }
 
-/// What is added to scores, with the keys that it lacks, which are hidden.
+/// Pads a bias to the number of keys: the added keys are hidden.
 Known with_all_keys(Call& call, const Known& bias, uint32_t keys) {
   if (bias.dims.empty() || bias.dims.back() >= int64_t{keys}) return bias;
   const Value some = call.value_of(bias);
@@ -155,7 +156,7 @@ Value with_past(Call& call, size_t input, size_t past, uint32_t heads) {
   return call.has(past) ? graph::concatenate({call.value(past), x}, 2) : x;
 }
 
-/// Causal or within a window, counted from the first query, before which the keys of the past are.
+/// Sets whether attention is causal or within a window. Past keys come before the first query.
 void set_limits(Call& call, Attention& of) {
   const auto limit = [&](const char* name) {
     const int64_t size = call.integer(name, -1);
@@ -167,7 +168,7 @@ void set_limits(Call& call, Attention& of) {
   if (call.has(4)) of.offset = call[4].dims.at(2);
 }
 
-/// The number of keys of each sample, which padding follows: i32 [samples].
+/// The number of keys of each sample, after which padding follows: i32 [samples].
 std::optional<Value> lengths_of(Call& call, uint32_t samples) {
   if (!call.has(6)) return {};
   if (call.has(4)) refuse("it has keys of the past and lengths of keys, which exclude each other");
@@ -178,7 +179,7 @@ std::optional<Value> lengths_of(Call& call, uint32_t samples) {
   return maximum(lengths, number_like(lengths, 0));
 }
 
-/// The limits as what is added to scores. Those of samples with lengths count from the end of their keys.
+/// The limits as a bias of scores. For samples with lengths, they count from the end of the keys.
 Value bias_of_limits(Call& call, const Attention& of, const std::optional<Value>& lengths,
                      const Shape& scores, Type type) {
   const int64_t queries = scores[2], keys = scores[3], offset = lengths ? -queries : of.offset;
@@ -197,7 +198,7 @@ Value bias_of_limits(Call& call, const Attention& of, const std::optional<Value>
   return hidden_unless(*holds, type);
 }
 
-/// What hides the keys after the length of each sample.
+/// A bias that hides the keys beyond the length of each sample.
 Value bias_of_lengths(Call& call, Value lengths, const Shape& scores, Type type) {
   call.context.spend(scores[3]);
   std::vector<int64_t> places(scores[3]);
@@ -208,10 +209,10 @@ Value bias_of_lengths(Call& call, Value lengths, const Shape& scores, Type type)
 
 void add_to(std::optional<Value>& sum, Value x) { sum = sum ? *sum + x : x; }
 
-/// Attention as products and a softmax, for scores that have a cap or are a result.
+/// Attention as products and a softmax, for scores that are capped or are a result of the operator.
 struct AttentionInSteps {
   Value y;       ///< [batch, heads, queries, features]
-  Value scores;  ///< those that the operator says, [batch, heads, queries, keys]
+  Value scores;  ///< the scores that the operator returns, [batch, heads, queries, keys]
 };
 
 AttentionInSteps in_steps(Call& call, Value q, Value k, Value v, const Attention& of) {

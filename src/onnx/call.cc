@@ -38,7 +38,7 @@ bool may_be_table(const Constant& constant) {
   return constant.has_floats() && !constant.name.empty() && !constant.transposed;
 }
 
-/// Whether nothing but embeddings takes a value, as that of which they take rows.
+/// Whether a value is used only as a table of which embeddings take rows.
 bool is_table(const graph::Graph& graph, graph::ValueId id) {
   for (const graph::Node& node : graph.nodes())
     for (size_t i = 0; i < node.inputs.size(); ++i)
@@ -163,7 +163,7 @@ bool Context::note_tables() const {
 
 std::vector<Value> Context::weights_of(const ConstantPointer& stack, bool transposed, uint32_t rows,
                                        const std::string& name) {
-  constexpr uint64_t kMostGroups = 1024;  // each an operation to compile: more than models have experts
+  constexpr uint64_t kMostGroups = 1024;  // each an operation to compile; more than models have experts
   const std::vector<float>& values = stack->floats();
   const auto groups = static_cast<uint64_t>(stack->dims[0]), size = values.size() / groups;
   if (weights == nullptr || groups < 2 || groups > kMostGroups) return {};

@@ -1,4 +1,4 @@
-// Comparisons, and what is chosen by them. Truth values are f32 0 and 1.
+// Comparisons, and selections by them. Truth values are f32 0 and 1.
 #include <limits>
 
 #include "onnx/call.h"
@@ -59,8 +59,8 @@ bool is_in_each_row(const Known& condition, uint32_t keys, bool holds) {
   return true;
 }
 
-/// Scores that a condition hides are scores to which that is added: unless all of a row may be hidden, by a
-/// number so close to them that they would still differ.
+/// Notes that scores hidden by a condition are scores plus a bias: unless all of a row may be hidden, by a
+/// number so small in magnitude that its sums with the scores would still differ.
 void note_hidden(Call& call, Value condition, Value y) {
   for (const size_t kept : {1, 2}) {
     const Known &scores = call[kept], &hidden = call[3 - kept];
@@ -79,7 +79,7 @@ void note_hidden(Call& call, Value condition, Value y) {
   }
 }
 
-/// softmax(x) where that is a number, else 0, is what an attention takes for hidden rows.
+/// Notes that softmax(x), with 0 where it is NaN, is what an attention returns for hidden rows.
 void note_guarded(Call& call, Value y) {
   const Known &condition = call[0], &zero = call[1], &softmax = call[2];
   if (!condition.value || !softmax.value || !zero.constant || zero.constant->size() != 1) return;
@@ -96,9 +96,9 @@ Results choose_values(Call& call) {
   call.require_one_kind(1, 2);
   const DataType type = call[1].type;
   const Value a = call.value(1), b = call.value(2);
-  // 0 and 1 are these in each type.
+  // Each type represents 0 and 1 exactly.
   const Value condition = cast(call.value(0), a.type().type);
-  // A condition of more dimensions than both.
+  // The condition may have more dimensions than both values.
   const Dims dims = common_dims(call[0].dims, common_dims(call[1].dims, call[2].dims));
   Value y = where(condition, a, b);
   if (y.shape() != as_shape(dims)) y = where(condition, expand(a, as_shape(dims)), b);

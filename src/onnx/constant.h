@@ -48,10 +48,10 @@ bool is_float(DataType type);
 /// Whether a type is an integer; truth values are not.
 bool is_integer(DataType type);
 bool is_signed(DataType type);
-/// Number of bits of an element; 8 for a truth value. Of integers with less, a byte has several: constants
-/// may have them, inputs and outputs may not.
+/// Number of bits of an element; 8 for a truth value. Smaller integers share bytes: constants may have such
+/// types, inputs and outputs may not.
 int bits_of(DataType type);
-/// The type of such values in a graph.
+/// The type that represents such values in a graph.
 Type graph_type_of(DataType type);
 
 /// The least and the largest integer that a graph can hold for the type.
@@ -59,10 +59,10 @@ std::pair<int64_t, int64_t> range_in_graph(DataType type);
 
 using Dims = std::vector<int64_t>;
 
-inline constexpr size_t kMostDimensions = 64;  ///< of an array, as NumPy has them
+inline constexpr size_t kMostDimensions = 64;  ///< dimensions of an array, as in NumPy
 
-/// Throws Error for a negative size, and for more than 2^40 elements, of which a size of 0 leaves none: the
-/// others are limited all the same, as steps and loops are made of them.
+/// Throws Error for a negative size, and for more than 2^40 elements. A size of 0 does not lift the limit for
+/// the other sizes, because they determine numbers of steps and passes of loops.
 uint64_t elements_of(const Dims& dims);
 std::string to_string(const Dims& dims);
 
@@ -83,7 +83,7 @@ struct Constant {
   uint64_t size() const { return has_floats() ? floats().size() : integers().size(); }
   double number(uint64_t i) const {
     if (has_floats()) return floats()[i];
-    const int64_t x = integers()[i];  // of 64 bits without a sign, one that only looks as if it had a sign
+    const int64_t x = integers()[i];  // a u64 number is stored with the bits of a signed one
     return type == DataType::u64 ? static_cast<double>(static_cast<uint64_t>(x)) : static_cast<double>(x);
   }
 };
@@ -94,14 +94,15 @@ using ConstantPointer = std::shared_ptr<const Constant>;
 int64_t wrapped(int64_t x, DataType type);
 ConstantPointer integers(std::vector<int64_t> values, Dims dims, DataType type = DataType::i64);
 ConstantPointer floats(std::vector<float> values, Dims dims, DataType type = DataType::f32);
-/// A constant of numbers converted to the type: rounded to 16 bits, truncated to integers.
+/// A constant of the type from numbers: rounded to 16 bits, or truncated to integers.
 ConstantPointer of_numbers(const std::vector<double>& numbers, Dims dims, DataType type);
 /// A constant converted to another type.
 ConstantPointer converted(const Constant& from, DataType type);
 /// On which side a constant bounds values.
 enum class Bound : uint8_t { below, above };
-/// Integers that bound values of a graph as `from` does: those that no value of the graph passes, as the
-/// largest of 64 bits, become the last that a graph can hold. Others beyond a graph's stay as they are.
+/// Integers that bound values of a graph as `from` does. Bounds that no value of the graph passes, such as
+/// the largest 64-bit integer, become the last integer that a graph can hold; others beyond the graph's range
+/// stay as they are.
 ConstantPointer in_range(const Constant& from, Bound side);
 ConstantPointer reshaped(const Constant& from, Dims dims);
 

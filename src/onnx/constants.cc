@@ -95,7 +95,7 @@ Known moved(Call& call, const Constant& from, Dims dims, std::vector<int64_t> st
   return to.finish();
 }
 
-// Elementwise, of integers; others are left to the graph.
+// Elementwise operators on integers; the graph computes the others.
 
 template <int64_t (*function)(int64_t, int64_t)>
 Results of_pairs(Call& call) {
@@ -129,13 +129,13 @@ Results of_integers(Call& call) {
   return of_pairs<function>(call);
 }
 
-/// Integers of 64 bits without a sign are the only ones that are stored with a sign that they do not have.
+/// Selects the handler for u64, the only type whose numbers are stored as signed ones.
 template <Handler with_sign, Handler without_sign>
 Results by_sign(Call& call) {
   return call[0].type == DataType::u64 ? without_sign(call) : with_sign(call);
 }
 
-/// Of numbers without a sign, which wrap around, as numbers with one must not in C++.
+/// A function of unsigned numbers, which wrap around: overflow of signed ones is undefined in C++.
 template <class Function>
 int64_t unsigned_of(Function function, int64_t a, int64_t b) {
   return static_cast<int64_t>(function(static_cast<uint64_t>(a), static_cast<uint64_t>(b)));
@@ -187,7 +187,7 @@ Results shift_constants(Call& call) {
   return by_sign<of_integers<shifted_down_with_sign>, of_integers<shifted_down>>(call);
 }
 
-/// Integers to powers of another type, also with a floating point, stay what they are.
+/// Powers of integers with another type of exponent, even floating point, stay integers.
 Results power_of_constants(Call& call) {
   call.require_numbers();
   const Constant &a = call.constant(0), &b = call.constant(1);
@@ -415,7 +415,7 @@ template <int64_t (*function)(int64_t, int64_t), int64_t (*of_each)(int64_t) = u
 Results reduce(Call& call) {
   constexpr bool kChooses =
       function == &most || function == &most_unsigned || function == &least || function == &least_unsigned;
-  if (!kChooses) call.require_numbers();  // any or all of truth values are the largest or the least
+  if (!kChooses) call.require_numbers();  // any() and all() of truth values are a maximum and a minimum
   const Constant& x = call.constant(0);
   if (x.has_floats()) return {};
   std::vector<bool> reduced(x.dims.size());
@@ -501,7 +501,7 @@ template <class T>
 
 constexpr uint64_t kMostOfRange = uint64_t{1} << 40;
 
-/// Exact, also where FP64 is not.
+/// Exact, even where FP64 is not.
 Known range_of_integers(Call& call, DataType type) {
   const int64_t begin = call.integer_of(0), end = call.integer_of(1), step = call.integer_of(2);
   if (step == 0) refuse_range(begin, end, step);
@@ -531,7 +531,7 @@ Results range(Call& call) {
   return {y.finish()};
 }
 
-/// A window for the spectra of signals: a sum of the cosines of no turn, of one, of two, …
+/// A window for spectra of signals: a sum of cosines with no turn, one turn, two turns, …
 Results window_of(Call& call, std::initializer_list<double> factors) {
   const int64_t size = call.integer_of(0);
   if (size < 1) refuse("a window of {} is not possible", size);

@@ -29,14 +29,14 @@ ConstantPointer reordered(Call& call, const ConstantPointer& weight, uint32_t gr
   return known = std::make_shared<const Constant>(std::move(matrix));
 }
 
-/// The same of a weight that is computed.
+/// The same for a weight that is computed.
 Value reordered(Value weight) {
   const Value last = channels_last(weight);
   const uint32_t rows = last.shape()[0];
   return reshape(last, {rows, static_cast<uint32_t>(last.type().elements() / rows)});
 }
 
-/// Sparse where that pays.
+/// A weight, sparse if that pays.
 Value weight_value(Call& call, const ConstantPointer& matrix, uint64_t rows, const ConvolutionGroups& of) {
   const auto count = static_cast<uint32_t>(std::min<uint64_t>(rows, INT32_MAX));
   return call.context.weight_of(matrix, false, count, call.weight_name(), of);

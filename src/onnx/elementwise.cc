@@ -10,7 +10,7 @@ namespace {
 
 using graph::Value;
 
-/// What is computed of numbers.
+/// The results of an operator on numbers.
 Results of(const Call& call, Value result) {
   call.require_numbers();
   return {known(wrapped(result, call[0].type), call[0].type)};
@@ -54,7 +54,7 @@ Value log_after_one(Value x) {
   return where(less_than(abs(x), 1), near, logs);
 }
 
-constexpr double kLarge = 4096;  // from here on x² ± 1 is x² in FP32, and may overflow
+constexpr double kLarge = 4096;  // above this, x² ± 1 equals x² in FP32, and may overflow
 
 Value asinh(Value x) {
   const Value wide = cast(x, Type::f32), size = abs(wide), squares = square(wide);
@@ -72,8 +72,8 @@ Value acosh(Value x) {
 
 Value atanh(Value x) { return log_after_one(x * 2.0 / (-x + 1.0)) * 0.5; }
 
-/// Up to the tangent of 22.5 degrees by Cephes' polynomial, which is exact to FP32; others are reduced to
-/// that.
+/// Below the tangent of 22.5 degrees by Cephes' polynomial, which is exact to FP32; other arguments are
+/// reduced to that range.
 Value arctangent(Value x) {
   constexpr double kMiddle = std::numbers::sqrt2 - 1, kSteep = std::numbers::sqrt2 + 1;
   const Value wide = cast(x, Type::f32), size = abs(wide);
@@ -96,7 +96,7 @@ Value arcsine_near_zero(Value x) {
   return series * x + x;
 }
 
-/// Half of what is left to the nearest end, as a root: 2 · arcsin of it is the arccosine of |x|.
+/// The root of half of 1 - |x|: twice its arcsine is the arccosine of |x|.
 Value root_to_the_end(Value size) { return sqrt((-size + 1.0) * 0.5); }
 
 Value arcsine(Value x) {
@@ -140,7 +140,7 @@ Value scaled(Call& call, Value x, Value y, double factor) {
   return y;
 }
 
-/// A product that gets its bias: x of [..., features] and a constant of as many.
+/// A product with a bias added: x is [..., features], and the bias a constant with `features` elements.
 std::optional<Known> with_bias(Call& call, const Known& x, const Known& bias) {
   if (!x.value || !bias.constant) return {};
   const auto found = call.context.products.find(x.value->id);
@@ -155,7 +155,7 @@ std::optional<Known> with_bias(Call& call, const Known& x, const Known& bias) {
   return Known{x.type, x.dims, {}, y.shape() == x.value->shape() ? y : reshape(y, x.value->shape())};
 }
 
-/// Scores with what is added to them.
+/// Notes that y is scores with a bias added to them.
 void note_bias(Call& call, const Known& x, const Known& bias, Value y) {
   if (!x.value) return;
   const auto found = call.context.scores.find(x.value->id);
@@ -232,7 +232,7 @@ Results power_values(Call& call) {
   return of(call, pow(x, *exponent));
 }
 
-/// Reduces one or more values; those of the least or the largest bound each other.
+/// Reduces one or more values; the inputs of a minimum or a maximum bound each other.
 template <Value (*function)(Value, Value)>
 Results fold_values(Call& call) {
   const auto value = [&](size_t i) {
@@ -328,7 +328,7 @@ Results bitwise_not(Call& call) {
 
 Results identity(Call& call) { return {call[0]}; }
 
-/// For inference.
+/// Dropout for inference.
 Results dropout(Call& call) {
   if (call.has(2)) {
     call.require_truth(2);

@@ -72,8 +72,8 @@ bool is_identity(const graph::Pooling& of) {
 
 using Pool = std::function<Value(const Value& image, const graph::Pooling& of)>;
 
-/// The result of pooling an image with channels first. Three dimensions are pooled in turn, as windows are
-/// products: the last two for each channel and first size, then the first beside all others.
+/// The result of pooling an image with channels first. Three dimensions are pooled in two steps, as windows
+/// are separable: first the last two, for each channel and position along the first; then the first.
 Value pooled(const Call& call, const Value& x, const Pool& pool) {
   const graph::Pooling of = pooling_of(call);
   const auto by_channel = [&](const Value& image, const graph::Pooling& some) {
@@ -120,7 +120,7 @@ Results lp_pool(Call& call) {
   return {known(cast(y, x.type().type), call[0].type)};
 }
 
-/// Over all that follows the channels.
+/// Pools over all dimensions after the channels.
 template <Value (*pool)(Value, const std::vector<uint32_t>&)>
 Results pool_all(Call& call) {
   const Known& x = call[0];
@@ -135,10 +135,10 @@ Results pool_all(Call& call) {
   return {known(y.value->shape() == shape ? *y.value : reshape(*y.value, shape), x.type)};
 }
 
-// Normalisation, as it is for inference.
+// Normalisation in inference.
 
 Results batch_normalization(Call& call) {
-  // Before operator set 14, more results than the first say so.
+  // Before operator set 14, having more than one result indicates training.
   const bool trains = call.opset < 14 ? call.node.output_size() > 1 && !call.node.output(1).empty()
                                       : call.integer("training_mode", 0) != 0;
   if (trains) refuse("it is in training mode: export the model for inference");
@@ -160,7 +160,7 @@ Results group_normalization(Call& call) {
     const Value given = call.value(input);
     if (given.type().elements() == channels || given.type().elements() != groups || channels % groups != 0)
       return given;
-    // Before operator set 21, one for each group.
+    // Before operator set 21, parameters have one element per group.
     return reshape(expand(reshape(given, {groups, 1}), {groups, channels / groups}), {channels});
   };
   const Value y = group_norm(x, groups, of_channels(1), of_channels(2), call.number("epsilon", 1e-5));
@@ -185,14 +185,14 @@ Results local_response_normalization(Call& call) {
 
 // Interpolation.
 
-/// What becomes of a dimension.
+/// How a dimension is scaled.
 struct Scaled {
   size_t dim;
   uint32_t size;
-  double factor;  ///< how much larger it becomes, of which the size may be a rounded product
+  double factor;  ///< magnification, of which the size may be a rounded product
 };
 
-/// The factors that sizes say. Their ratio may have to be kept.
+/// Sets the factors that follow from sizes, whose aspect ratio may have to be kept.
 void set_sizes(const Call& call, const std::vector<int64_t>& sizes, std::vector<Scaled>& all) {
   const Dims& dims = call[0].dims;
   const auto ratio = [&](size_t i) {
@@ -295,7 +295,7 @@ Value interpolated(Value x, const std::vector<Scaled>& dims, size_t first, Inter
   return interpolate(x, how);
 }
 
-/// Dimension by dimension, beside all others.
+/// Interpolates one dimension after the other.
 Value interpolated_in_turn(Value x, const std::vector<Scaled>& dims, const Interpolation& how) {
   for (const Scaled& each : dims) {
     Shape shape = x.shape();

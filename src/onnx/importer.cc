@@ -23,12 +23,13 @@ using graph::Value;
 using io::excerpt;
 
 constexpr int kMostDepth = 32;              // functions that call functions
-constexpr uint64_t kMostNodes = 1U << 17;   // with those of functions, as often as they are called
-constexpr int64_t kNewestOpset = 28;        // that of ONNX 1.23, whose own cases the tests run
+constexpr uint64_t kMostNodes = 1U << 17;   // nodes of functions count once per call
+constexpr int64_t kNewestOpset = 28;        // the operator set of ONNX 1.23, whose own cases the tests run
 constexpr uint64_t kMostCopied = 1U << 28;  // bytes of nodes of functions
 constexpr double kMostStepsOfEach = 32;     // of computing constants, by ImportOptions::most_computed
 
-/// What the caller of a function says in the place of what its nodes refer to, also within branches.
+/// The values and attributes that a caller passes to a function, substituted in its nodes and in their
+/// branches.
 class OfCaller {
  public:
   using Count = std::function<void(uint64_t)>;
@@ -259,7 +260,7 @@ void Importer::add_outputs(const Scope& scope) {
       }
       const Call call(context_, place, {result}, file_.opset, file_.folder);
       Value value = call.value(0);
-      // What no operation computes becomes the result of one.
+      // An output must be the result of an operation.
       if (!imported_.graph.info(value.id).node) value = reshape(value, value.shape());
       imported_.graph.output(output.name, value);
     } catch (const UsageError& error) {
@@ -271,7 +272,8 @@ void Importer::add_outputs(const Scope& scope) {
   }
 }
 
-/// Makes what follows products part of their weights. Other graphs of the model may have these unchanged.
+/// Folds operations that follow products into their weights. Other graphs of the model may keep these
+/// unchanged.
 void Importer::fold() {
   graph::FoldedGraph folded = graph::folded(imported_.graph);
   graph::Graph& graph = folded.graph;
@@ -378,7 +380,7 @@ std::optional<std::vector<std::optional<Known>>> Importer::inputs_of(const wire:
 
 void Importer::apply(const wire::NodeProto& node, Scope& scope) {
   const auto inputs = inputs_of(node, scope);
-  if (!inputs) {  // it depends on what is missing
+  if (!inputs) {  // it depends on a node that is not supported
     if (!is_supported(file_, node)) return note_missing(node, "", scope);
     return set_missing(node, scope);
   }
@@ -424,8 +426,8 @@ std::optional<Results> Importer::results_of(const wire::NodeProto& node,
   return handlers.of_values(call);
 }
 
-/// Values that stand for quantised ones have other numbers than those. They are the same values once
-/// dequantised, in floating point.
+/// Values that represent quantised numbers hold other numbers. Only after DequantizeLinear, in floating
+/// point, are they the same.
 void Importer::require_no_quantised(const wire::NodeProto& node,
                                     const std::vector<std::optional<Known>>& inputs) const {
   constexpr std::string_view kTakers[] = {"DequantizeLinear", "Identity", "Shape", "Size"};
@@ -476,11 +478,11 @@ Results Importer::of_constants(const wire::NodeProto& node, const std::vector<st
 
 Importer::Scope Importer::within(const wire::NodeProto& node, const Scope& scope) const {
   std::string path = scope.path + name_of(node) + "/";
-  if (path.size() > kLongestPlace) path = scope.path;  // as each node that is missing has it
+  if (path.size() > kLongestPlace) path = scope.path;  // too long: as listed for each missing node
   return {.opset = scope.opset, .depth = scope.depth + 1, .path = std::move(path)};
 }
 
-/// One of two graphs, by a constant.
+/// The branch that a constant condition selects.
 std::optional<Results> Importer::branch(const wire::NodeProto& node,
                                         const std::vector<std::optional<Known>>& inputs, const Scope& scope) {
   Call call(context_, node, inputs, scope.opset, file_.folder);

@@ -33,7 +33,7 @@ bool is_supported(const Model::Impl& model, const wire::NodeProto& node);
 /// Makes one graph.
 class Importer {
  public:
-  /// `is_again`: another one of these has noted of the forms of weights what it could.
+  /// `is_again`: an earlier importer has already noted the forms of the weights as far as it could.
   Importer(Model::Impl& model, const ImportOptions& options, bool is_again = false);
   ImportedModel run();
 
@@ -62,7 +62,7 @@ class Importer {
   void apply(const wire::NodeProto& node, Scope& scope);
   std::optional<std::vector<std::optional<Known>>> inputs_of(const wire::NodeProto& node,
                                                              const Scope& scope) const;
-  /// Results of a node; none: it needs what a graph lacks, which has been noted.
+  /// Results of a node; none: it needs something that a graph lacks, which has been noted.
   std::optional<Results> results_of(const wire::NodeProto& node,
                                     const std::vector<std::optional<Known>>& inputs, Scope& scope);
   void require_no_quantised(const wire::NodeProto& node,

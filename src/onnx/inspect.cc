@@ -32,7 +32,7 @@ int64_t integer_of(const wire::NodeProto& node, std::string_view attribute, int6
 /// The product that takes a weight.
 struct UsedIn {
   Use use;
-  std::string computed;        ///< the name of its weight in a graph, if that is computed of the initializer
+  std::string computed;        ///< name of the weight in a graph, if it is computed from the initializer
   int64_t groups = 1;          ///< of a convolution
   bool is_transposed = false;  ///< whether nodes before it transpose the initializer
 };
@@ -57,7 +57,7 @@ Products products_of(const wire::GraphProto& graph) {
         by_nodes = by_nodes || found->second.second;
         transposed = transposed != found->second.second;
         name = found->second.first;
-        made.erase(found);  // so that names in a circle end
+        made.erase(found);  // so that cyclic names end the loop
       }
       if (is_convolution && transposed) return;  // in another order of dimensions
       const Use use = is_convolution ? Use::as_taps : transposed ? Use::as_inputs : Use::as_outputs;
@@ -111,7 +111,7 @@ class QuantisedInitializers {
     Call call(context, node, std::move(inputs), model_.opset, model_.folder);
     try {
       return handler(call).at(0).constant;
-    } catch (const Error&) {  // which whoever runs the model is told
+    } catch (const Error&) {  // importing the model reports this
       return {};
     }
   }
@@ -120,8 +120,8 @@ class QuantisedInitializers {
   std::map<std::string, const wire::NodeProto*> takers_, constants_;
 };
 
-/// Whether products take a constant as one matrix, before which there are only dimensions of 1. Nodes that
-/// transpose may change their places.
+/// Whether products take a constant as one matrix, whose leading dimensions are all 1. Nodes that transpose
+/// may move these dimensions.
 bool is_one_matrix(const Dims& dims, const UsedIn& product) {
   if (dims.size() <= 2 || product.is_transposed) return dims.size() == 2;
   return std::all_of(dims.begin(), dims.end() - 2, [](int64_t size) { return size == 1; });
@@ -248,7 +248,7 @@ Imported imported(const Model& model, const Shapes& shapes) {
     result.missing = error.missing();
   } catch (const UsageError&) {
     if (!shapes.empty()) throw;
-  } catch (const Error&) {  // which its zeros have nothing to do with: whoever runs it is told
+  } catch (const Error&) {  // the zeros do not depend on it; importing the model reports it
   }
   return result;
 }

@@ -79,8 +79,8 @@ struct Context {
   std::map<graph::ValueId, std::pair<graph::Value, double>> scaled = {};
   std::map<graph::ValueId, Scores> scores = {};
   std::map<graph::ValueId, Scores> probabilities = {};   ///< softmax of scores
-  std::map<graph::ValueId, graph::ValueId> guards = {};  ///< values that say whether a softmax is NaN: the
-                                                         ///< softmax
+  std::map<graph::ValueId, graph::ValueId> guards = {};  ///< by value that says whether a softmax is NaN:
+                                                         ///< the softmax
   /// Values that are another value with its last two dimensions exchanged.
   std::map<graph::ValueId, graph::Value> transposes = {};
   /// Values that represent quantised values by their dequantised numbers.
@@ -106,11 +106,10 @@ struct Context {
   /// weight of a convolution in groups.
   graph::Value weight_of(const ConstantPointer& matrix, bool transposed, uint32_t rows,
                          const std::string& name, const ConvolutionGroups& of = {});
-  /// A matrix of which an embedding takes rows: the weight of products that take it as it is, if that was
-  /// noted.
+  /// A matrix of which an embedding takes rows: if noted, the weight of products that read it unchanged.
   graph::Value table_of(const ConstantPointer& matrix);
-  /// Notes the matrices of which nothing but embeddings takes the dense form beside a sparse one of products,
-  /// and returns whether there are any.
+  /// Notes the matrices whose dense form, beside a sparse form for products, only embeddings use. Returns
+  /// whether there are any.
   bool note_tables() const;
   /// The matrices [outputs, inputs] of a stack of three dimensions as sparse weights of products with `rows`
   /// rows each; none: one does not pay, so the stack stays dense. `transposed`: they are [inputs, outputs].
@@ -118,7 +117,8 @@ struct Context {
                                        const std::string& name);
   /// Notes a weight of which no sparse form is possible, and why.
   void leave(const Constant& weight, const std::string& name, std::string_view reason);
-  /// Notes which weights of products are copies of what other operations take. These have no layer apart.
+  /// Notes which weights of products are copies of values that other operations use. Such weights have no
+  /// layer of their own.
   void note_copies();
   /// A constant as a value of the graph; a named constant that is not a scalar becomes a parameter.
   graph::Value value_of(const ConstantPointer& constant);

@@ -23,7 +23,7 @@ namespace {
 using io::excerpt;
 
 constexpr int kMostNested = 64;  // messages within messages, such as graphs in nodes
-/// With names. Some take 100 times as much memory as in their file.
+/// Messages, names included. Some take 100 times as much memory as in the file.
 constexpr uint64_t kMostMessages = 1U << 23;
 
 /// What a field of bytes holds.
@@ -180,8 +180,8 @@ class NameCheck {
 
 using Nodes = google::protobuf::RepeatedPtrField<wire::NodeProto>;
 
-/// The nodes, each after those that compute what it takes, and otherwise in their own order. In a cycle, one
-/// is before a node that it needs.
+/// The nodes sorted so that each follows the nodes that compute its inputs; otherwise in their original
+/// order. In a cycle, a node comes before one that it needs.
 std::vector<size_t> sorted_nodes(const Nodes& nodes) {
   const auto count = static_cast<size_t>(nodes.size());
   const auto node = [&](size_t i) -> const wire::NodeProto& { return nodes.Get(static_cast<int>(i)); };
@@ -218,7 +218,7 @@ std::vector<size_t> sorted_nodes(const Nodes& nodes) {
 }
 
 /// Sorts the nodes of a graph, and of graphs within it. The standard says that they are sorted, but
-/// converters that append nodes leave them as they are, and other engines take them.
+/// converters that append nodes do not sort them again, and other engines accept such files.
 void sort_nodes(Nodes& nodes) {
   constexpr int kMost = 1 << 17;  // more are refused
   if (nodes.size() > kMost) return;
@@ -288,7 +288,7 @@ void read_initializers(Model::Impl& model) {
 void read_interface(Model::Impl& model) {
   std::set<std::string> names;
   for (const wire::ValueInfoProto& info : model.proto.graph().input()) {
-    if (model.initializers.contains(info.name())) continue;  // which may be replaced; here they are not
+    if (model.initializers.contains(info.name())) continue;  // a default; imported as a constant
     DataType type = DataType::f32;
     model.inputs.push_back(value_type_of(model.name, info, type));
     model.input_types.push_back(type);

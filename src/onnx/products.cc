@@ -29,7 +29,7 @@ Known in_other_shape(Call& call, const ConstantPointer& constant, Dims dims) {
   return known(other);
 }
 
-/// A constant of more dimensions as what is one matrix, or a stack of them.
+/// A constant without leading dimensions of 1: a matrix, or a stack of matrices.
 Known without_ones(Call& call, const Known& of) {
   size_t ones = 0;
   while (of.dims.size() - ones > 2 && of.dims[ones] == 1) ++ones;
@@ -50,7 +50,7 @@ Value product_with_weight(Call& call, Value x, const Known& matrix, bool transpo
   return y;
 }
 
-/// With the leading dimensions of both.
+/// x broadcast to the leading dimensions of both operands.
 Value with_leading(Value x, const Dims& leading) {
   Shape shape = as_shape(leading), own(leading.size() + 2 - x.shape().size(), 1);
   shape.insert(shape.end(), x.shape().end() - 2, x.shape().end());
@@ -107,13 +107,13 @@ std::optional<Value> product_with_left_stack(Call& call, const Known& stack, Val
   return y ? std::optional(with_transposed_matrices(*y)) : std::nullopt;
 }
 
-/// As matrices: a vector is one of a column.
+/// Columns of a matrix: a vector becomes a matrix with one column.
 Value columns_of(const Call& call, const Known& b) {
   const Value x = call.value_of(b);
   return b.dims.size() == 1 ? reshape(x, {x.shape()[0], 1}) : x;
 }
 
-/// A product of a weight with a value that is computed.
+/// The product of a weight on the left with a computed value.
 Value product_with_left(Call& call, const Known& a, const Known& b) {
   const Value x = columns_of(call, b);
   const uint32_t inner = x.shape()[x.shape().size() - 2];
@@ -221,7 +221,7 @@ struct Equation {
     for (const std::string& each : inputs_of(call, text.substr(0, arrow))) all += each;
     std::ranges::sort(all);
     if (arrow != std::string::npos) result = with_digits(text.substr(arrow + 2), rest);
-    if (arrow == std::string::npos) {  // what is named once
+    if (arrow == std::string::npos) {  // the letters that occur once
       result = with_digits(std::string(kRest), rest);
       for (const char letter : all)
         if (!is_digit(letter) && std::ranges::count(all, letter) == 1) result += letter;
@@ -312,7 +312,7 @@ Term with_diagonals(Call& call, const Term& of) {
   return of;
 }
 
-/// With each dimension once, and without those that are not needed, over which it is summed.
+/// A term with each dimension once, summed over the dimensions that are not needed.
 Term summed(Call& call, const Term& given, const std::string& needed) {
   const Term of = with_diagonals(call, given);
   std::vector<int> dims;
@@ -339,7 +339,8 @@ std::optional<Value> product_with_constant(Call& call, Value x, const Known& of,
   return product_by_group(call, x, in_other_shape(call, of.constant, dims), transposed);
 }
 
-/// The product with an input, summed over what is not needed after it. `is_first`: that of the first two.
+/// The product with another input, summed over the dimensions that are not needed afterwards. `is_first`: it
+/// is the product of the first two inputs.
 Term product_with_input(Call& call, const Term& a, size_t input, std::string letters,
                         const std::string& needed, bool is_first) {
   std::optional<Value> summed_b;
@@ -362,7 +363,7 @@ Term product_with_input(Call& call, const Term& a, size_t input, std::string let
     if (!has(letters, letter) || has(needed, letter)) (has(letters, letter) ? batch : m) += letter;
   for (const char letter : letters)
     if (!has(a.letters, letter)) n += letter;
-  for (const char letter : call[input].constant ? letters : a.letters)  // weights stay as they are
+  for (const char letter : call[input].constant ? letters : a.letters)  // so that weights need no permutation
     if (has(letters, letter) && has(a.letters, letter) && !has(batch, letter)) k += letter;
   const uint32_t outer = product_of(batch, sizes), rows = product_of(m, sizes), inner = product_of(k, sizes),
                  cols = product_of(n, sizes);
@@ -389,7 +390,7 @@ Results einsum(Call& call) {
   const Equation equation(call);
   std::vector<size_t> order(equation.inputs.size());
   std::iota(order.begin(), order.end(), size_t{0});
-  // A constant on the left is the weight of a product with what is on its right.
+  // A constant on the left becomes the weight of the product with the input to its right.
   if (order.size() > 1 && call[0].constant && !call[1].constant) std::swap(order[0], order[1]);
   const auto needed_after = [&](size_t at) {
     std::string letters = equation.result;

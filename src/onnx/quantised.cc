@@ -1,6 +1,6 @@
-// Quantisation, as what it means in floating point: numbers that are stored in few bits have their values,
-// and what would be rounded to few bits while the model runs is not, but bounded: models leave out a Relu
-// where the bounds do its work.
+// Quantisation, computed in floating point: numbers stored in few bits keep their values. Results that would
+// be rounded to few bits while the model runs are only clipped, because models leave out a Relu where
+// clipping has its effect.
 #include <algorithm>
 #include <cmath>
 #include <utility>
@@ -86,7 +86,7 @@ std::pair<double, double> range_of(DataType type) {
   return {low, low + std::ldexp(1, bits) - 1};
 }
 
-/// x within what the type can stand for.
+/// x clipped to the range of the type.
 Value bounded(Call& call, DataType type) {
   const Value x = call.value(0);
   const auto [low, high] = range_of(type);
@@ -103,7 +103,7 @@ Value bounded(Call& call, DataType type) {
   return minimum(maximum(x, bound(low)), bound(high));
 }
 
-/// That of the scale, unless the file says another.
+/// The type of the scale, unless the file names another type.
 DataType dequantised_type(const Call& call) {
   auto type = static_cast<DataType>(call.integer("output_dtype", 0));
   if (type == DataType::undefined) type = call[1].type;

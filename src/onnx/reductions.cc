@@ -54,7 +54,7 @@ Results reduce_mean(Call& call) {
   if (r.is_none) return r.of(r.x);
   const bool is_of_image = r.x.shape().size() == 4 && r.dims == std::vector<int>{2, 3};
   if (!is_of_image) return r.of(mean(r.x, r.dims, r.keeps));
-  // Where channels lie last, as convolutions have them.
+  // With channels last, as in convolutions.
   const Value y = *channels_first(adaptive_average_pool(channels_last(r.x), {1}), r.type).value;
   return r.of(r.keeps ? y : reshape(y, {y.shape()[0], y.shape()[1]}));
 }
@@ -113,7 +113,7 @@ Results reduce_product(Call& call) {
 
 /// The position of the maximum or of the minimum.
 Value place(Context& context, Value x, int dim, bool keeps, bool largest, bool last) {
-  // The order of integers is reversed without overflow.
+  // Reverses the order of integers without overflow.
   if (!largest) x = is_integer(x) ? negative(x) - number_like(x, 1) : -x;
   if (!last) return cast(argmax(x, dim, keeps), Type::i32);
   const uint32_t size = x.shape()[static_cast<size_t>(dim)];

@@ -58,7 +58,7 @@ Results slice_value(Call& call) {
   return {known(x, call[0].type)};
 }
 
-/// Indices that may be counted from the end, as those from the start.
+/// Converts indices that may count from the end to indices from the start.
 Value from_start(Value ids, uint32_t size) {
   if (ids.type().type == Type::u32) return ids;
   const Value beyond = number_like(ids, size), zero = number_like(ids, 0);
@@ -72,7 +72,7 @@ Dims gathered_dims(const Dims& from, size_t axis, const Dims& ids) {
   return dims;
 }
 
-/// The elements that were gathered, in these dimensions; too many for a graph stay merged as they are.
+/// Gathered elements in these dimensions; more dimensions than a graph supports stay merged.
 Known gathered(Value elements, Dims dims, DataType type) {
   if (dims.size() <= graph::kMaxDimensions) elements = reshape(elements, as_shape(dims));
   return {type, std::move(dims), {}, elements};
@@ -117,7 +117,7 @@ Results gather_elements(Call& call) {
   return {known(gather(x, static_cast<int>(axis), ids), call[0].type)};
 }
 
-/// Where indices [batch, …, depth] lie in one of their first dimensions, one after another.
+/// Positions of indices [batch, …, depth] along one of their first dimensions, as a list.
 Value batch_index(const Call& call, Value ids, size_t dim, const Shape& flat) {
   call.context.spend(flat[0]);
   uint64_t inner = 1;
@@ -127,7 +127,7 @@ Value batch_index(const Call& call, Value ids, size_t dim, const Shape& flat) {
   return whole_numbers(call.graph, places, flat, ids.type().type);
 }
 
-/// Indices of several dimensions as those of the one that they form; -1 where one is beyond its dimension.
+/// Combines indices of several dimensions into an index of the merged dimension; -1 if one is out of range.
 struct RowsOfData {
   Value ids;  ///< a list
   uint32_t count;
@@ -180,11 +180,11 @@ Results gather_nd(Call& call) {
   return {gathered(y, std::move(dims), x.type)};
 }
 
-/// Data [rows, features] reduced with updates: each row with those whose index is its own.
+/// Data [rows, features] reduced with updates: each row with the updates whose index names it.
 Value reduced_rows(const Call& call, Value data, Value ids, Value updates, const std::string& reduction) {
   const uint32_t rows = data.shape()[0], count = ids.shape()[0],
                  width = static_cast<uint32_t>(data.type().elements() / rows);
-  constexpr uint64_t kMostCompared = 1 << 27, kMostRows = 1 << 24;  // which FP32 holds
+  constexpr uint64_t kMostCompared = 1 << 27, kMostRows = 1 << 24;  // numbers that FP32 holds exactly
   if (rows > kMostRows || uint64_t{rows} * count > kMostCompared / width)
     refuse("{} rows and {} updates of {} are too many to reduce by '{}'", rows, count, width, reduction);
   call.context.spend(rows);
@@ -192,7 +192,7 @@ Value reduced_rows(const Call& call, Value data, Value ids, Value updates, const
   std::vector<float> numbers(rows);
   std::iota(numbers.begin(), numbers.end(), 0.0F);
   const Value places = call.graph.constant("", {rows, 1}, std::move(numbers));
-  // An index beyond the rows is an error here.
+  // An index beyond the rows raises an error here.
   const Value at = reshape(embedding(ids, places), {1, count, 1});
   const Value is_own = cast(equal(reshape(places, {rows, 1, 1}), at), data.type().type);
   const Value own = reshape(data, {rows, 1, width}), given = reshape(updates, {1, count, width});
@@ -233,7 +233,7 @@ Results scatter_nd_values(Call& call) {
 /// The position of the element of `data` to which each index along a dimension belongs; -1 where it is none.
 Value element_places(Call& call, Value data, size_t axis) {
   const Shape shape = call.value(1).shape();
-  constexpr uint64_t kMost = 1 << 24;  // which constants hold
+  constexpr uint64_t kMost = 1 << 24;  // numbers that constants hold exactly
   if (data.type().elements() > kMost) refuse("{} has more than 2^24 elements", to_string(call[0].dims));
   call.context.spend(call.value(1).type().elements());
   std::vector<float> begins(call.value(1).type().elements());
@@ -289,7 +289,7 @@ Value with_constants(const Call& call, Value x, size_t dim, int64_t before, int6
   if (before <= 0 && after <= 0) return x;
   before = std::max<int64_t>(0, before);
   after = std::max<int64_t>(0, after);
-  // Its constants are as large as what it adds.
+  // The added constants take as much memory as the padding.
   Dims padded(x.shape().begin(), x.shape().end());
   padded[dim] += before + after;
   call.context.require_room(padded, call[0].type);
@@ -404,7 +404,7 @@ Results triangle(Call& call) {
   return {known(where(kept, x, number_like(x, 0)), call[0].type)};
 }
 
-/// The product of all elements up to each, by those of 2, 4, 8 and so on.
+/// The product of all elements up to each, computed by products of 2, 4, 8, … elements.
 Value cumulative_product_of(const Call& call, Value x, size_t dim) {
   const uint64_t size = x.shape()[dim];
   for (uint64_t step = 1; step < size; step *= 2) {

@@ -21,7 +21,7 @@ Known reshaped(Call& call, const Known& x, Dims dims) {
   if (y.dims.size() > graph::kMaxDimensions) return y;
   const Shape shape = as_shape(y.dims);
   if (x.value->shape() != shape) y.value = reshape(*x.value, shape);
-  // What has its last two dimensions exchanged still has.
+  // A reshape that keeps the last two dimensions keeps the note that they are exchanged.
   const auto found = call.context.transposes.find(x.value->id);
   const Shape from = x.value->shape();  // of more dimensions than a graph has: merged
   const size_t rank = shape.size();
@@ -101,7 +101,7 @@ Results unsqueeze(Call& call) {
   return {reshaped(call, call[0], std::move(dims))};
 }
 
-/// Dimensions that stay together, but for those of size 1, which lie anywhere.
+/// Dimensions that stay together, ignoring dimensions of size 1.
 struct Run {
   int64_t first;
   uint32_t size;
@@ -111,7 +111,7 @@ struct Run {
 
 std::vector<Run> runs_of(const Dims& dims, const std::vector<int64_t>& order) {
   std::vector<Run> runs;
-  int64_t next = 0;  // that would go on with the last run
+  int64_t next = 0;  // the dimension that would continue the last run
   for (const int64_t d : order) {
     const auto size = static_cast<uint32_t>(dims[static_cast<size_t>(d)]);
     if (size == 1) continue;
@@ -131,8 +131,8 @@ uint32_t length_of(const std::vector<Run>& runs, size_t begin, size_t end) {
   return size;
 }
 
-/// Permutes a value of more dimensions than a graph supports: those that stay together as one, or, if they
-/// are still too many, by moving some before others, again and again.
+/// Permutes a value with more dimensions than a graph supports: merges dimensions that stay together, and if
+/// these are still too many, permutes in several steps.
 Value permuted(const Known& x, const std::vector<int64_t>& order) {
   const std::vector<Run> wanted = runs_of(x.dims, order);
   std::vector<Run> now = wanted;
@@ -178,7 +178,7 @@ Results transpose_values(Call& call) {
   y.value = permute(from, {order.begin(), order.end()});
   std::vector<int> other(order.begin(), order.end());
   std::swap(other[rank - 1], other[rank - 2]);
-  if (other.back() == static_cast<int>(rank) - 1)  // the last dimension stays one of features
+  if (other.back() == static_cast<int>(rank) - 1)  // the last dimension is still the last
     call.context.transposes.insert(
         {y.value->id, std::ranges::is_sorted(other) ? from : permute(from, other)});
   return {y};

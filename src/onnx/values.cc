@@ -43,7 +43,7 @@ Value greater_than(Value a, double b) { return less(number_like(a, b), a); }
 Value negative(Value x) { return is_integer(x) ? number_like(x, 0) - x : -x; }
 
 Value magnitude(Value x) {
-  if (x.type().type == Type::u32) return x;  // whose negative is a large number
+  if (x.type().type == Type::u32) return x;  // whose negative would be a large number
   return is_integer(x) ? maximum(x, negative(x)) : abs(x);
 }
 
@@ -57,13 +57,13 @@ Value divided(Value x, double number) {
 
 namespace {
 
-/// Of integers without a sign, whose rests cannot be below 0: so no step takes more than the quotient.
+/// For unsigned integers, whose remainder must not become negative: so each step rounds the quotient down.
 Value unsigned_quotient(Value a, Value b) {
   const auto below = [&](Value of) {
     return cast(cast(of, Type::f32) / cast(b, Type::f32) * (1 - 0x1p-21), a.type().type);
   };
   Value quotient = below(a);
-  quotient = quotient + below(a - quotient * b);  // what FP32 rounded off, and at most 1 more is left
+  quotient = quotient + below(a - quotient * b);  // corrects the rounding of FP32, up to a rest of 1
   return quotient + less_equal(b, a - quotient * b);
 }
 
@@ -73,8 +73,8 @@ Value whole_quotient(Value a, Value b) {
   if (a.type().type == Type::u32) return unsigned_quotient(a, b);
   const auto about = [&](Value of) { return cast(cast(of, Type::f32) / cast(b, Type::f32), a.type().type); };
   Value quotient = about(a);
-  quotient = quotient + about(a - quotient * b);  // which FP32 rounds, where it is large
-  // FP32 may round up to the next whole number: then the rest has the other sign than a.
+  quotient = quotient + about(a - quotient * b);  // corrects the rounding of FP32, for large quotients
+  // FP32 may round up to the next whole number: then the remainder and a have opposite signs.
   const Value rest = a - quotient * b, zero = number_like(a, 0);
   const Value over = not_equal(rest, zero) * not_equal(less(rest, zero), less(a, zero));
   const Value sign = number_like(a, 1) - number_like(a, 2) * not_equal(less(a, zero), less(b, zero));
@@ -83,7 +83,8 @@ Value whole_quotient(Value a, Value b) {
 
 Value wrapped(Value x, DataType type) {
   if (!is_integer(type) || bits_of(type) > 16 || !is_integer(x)) return x;
-  // To the upper end and back: a graph's integers wrap around at 32 bits, and FP32 has 16 bits exactly.
+  // Shifts to the upper end and back: a graph's integers wrap around at 32 bits, and FP32 holds 16 bits
+  // exactly.
   const double factor = std::ldexp(1, 32 - bits_of(type));
   x = cast(x, Type::i32);
   const Value upper = cast(x * number_like(x, factor), Type::f32), y = cast(upper * (1 / factor), Type::i32);
@@ -118,7 +119,7 @@ Value taken(Value x, size_t dim, const std::vector<int64_t>& places) {
 }
 
 Value product_over(Value x, uint32_t dim) {
-  while (x.shape()[dim] > 1) {  // of its halves
+  while (x.shape()[dim] > 1) {  // multiplies the two halves
     const uint32_t size = x.shape()[dim], half = size / 2;
     const Value product = slice(x, dim, 0, half) * slice(x, dim, half, 2 * half);
     x = size == 2 * half ? product : graph::concatenate({product, slice(x, dim, size - 1, size)}, dim);

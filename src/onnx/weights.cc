@@ -34,7 +34,7 @@ Zeros zeros_in(const std::vector<float>& values, Type type, uint32_t outputs, ui
   return of.groups == 1 ? zeros_of(pattern, type, options) : zeros_of_groups(pattern, type, of, options);
 }
 
-/// Bit by bit, so that NaN is itself.
+/// Compared bit by bit, so that NaN equals itself.
 bool weights_are_same(const Constant& a, const Constant& b) {
   const std::vector<float>&x = a.floats(), &y = b.floats();
   return a.type == b.type && a.dims == b.dims && x.size() == y.size() &&
@@ -65,7 +65,7 @@ std::string WeightForms::name_of(const std::string& name, const Constant& consta
   const Constant unnamed{constant.type, constant.dims, constant.values};
   const auto [first, is_new] = named_.try_emplace(name, unnamed);
   if (is_new || weights_are_same(first->second, constant)) return name;
-  // By their sums, as thousands of constants may have one name.
+  // Found by checksum, as thousands of constants may have the same name.
   std::vector<std::string>& others =
       renamed_[{name, base::checksum(std::as_bytes(std::span(constant.floats())))}];
   for (const std::string& own : others)

@@ -37,18 +37,18 @@ class WeightForms {
   /// and computations from shapes may have different constants under one name.
   std::string name_of(const std::string& name, const Constant& constant);
 
-  /// A name for a parameter into which operations after its product were folded; these may differ between
-  /// graphs.
+  /// A name for a parameter after operations that follow its product were folded into it; these may differ
+  /// between graphs.
   std::string name_of_folded(const std::string& name, const std::vector<float>& values);
 
-  /// Notes that embeddings take rows of a layer's weight, which a product of `rows` rows has as it is, so
-  /// that both have one form in all graphs; and the rows, if that was noted.
+  /// Notes that embeddings take rows of a layer's weight, which a product of `rows` rows also reads
+  /// unchanged, so that both use one form in all graphs. rows_of_table() returns the rows, if that was noted.
   void note_table(const std::string& layer, uint32_t rows);
   std::optional<uint32_t> rows_of_table(const std::string& layer);
 
   /// The form of a layer's weight, named by name_of(), for products of `rows` rows; `transposed`: the
-  /// constant is [inputs, outputs]; `group`: it is this one of the layer's several; `of`: it is a
-  /// convolution's in groups, of which a sparse form has all channels.
+  /// constant is [inputs, outputs]; `group`: index among the layer's weights, if it has several; `of`: groups
+  /// of a convolution; a sparse form has all channels.
   const Form& form_of(const std::string& layer, const Constant& weight, bool transposed, uint32_t rows,
                       const ImportOptions& options, std::optional<uint64_t> group = {},
                       const ConvolutionGroups& of = {});
@@ -57,8 +57,8 @@ class WeightForms {
   bool looks_for_zeros_ = true;
   std::mutex mutex_;
   std::map<std::string, Constant> named_;
-  /// By name and a sum of values, the new names of constants whose own another one has; and by name, how
-  /// many.
+  /// By name and checksum, the new names of constants whose own name another constant has; and by name, their
+  /// number.
   std::map<std::pair<std::string, uint64_t>, std::vector<std::string>> renamed_;
   std::map<std::string, uint64_t> renamed_counts_;
   std::map<std::string, uint64_t> folded_;  ///< checksums of values, by name
@@ -68,7 +68,7 @@ class WeightForms {
   std::map<std::tuple<std::string, std::optional<uint64_t>, bool, bool, uint32_t, uint32_t>, Form> forms_;
 };
 
-/// Of a weight of which no sparse form is possible.
+/// The choice for a weight that has no sparse form.
 LayerChoice left_dense(const std::string& name, const Constant& weight, std::string_view reason);
 
 }  // namespace tessera::onnx
