@@ -1,4 +1,4 @@
-// What operations share that are fused with the next one.
+// Helpers for operations that are fused with the operation after them.
 #pragma once
 
 #include <optional>
@@ -12,8 +12,8 @@ inline ValueId other_input(const Node& own, const Node& next) {
   return next.inputs[next.inputs[0] == own.outputs[0] ? 1 : 0];
 }
 
-/// A node with the addend of the sum that follows as its last input; none: it is of another type than the
-/// result.
+/// A node with the addend of the sum that follows it as its last input; none: the addend's type differs from
+/// the result's.
 inline std::optional<Node> absorb_addend(const Graph& graph, const Node& own, const Node& next) {
   const ValueId other = other_input(own, next);
   const TensorType& sum = graph.type(next.outputs[0]);

@@ -11,7 +11,7 @@
 namespace tessera::graph {
 namespace {
 
-/// With the gradient of an element at the bound.
+/// min(x, high), with a gradient for elements at the bound.
 Value at_most(Value x, double high) {
   return x.owner().apply("clip", {x}, {{"high", high}, {"closed", int64_t{1}}})[0];
 }
@@ -26,7 +26,7 @@ Value clip_of(const Node& node, Value x) {
   return x;
 }
 
-/// Elements at a bound have none, as in PyTorch, unless the range is closed.
+/// Elements at a bound have no gradient, as in PyTorch, unless the range is closed.
 Gradients clip_gradient(const Differentiation& d) {
   const Value x = d.input(0), dy = *d.dy[0];
   const auto ordered = d.node.integer("closed", 0) != 0 ? less_equal : less;
@@ -40,7 +40,7 @@ Gradients clip_gradient(const Differentiation& d) {
 Value leaky_relu_of(const Node& node, Value x) {
   const double slope = node.number("slope");
   const Value below = x * slope;
-  // Of an infinite x it is no number.
+  // The product of 0 and an infinite x would be NaN.
   if (slope == 0) return where(less(number(x, 0), x), x, below);
   return slope <= 1 ? maximum(x, below) : minimum(x, below);
 }
@@ -50,7 +50,7 @@ Gradients leaky_relu_gradient(const Differentiation& d) {
   return {where(less(number(x, 0), x), dy, dy * d.node.number("slope"))};
 }
 
-/// exp(x) − 1 is tanh(x / 2) · (exp(x) + 1), which no difference of nearly equal numbers rounds.
+/// exp(x) − 1 as tanh(x / 2) · (exp(x) + 1), which avoids the difference of nearly equal numbers.
 Value elu_of(const Node& node, Value x) {
   const Value low = at_most(x, 0), below = tanh(low * 0.5) * (exp(low) + 1);
   return where(less(number(x, 0), x), x, below * node.number("alpha"));
@@ -64,7 +64,7 @@ Gradients elu_gradient(const Differentiation& d) {
 
 /// log(1 + u) of positive u, by its series where 1 + u would be rounded too much.
 Value log_of_one_and(Value u) {
-  const Value small = at_most(u, 1);  // what is not taken stays finite
+  const Value small = at_most(u, 1);  // the branch that is not taken stays finite
   const Value series = small * (small * (small * (small * -0.25 + 1.0 / 3) + -0.5) + 1);
   return where(less(u, number(u, 0.03)), series, log(u + 1));
 }
@@ -89,7 +89,7 @@ Value whole_power(Value x, uint32_t exponent) {
   return exponent % 2 == 0 ? square(half) : square(half) * x;
 }
 
-/// Products and roots where they are few. Whole powers of negative numbers are numbers.
+/// By products and roots if a few suffice. Integer powers of negative numbers are not NaN.
 Value pow_of(const Node& node, Value x) {
   const double exponent = node.number("exponent"), size = std::abs(exponent);
   if (exponent == 0) return where(equal(x, x), number(x, 1), number(x, 1));
@@ -159,7 +159,7 @@ std::vector<Case> elu_cases() { return cases_of({{{"alpha", 1.0}}, {{"alpha", 1.
 std::vector<Case> softplus_cases() {
   return cases_of({{{"beta", 1.0}, {"threshold", 20.0}}, {{"beta", 2.0}, {"threshold", 3.0}}});
 }
-/// Numbers of 16 bits may be at a bound, where there is no derivative.
+/// Values of 16-bit types may lie exactly at a bound, where there is no derivative.
 std::vector<Case> hard_cases() {
   std::vector<Case> cases = cases_of({{}});
   for (Case& c : cases) c.differentiable = c.inputs[0].type == Type::f32;

@@ -14,7 +14,8 @@ namespace {
 Value below(Value a, double b) { return less(a, number(a, b)); }
 Value is(Value a, double b) { return equal(a, number(a, b)); }
 
-/// Whether operands are of 16 bits, in which logarithms and quotients would be rounded too much.
+/// Whether both operands are of a 16-bit type, whose logarithms and quotients would lose too much to
+/// rounding.
 bool are_narrow(Value a, Value b) {
   const Type type = a.type().type;
   return (type == Type::f16 || type == Type::bf16) && b.type().type == type;
@@ -24,18 +25,19 @@ Value in_f32(Value (*function)(Value, Value), Value a, Value b) {
   return cast(function(cast(a, Type::f32), cast(b, Type::f32)), a.type().type);
 }
 
-/// `of` where x may have a fraction: numbers of 2^23 and above are whole already. Its derivative is 0.
+/// `of` where x may have a fraction: numbers from 2^23 on are integers. Its derivative is 0.
 Value whole(Value x, Value of) {
   const Attributes constant = {{"zero_derivative", int64_t{1}}};
   return x.owner().apply("where", {below(abs(x), 0x1p23), of, x}, constant)[0];
 }
 
-/// Where a rest has another sign than the divisor.
+/// Whether the sign of a remainder differs from the divisor's.
 Value has_other_sign(Value rest, Value divisor) {
   return not_equal(rest, number(rest, 0)) * not_equal(below(rest, 0), below(divisor, 0));
 }
 
-/// 1 for each id that no equal one follows, else 0: that with the largest position, bit by bit.
+/// 1 for each id that no equal id follows, otherwise 0: the occurrence with the largest position, found bit
+/// by bit.
 Value last_of_each(Value ids, uint32_t rows) {
   const uint32_t count = ids.shape()[0];
   const auto column = [&](const auto& number_at) {
@@ -76,7 +78,7 @@ Value remainder(Value a, Value b) {
 Value floor_divide(Value a, Value b) {
   if (are_narrow(a, b)) return in_f32(floor_divide, a, b);
   const Value rest = fmod(a, b), quotient = (a - rest) / b - has_other_sign(rest, b);
-  // It is whole but for its rounding.
+  // The quotient is an integer except for rounding.
   const Value low = floor(quotient);
   return where(is(b, 0), a / b, low + less(number(low, 0.5), quotient - low));
 }
@@ -94,7 +96,8 @@ Value pow(Value x, Value exponent) {
   const Value of_negative =
       where(equal(floored, exponent), size * sign, number(x, std::numeric_limits<double>::quiet_NaN()));
   const Value y = where(is_zero, of_zero, where(below(x, 0), of_negative, size));
-  // Constants only where y is none of these: they have no gradients. That of 0 to the power of 1 is 1.
+  // Constants only for these cases, because constants have no gradient. The gradient of 0 to the power of 1
+  // is 1.
   const auto not_finite = [](Value of) { return not_equal(of - of, number(of, 0)); };
   const Value is_one = is(exponent, 0) * (is_zero + not_finite(x)) + is(x, 1) * not_finite(exponent) +
                        is(x, -1) * is(abs(exponent), infinity);

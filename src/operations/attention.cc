@@ -1,5 +1,5 @@
-// Scaled dot-product attention (Vaswani et al. 2017): one pass over the keys or, where a tile cannot hold
-// those of a sequence, products and a softmax.
+// Scaled dot-product attention (Vaswani et al. 2017): one pass over the keys or, where a tile cannot hold the
+// keys of a sequence, products and a softmax.
 #include "ops/map/attention.h"
 
 #include <fmt/format.h>
@@ -115,7 +115,7 @@ void require_window(const Signature& s) {
       refuse(s, fmt::format("{} is {}; it must be from -2^32 + 1 to 2^32 - 1", distance, value));
 }
 
-/// Throws UsageError for inputs that are not those of an attention.
+/// Throws UsageError for invalid inputs of an attention.
 void require_attention_inputs(const Signature& s) {
   const TensorType &q = s.inputs[0], &k = s.inputs[1], &v = s.inputs[2];
   require_dense(s);
@@ -188,9 +188,9 @@ Gradients attention_gradient(const Differentiation& d) {
   return gradients;
 }
 
-/// The score of pairs that do not attend: so little that their powers are 0.
+/// The score of pairs that do not attend: its exponential is 0.
 constexpr double kLittle = -1e30;
-/// The logarithm of a sum of none, so that powers less it are 0.
+/// The logarithm of an empty sum, chosen so that exponentials of differences from it are 0.
 constexpr double kNoLogarithm = kernels::kNoLogarithm;
 
 /// Scores and probabilities as matrices [sequences, kv heads, queries of all heads that share keys, keys].
@@ -279,7 +279,7 @@ std::vector<Value> decompose_attention(const Decomposition& d) {
   const Value scores = parts.masked(parts.scores(), mask);
   const bool may_hide_all = mask || inputs.has_bias;
   const Value largest = max(scores, {-1}, true);
-  // Not minus infinity, less which scores would be NaN.
+  // Not minus infinity, as scores minus it would be NaN.
   const Value most =
       may_hide_all ? maximum(largest, number(largest, std::numeric_limits<float>::lowest())) : largest;
   Value powers = exp(scores - most);
@@ -353,8 +353,7 @@ double seconds_of_transposing(const Lowering& l, const TensorType& type, const V
   });
 }
 
-/// Choices, and the same ones with these inputs, if they have one type, in the parts in which products have
-/// them.
+/// Adds choices in which these inputs, if they have the same type, lie in the parts that products use.
 std::vector<LayoutChoice> with_parts(Lowering& l, const Node& node, std::vector<LayoutChoice> choices,
                                      const std::vector<size_t>& inputs) {
   const TensorType& type = l.graph().type(node.inputs[inputs.front()]);
@@ -374,8 +373,8 @@ std::vector<LayoutChoice> with_parts(Lowering& l, const Node& node, std::vector<
   return choices;
 }
 
-/// Queries, keys, values and the result lie as rows or transposed, each by itself; on tiles the result lies
-/// as rows, and what it is of as rows or in parts.
+/// Queries, keys, values and the result lie as rows or transposed, each independently; on tiles, the result
+/// lies as rows, and the inputs as rows or in parts.
 std::vector<LayoutChoice> attention_layouts(Lowering& l, const Node& node) {
   const LayoutChoice rows = row_layouts(l, node).front();
   if (!l.on_host()) return with_parts(l, node, {rows}, {0, 1, 2});
@@ -391,8 +390,8 @@ std::vector<LayoutChoice> attention_layouts(Lowering& l, const Node& node) {
   return choices;
 }
 
-/// On tiles the result and its gradient, which the same product takes and gives, may lie in other parts than
-/// queries, keys and values.
+/// On tiles, the result and its gradient, which the same product uses, may lie in other parts than queries,
+/// keys and values.
 std::vector<LayoutChoice> attention_gradient_layouts(Lowering& l, const Node& node) {
   std::vector<LayoutChoice> choices = row_layouts(l, node);
   if (l.on_host()) return choices;
@@ -401,7 +400,7 @@ std::vector<LayoutChoice> attention_gradient_layouts(Lowering& l, const Node& no
   return with_parts(l, node, std::move(choices), {end - 3, end - 1});
 }
 
-/// An input that is taken in parts, as rows in the boxes in which these lie.
+/// An input that arrives in parts, as rows in the boxes in which the parts lie.
 ops::Operand from_parts(Lowering& l, const Node& node, size_t i) {
   const ValueId id = node.inputs[i];
   if (l.layout_of(id) == kRows) return l.operand_of(id);
@@ -425,9 +424,10 @@ std::vector<ops::Operand> input_operands(Lowering& l, const Node& node) {
   return operands;
 }
 
-/// Operands of which many tiles take all tokens of a sequence, or of one of its heads, come in few pieces, as
-/// each is a transfer of every tile that takes it: from boxes of some tokens of a head each, or from one
-/// tile. Boxes of one operand follow those of the last on the tiles, so that no tile has many.
+/// Operands of which many tiles take all tokens of a sequence, or of one of its heads, should come in few
+/// pieces, because each piece is a transfer for every tile that takes it: from boxes of some tokens of a head
+/// each, or from one tile. The boxes of one operand follow the boxes of the previous one on the tiles, so
+/// that no tile has many.
 class SequenceOperands {
  public:
   SequenceOperands(Lowering& l, uint32_t sequences) : l_(l), sequences_(sequences) {}
@@ -472,7 +472,7 @@ class SequenceOperands {
   uint32_t next_ = 0;  ///< tile
 };
 
-/// Where an operation would best compute its last `last` operands.
+/// The mappings in which an operation would best compute its last `last` operands.
 template <class Problem>
 std::vector<std::vector<program::MappedBox>> best_mappings(Lowering& l, const Problem& problem, size_t last) {
   std::vector<std::vector<program::MappedBox>> mappings(last);
@@ -484,7 +484,7 @@ std::vector<std::vector<program::MappedBox>> best_mappings(Lowering& l, const Pr
   return mappings;
 }
 
-/// Adds an operation with these outputs, which on tiles lie where it would best compute them.
+/// Adds an operation whose outputs, on tiles, lie where it best computes them.
 template <class Problem>
 void add_with_outputs(Lowering& l, const Problem& problem, std::vector<ops::Operand> operands,
                       std::initializer_list<size_t> outputs) {
@@ -520,8 +520,9 @@ ops::Operand add_query_gradient(Lowering& l, const ops::AttentionProblem& p,
   return means;
 }
 
-/// On tiles, gradients of keys are computed apart from those of queries, whose tiles would otherwise have to
-/// add up theirs. They take means instead of results, of which they would need all of a sequence.
+/// On tiles, gradients of keys are computed separately from gradients of queries; otherwise the tiles of the
+/// queries would have to add up the keys' gradients. They take the means instead of the results, of which
+/// they would need all of a sequence.
 void lower_attention_gradient(Lowering& l, const Node& node) {
   using kernels::AttentionRowsOf;
   const ops::AttentionProblem p = attention_problem_of(l, node);
@@ -543,8 +544,8 @@ void lower_attention_gradient(Lowering& l, const Node& node) {
   add(AttentionRowsOf::keys, {1, 2});
 }
 
-/// Whether half of a tile can hold what a vertex of the gradient takes of a head of a sequence, and the bias.
-/// The gradient of a head of keys takes all queries that share it.
+/// Whether half of a tile can hold the operands of a gradient's vertex for one head of a sequence, and the
+/// bias. The gradient of a head of keys takes all queries that share it.
 bool attention_lowers_on(const machine::Machine& machine, const Graph& graph, const Node& node) {
   if (machine.kind == machine::Kind::host) return true;
   constexpr double kMostOfTile = 0.5;
@@ -620,8 +621,7 @@ std::vector<Case> attention_cases() {
       CaseOf{.type = Type::bf16, .size = 16, .value_size = 8}.make()};
 }
 
-/// y and the logarithm may be the results of any inputs, as the gradient does not depend on how they were
-/// computed.
+/// y and the logarithm may be arbitrary, as the gradient does not depend on how they were computed.
 std::vector<Case> attention_gradient_cases() {
   std::vector<Case> all = attention_cases();
   for (Case& c : all) {

@@ -1,4 +1,4 @@
-// Products of two matrices that a graph computes, or of as many as their other dimensions count.
+// Products of two computed matrices, or of two stacks of matrices.
 #include "ops/map/batched.h"
 
 #include <fmt/format.h>
@@ -16,7 +16,7 @@ namespace {
 
 bool transposes(const Node& node, const char* attribute) { return node.integer(attribute, 0) != 0; }
 
-/// Sizes of a product. A matrix b is one for all rows of an a with more dimensions.
+/// Sizes of a product. A matrix b is shared by all matrices of an a with more dimensions.
 struct Sizes {
   uint32_t matrices = 1, m = 0, k = 0, n = 0;
   bool transpose_a = false, transpose_b = false;
@@ -112,7 +112,7 @@ std::vector<Case> batched_cases() {
           {{dense_type(Type::bf16, {3, 5, 12}), dense_type(Type::bf16, {3, 9, 12})}, flags(0, 1)}};
 }
 
-/// Both are divided, or the second is one matrix for all.
+/// Both operands are divided, or the second is one matrix shared by all samples.
 bool batched_keeps_samples(const Divided& divided) {
   const size_t dims = divided.shape(1).size();
   return divided.operands[0] && divided.shape(0).size() > 2 && (divided.operands[1] ? dims > 2 : dims == 2);

@@ -64,7 +64,7 @@ Types infer_cast(const Signature& s) {
   return {out};
 }
 
-/// None of integers.
+/// Casts from or to integers have no gradient.
 Gradients cast_gradient(const Differentiation& d) {
   Gradients gradients(d.node.inputs.size());
   const Type from = d.input(0).type().type;
@@ -72,7 +72,7 @@ Gradients cast_gradient(const Differentiation& d) {
   return gradients;
 }
 
-/// What is rounded stays as it is, which is also what stochastic rounding gives on average.
+/// The reference does not round, which also is the mean of stochastic rounding.
 std::vector<Array> cast_reference(const Evaluation& e) {
   Array y = *e.inputs[0];
   for (double& x : y) x = kernels::converted(e.input_type(0).type, e.output_type(0).type, x);
@@ -117,7 +117,7 @@ std::vector<LayoutChoice> cast_layouts(Lowering& l, const Node& node) {
 }
 
 void lower_cast(Lowering& l, const Node& node) {
-  // Updates in FP32 are rounded where their parameters lie.
+  // Results of updates in FP32 are rounded in the memory of their parameters.
   if (const auto state = replaced_state(l, node, 0)) l.alias(node.outputs[0], *state);
   if (is_stochastic(node)) return lower_stochastic(l, node);
   const ops::Operand in = l.input(0), out = l.output(0);

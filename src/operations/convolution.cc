@@ -135,7 +135,7 @@ Gradients convolution_gradient(const Differentiation& d) {
   return gradients;
 }
 
-/// Of z, to which y · W is added under the window; where a mask made z 0, nothing of dz counts.
+/// The gradient of z, to which y · W is added under the window; where a mask set z to 0, dz is ignored.
 Gradients convolution_input_gradient_gradient(const Differentiation& d) {
   const Value y = d.input(0), w = d.input(1);
   Value dz = *d.dy[0];
@@ -182,8 +182,8 @@ void lower_convolution_gradient(Lowering& l, const Node& node) {
   lower_product_gradient(l, node, window_over(node.operation->name, node, image));
 }
 
-/// Products in FP32 take their panels from images, or add to them; those in 16 bits take, or give, what the
-/// window sees.
+/// Products in FP32 read their panels from images, or add panels to them; 16-bit products read or write the
+/// elements under the window.
 bool gradient_takes_images(const machine::Machine& machine, const Graph& graph, const Node& node) {
   return lowers_on_hosts(machine, graph, node) && graph.type(*weight_input(node)).type == Type::f32;
 }
@@ -262,7 +262,7 @@ std::vector<Case> convolution_input_gradient_cases() {
   for (const Case& forward : convolution_cases())
     if (forward.differentiable && !forward.attributes.contains("residual"))
       cases.push_back(input_gradient_case(forward.attributes, forward.inputs[0], forward.inputs[1]));
-  // With masks. The larger images are added to in parts, for several panels.
+  // With masks. The larger images are accumulated in parts, for several panels.
   const auto add_masked = [&](const Convolution& window, Shape image, const TensorType& weight) {
     const TensorType x = dense_type(Type::f32, std::move(image));
     Case c = input_gradient_case(attributes_of("convolution", window), x, weight);
@@ -290,7 +290,7 @@ std::vector<Case> convolution_gradient_cases() {
                      .attributes = std::move(forward.attributes),
                      .differentiable = false});
   }
-  // Whose rows are copied in parts, for several panels.
+  // A case whose rows are copied in parts, for several panels.
   const Convolution same{.kernel = {3, 3}, .padding = {1, 1}};
   cases.push_back({.inputs = {dense_type(Type::f32, {3, 12, 11, 60}), dense_type(Type::f32, {3, 12, 11, 140}),
                               dense_type(Type::f32, {140, 540})},
@@ -341,7 +341,7 @@ constexpr Operation kConvolution[] = {
      .decompose = decompose_convolution_gradient,
      .lowers_on = gradient_takes_images}};
 
-/// Features of each group, or rows of the weight.
+/// Divides features or rows of the weight into groups.
 std::vector<Value> in_groups(Value x, uint32_t groups, uint32_t dimension) {
   return split(x, std::vector<uint32_t>(groups, x.shape()[dimension] / groups), dimension);
 }
@@ -362,7 +362,7 @@ void require_groups(std::string_view operation, uint32_t groups, Value x, Value 
 
 uint32_t last_dimension(Value x) { return static_cast<uint32_t>(x.shape().size()) - 1; }
 
-/// One after the other.
+/// The convolutions of the groups, one after the other.
 Value grouped(Value x, Value weight, const Convolution& of) {
   Convolution own = of;
   own.groups = 1;
@@ -373,7 +373,7 @@ Value grouped(Value x, Value weight, const Convolution& of) {
   return concatenate(results, last_dimension(results[0]));
 }
 
-/// A sparse weight with nothing outside of its groups is that of a single group.
+/// A sparse weight without elements outside its groups is computed as a single group.
 void require_whole_weight(std::string_view operation, Value x, Value weight, uint64_t cols,
                           const ConvolutionGroups& of) {
   const TensorType& w = weight.type();
@@ -393,7 +393,7 @@ bool is_one_by_one(const Attributes& window) {
   return all("kernel", 1) && all("stride", 1) && all("padding", 0) && !window.contains("groups");
 }
 
-/// With a weight of a single group.
+/// A convolution with a single group.
 Value of_one_group(Value x, Value weight, std::optional<Value> bias, Attributes window) {
   const size_t dimensions = std::get<std::vector<int64_t>>(window.at("kernel")).size();
   if (x.shape().size() == dimensions + 2 && is_one_by_one(window)) return linear(x, weight, bias);
@@ -402,14 +402,14 @@ Value of_one_group(Value x, Value weight, std::optional<Value> bias, Attributes 
   return x.owner().apply("convolution", inputs, std::move(window))[0];
 }
 
-/// The transpose, which is the gradient of the images of a convolution with this weight, whose sizes `image`
-/// has beside the window.
+/// The transposed convolution, which is the gradient of a convolution's images with this weight; `image` has
+/// their sizes beside the window.
 Value transposed_of_one_group(Value x, Value weight, const Attributes& image) {
   if (is_one_by_one(image)) return x.owner().apply("linear_input_gradient", {x, weight})[0];
   return x.owner().apply("convolution_input_gradient", {x, weight}, image)[0];
 }
 
-/// The same of each group, one after the other.
+/// The same for each group, one after the other.
 Value transposed_in_groups(Value x, Value weight, uint32_t groups, const Attributes& image) {
   const std::vector<Value> parts = in_groups(x, groups, last_dimension(x));
   const std::vector<Value> weights = in_groups(weight, groups, 0);
@@ -428,7 +428,7 @@ void require_values(const char* what, std::span<const float> values, const Shape
                     values.size(), fmt::join(shape, ", ")));
 }
 
-/// What each position adds to all taps of the outputs of its own channels.
+/// The contributions of each position to all taps of the outputs of its own channel.
 Value spread_by_channel(Value x, Value weight, uint32_t taps) {
   const TensorType& type = x.type();
   const uint32_t rows = type.rows(), channels = type.cols(), outputs = weight.type().cols() / taps;
@@ -438,7 +438,7 @@ Value spread_by_channel(Value x, Value weight, uint32_t taps) {
   return reshape(reshape(x, {rows, 1, channels, 1}) * by_tap, shape);
 }
 
-/// The sizes of the image that a window over it makes x of. Throws UsageError if there is none.
+/// The sizes of the image from which a window makes x. Throws UsageError if there are none.
 Shape transposed_sizes(Value x, const Node& window, const std::vector<uint32_t>& output_padding) {
   constexpr const char* kName = "transposed_convolution";
   const size_t dimensions = window.list("kernel").size();
@@ -482,7 +482,7 @@ Value convolution(Value x, Value weight, std::optional<Value> bias, const Convol
   require_groups("convolution", of.groups, x, weight);
   Attributes attributes = attributes_of("convolution", of);
   if (of.groups == 1) return of_one_group(x, weight, bias, std::move(attributes));
-  // Inputs are checked before they are divided.
+  // Checks the inputs before dividing them.
   const Window window = window_over("convolution", {.attributes = attributes}, x.shape());
   const uint64_t cols = uint64_t{window.taps()} * x.type().cols();
   if (weight.type().pattern) {

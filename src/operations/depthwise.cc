@@ -102,7 +102,7 @@ std::optional<Node> absorb_bound(const Graph& graph, const Node& own, const Node
     if (other.kind != Kind::constant || other.type.elements() != 1) return {};
     bound = other.initial.values->front();
   }
-  // What is bounded below first is bounded above last.
+  // The lower bound is applied before the upper one, so nothing can follow an upper bound.
   if (own.attributes.contains("high") || (is_low && own.attributes.contains("low")) ||
       !std::isfinite(bound) || (!is_low && bound < low_of(own)))
     return {};
@@ -134,7 +134,7 @@ std::vector<Case> depthwise_cases() {
   whole.inputs.push_back({Type::f32, {40}, {}, {}});
   whole.attributes.insert({{"low", -0.25}, {"high", 0.5}});
   whole.differentiable = false;
-  // Whose channels are copied in parts.
+  // A case whose channels are copied in parts.
   const auto large_case = [&] {
     Case large = use(Type::f32, {2, 70, 66, 2}, {.kernel = {3, 3}, .stride = {2, 2}, .padding = {1, 1}});
     large.differentiable = false;

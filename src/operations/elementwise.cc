@@ -242,7 +242,7 @@ template <Binary op>
 Gradients binary_gradient(const Differentiation& d) {
   const Value dy = *d.dy[0], a = d.input(0), b = d.input(1);
   const auto both = [&](Value da, Value db) { return Gradients{sum_to(da, a.type()), sum_to(db, b.type())}; };
-  // Equal operands get half of it each, as PyTorch's do.
+  // Equal operands get half of the gradient each, as in PyTorch.
   const auto by_difference = [&](Value difference) {
     const Value half = dy * 0.5;
     const Value more = apply("relu_gradient", half, difference) - apply("relu_gradient", half, -difference);

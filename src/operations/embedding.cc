@@ -1,4 +1,4 @@
-// Rows of a matrix that a list known at run time names, and the sum of their gradients; elements along any
+// Rows of a matrix that a list known at run time selects, and the sum of their gradients; elements along any
 // dimension.
 #include <fmt/format.h>
 #include <tessera/error.h>
@@ -89,7 +89,7 @@ std::vector<Array> embedding_reference(const Evaluation& e) {
   return {y};
 }
 
-/// A list of ids is a column; on one tile, from which all others receive it in one piece.
+/// A list of ids is a column; on tiles it lies on one tile, from which all others receive it in one piece.
 ops::OperandLayout list_layout(const ops::Builder& builder, uint32_t rows) {
   return ops::matrix_layout(
       rows, 1, builder.is_host() ? std::vector<program::MappedBox>() : program::map_to_tile(rows, 1, 0));
@@ -106,18 +106,18 @@ Operand list_of(Lowering& l, size_t input) {
   return list;
 }
 
-/// Rows that lie together: those of a panel, or 1.
+/// Number of rows stored together: the rows of a panel, or 1.
 uint32_t panel_rows(const ops::OperandLayout& layout) { return layout.panels ? ops::PanelLayout::kRows : 1; }
 
-/// Whether rows can be taken from a weight where its products have it, and added to its gradient there: in
-/// panels, or in a grid of parts.
+/// Whether rows can be read from a weight, and added to its gradient, in the layout of its products: panels,
+/// or a grid of parts.
 bool has_rows(const Lowering& l, ValueId weight) {
   const ops::OperandLayout layout = l.weight(weight).layout();
   return layout.panels || (layout.parts && layout.parts->slices() == 1 && !layout.transposed);
 }
 
-/// Where rows of a matrix are chosen, on tiles: a matrix of which some columns take a small part of a tile
-/// lies there in whole columns. Empty: anywhere.
+/// The mapping of a matrix, on tiles, from which rows are selected: whole columns, if a few columns take a
+/// small part of a tile. Empty: any mapping.
 std::vector<program::MappedBox> mapping_of_rows(const Lowering& l, const TensorType& type) {
   constexpr uint64_t kShareOfTile = 16;  // with its gradient and an optimizer's state, a quarter
   if (l.on_host()) return {};
@@ -143,7 +143,7 @@ program::StepId add_lookup(const ops::Builder& builder, const TensorType& table,
                   operands);
 }
 
-/// What it takes on tiles where operands but the list are spread over all of them.
+/// Seconds of a lookup on tiles if all operands except the list are spread over all tiles.
 double lookup_seconds(const Lowering& l, const TensorType& table, const ops::OperandLayout& layout,
                       uint32_t rows) {
   const std::tuple key(table.type, table.rows(), table.cols(), layout, rows);
@@ -156,7 +156,7 @@ double lookup_seconds(const Lowering& l, const TensorType& table, const ops::Ope
   });
 }
 
-/// The weight row by row, or as its products have it.
+/// The weight lies row by row, or as its products have it.
 std::vector<LayoutChoice> embedding_layouts(Lowering& l, const Node& node) {
   const TensorType& table = l.graph().type(node.inputs[1]);
   std::vector<LayoutChoice> choices = row_layouts(l, node);
@@ -205,7 +205,7 @@ Types infer_embedding_gradient(const Signature& s) {
   return {dw};
 }
 
-/// The rows that were added; that of padding has none.
+/// The gradient of the added rows; the row of padding has none.
 Gradients second_gradient(const Differentiation& d) {
   const Value ids = d.input(1), dy = *d.dy[0], rows = reshape(embedding(ids, dy), d.input(0).shape());
   Gradients gradients(d.node.inputs.size());
@@ -237,11 +237,11 @@ std::vector<Array> gradient_reference(const Evaluation& e) {
   return {dw};
 }
 
-/// Of the values that are added: those of tables in parts stay as they are.
+/// The type of the added values: tables in parts keep theirs.
 Type type_of_added(const ops::OperandLayout& layout, Type has) { return layout.parts ? has : Type::f32; }
 
 /// Operands ids, values and sums. On tiles rows are summed where columns are whole, and the sums added where
-/// the addend lies, unless that is in parts: otherwise all of it were exchanged twice.
+/// the addend lies, unless that is in parts, in which case all of it would be exchanged twice.
 program::StepId add_rows(const ops::Builder& builder, const Node& node, const TensorType& type,
                          const ops::OperandLayout& layout, const std::vector<Operand>& operands) {
   const bool adds = node.inputs.size() > kAddend, apart = adds && !builder.is_host();
@@ -265,10 +265,10 @@ program::StepId add_rows(const ops::Builder& builder, const Node& node, const Te
   return builder.sequence({summed, ops::add(builder, both, {sums, rows, sums})});
 }
 
-/// Parts of a gradient that lies row by row on tiles and is too large for whole columns of all rows: each
-/// tile sums the rows of its own part.
+/// The parts in which tiles sum a gradient that lies row by row and is too large for whole columns: each tile
+/// sums the rows of its own part.
 std::optional<ops::PartedMatrix> parts_of_sums(const Lowering& l, const Node& node, const TensorType& type) {
-  constexpr uint32_t kCols = 8;  // of a part: its rows take little more time than those of one column
+  constexpr uint32_t kCols = 8;  // columns of a part, whose rows take little more time than with one column
   const ops::OperandLayout layout = l.operand_layout(type, l.output_layout(0));
   const bool lies_in_rows = !layout.parts && !layout.panels && !layout.transposed;
   const bool adds = node.inputs.size() > kAddend;
@@ -278,7 +278,8 @@ std::optional<ops::PartedMatrix> parts_of_sums(const Lowering& l, const Node& no
   return ops::PartedMatrix(type.rows(), type.cols(), 1, 1, tiles / across, 1, across, 1);
 }
 
-/// Row by row, or if it adds to the gradient of a product's weight, as that has it.
+/// The gradient lies row by row, or if it is added to the gradient of a product's weight, in the layout of
+/// that.
 std::vector<LayoutChoice> embedding_gradient_layouts(Lowering& l, const Node& node) {
   std::vector<LayoutChoice> choices = row_layouts(l, node);
   const std::optional<ValueId> form = l.form_of(node.outputs[0]);
@@ -301,7 +302,7 @@ std::vector<LayoutChoice> embedding_gradient_layouts(Lowering& l, const Node& no
   return choices;
 }
 
-/// Sums in FP32, in parts of which each tile has one.
+/// Sums in FP32, each tile its own part.
 void lower_gradient_in_parts(Lowering& l, const Node& node, const ops::PartedMatrix& parts) {
   const std::vector<program::MappedBox> boxes = ops::part_boxes(parts);
   const ops::Builder& builder = l.builder();
@@ -404,7 +405,7 @@ std::vector<Case> embedding_gradient_cases() {
 
 bool embedding_keeps_samples(const Divided& divided) { return divided.operands[0] && !divided.operands[1]; }
 
-// Of a sparse weight: a row has its stored elements, and zeros between them.
+// Embeddings from a sparse weight: a row has its stored elements, and zeros between them.
 
 void require_sparse(const Signature& s, const TensorType& weight) {
   require_float(s, weight);
@@ -438,14 +439,14 @@ std::vector<Array> sparse_embedding_reference(const Evaluation& e) {
   return {y};
 }
 
-/// Of products with it, the results are all columns of a weight.
+/// An identity matrix: its products with a weight are all columns of the weight.
 Value identity_of(Graph& graph, uint32_t n, Type type) {
   std::vector<float> values(uint64_t{n} * n);
   for (uint64_t i = 0; i < n; ++i) values[i * (n + 1)] = 1;
   return graph.constant("", {n, n}, std::move(values), type);
 }
 
-/// Of the dense weight.
+/// The embedding from the dense weight.
 std::vector<Value> decompose_sparse_embedding(const Decomposition& d) {
   const Value weight = d.inputs[1];
   const Value columns = linear(identity_of(weight.owner(), weight.type().cols(), weight.type().type), weight);
@@ -490,7 +491,7 @@ std::vector<Array> sparse_embedding_gradient_reference(const Evaluation& e) {
   return {dw};
 }
 
-/// Those of the dense weight, of which a product takes the elements that the weight has.
+/// The gradient of the dense weight, from which a product takes the elements that the weight has.
 std::vector<Value> decompose_sparse_embedding_gradient(const Decomposition& d) {
   const Value dy = d.inputs[0], ids = d.inputs[1], weight = d.inputs[2];
   Graph& graph = weight.owner();

@@ -14,7 +14,7 @@ namespace {
 using ops::Taps;
 using ops::Windows;
 
-/// Elements of a dimension of size 1, which images of one row have.
+/// The windows along a dimension of size 1, as images with one row have.
 Windows of_one() { return {1, 1, {{0, 1, {1.0}}}}; }
 
 Windows transposed_of(const Windows& w) {
@@ -23,7 +23,7 @@ Windows transposed_of(const Windows& w) {
     for (uint32_t t = 0; t < w.of[i].count; ++t) {
       Taps& of = result.of[w.of[i].first + t];
       if (of.count == 0) of.first = i;
-      of.weights.resize(i - of.first);  // windows between have no such element
+      of.weights.resize(i - of.first);  // the windows between lack this element
       of.weights.push_back(w.of[i].weights[t]);
       of.count = static_cast<uint32_t>(of.weights.size());
     }
@@ -79,7 +79,7 @@ Value constant(Value with, Shape shape, double value) {
                                type.type);
 }
 
-/// [channels, outputs · taps]: the elements of each window, and what stands for those that it lacks.
+/// [channels, outputs · taps]: the elements of each window, with a substitute for elements that it lacks.
 Value elements_of(Value x, const ImageWindows& w, double outside) {
   const uint32_t channels = x.type().cols(), pixels = x.type().rows();
   const uint32_t down = w.down.taps(), across = w.across.taps();
@@ -114,7 +114,7 @@ std::vector<float> weights_of(const ImageWindows& w) {
   return weights;
 }
 
-/// What decompositions give where all windows lie in padding: nothing of x.
+/// The result of decompositions if all windows lie in padding, which does not depend on x.
 std::optional<Value> if_empty(Value x, const ImageWindows& w, double value) {
   if (w.down.taps() > 0 && w.across.taps() > 0) return {};
   return constant(x, {x.shape().front() * w.down.outputs() * w.across.outputs(), x.type().cols()}, value);
@@ -125,7 +125,7 @@ std::optional<Value> if_empty(Value x, const ImageWindows& w, double value) {
 ImageWindows ImageWindows::transposed() const { return {transposed_of(down), transposed_of(across)}; }
 
 void require_windows(std::string_view operation, uint64_t outputs, uint64_t weights) {
-  constexpr uint64_t kMost = uint64_t{1} << 26, kOfWindow = 4;  // numbers, half a gigabyte of them
+  constexpr uint64_t kMost = uint64_t{1} << 26, kOfWindow = 4;  // numbers; they take half a gigabyte
   if (outputs > kMost / (weights + kOfWindow))
     throw UsageError(fmt::format("{}: {} windows with {} weights along a dimension are too many", operation,
                                  outputs, weights));

@@ -217,7 +217,7 @@ std::vector<Value> decompose_interpolate(const Decomposition& d) {
                   with_spatial_sizes(x.type(), wanted_sizes(d.node)).shape)};
 }
 
-/// The other way, between the same sizes.
+/// Applies the operation of the opposite direction, between the same sizes.
 Gradients apply_other(const Differentiation& d, const char* operation) {
   Attributes attributes = d.node.attributes;
   const Shape sizes = sizes_of_image(d.input(0).type());

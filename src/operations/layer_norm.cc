@@ -1,5 +1,5 @@
-// Layer normalisation over the last dimension (Ba et al. 2016), and that by the root mean square (Zhang &
-// Sennrich 2019), whose mean is taken for 0: one codelet on hosts, other operations elsewhere.
+// Layer normalisation over the last dimension (Ba et al. 2016), and normalisation by the root mean square
+// (Zhang & Sennrich 2019), whose mean is taken for 0: one codelet on hosts, other operations elsewhere.
 #include <fmt/format.h>
 #include <tessera/error.h>
 
@@ -127,7 +127,7 @@ class HostOperation {
                    .cols = splits_rows_ ? 1 : x.cols(),
                    .params = {features_in_rows_ ? 1 : 0}} {}
 
-  /// An operand, of which each vertex has its own part, or all.
+  /// Adds an operand; each vertex takes its own part of it, or all.
   void add(const char* name, Role role, const ops::Operand& operand, bool is_split) {
     operands_.push_back(operand);
     describe(name, role, l_.builder().type_of(operand), operand.rows(), operand.cols(), is_split);

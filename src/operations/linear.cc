@@ -176,7 +176,7 @@ Activations activations_of(Lowering& l, const Node& node) {
   LinearWeight& weight = l.weight(node.inputs[operand]);
   auto parted = weight.parted_activations(product, l.graph().type(node.inputs[0]).rows());
   if (!parted) return {weight.activations(), weight.activations()};
-  // A value's matrix has a row for each of the batch.
+  // Matrices of graph values have one row per sample.
   for (ops::OperandLayout* layout : {&parted->x, &parted->y}) layout->transposed = !layout->transposed;
   return {l.parted(parted->x), l.parted(parted->y)};
 }
@@ -204,8 +204,8 @@ std::vector<LayoutChoice> weight_gradient_layouts(Lowering& l, const Node& node)
   return {{{x, y, weight}, {weight}}};
 }
 
-/// Runs the product with all operands in the types of the weight's products: 16-bit values of a host are
-/// converted around it, and a weight that has products of several types.
+/// Runs the product with all operands in the types of the weight's products: on a host, 16-bit values are
+/// converted before and after it, and so is a weight with products of several types.
 void run(Lowering& l, LinearWeight& weight, LinearCall call) {
   const Type type = weight.activation_type_of(l.builder(), call);
   ops::Operand& result = call.product == ProductKind::forward          ? call.y
@@ -235,7 +235,7 @@ void lower_forward(Lowering& l, const Node& node) { lower_product(l, node, {}); 
 
 void lower_input_gradient(Lowering& l, const Node& node) { lower_product_input_gradient(l, node, {}); }
 
-/// The update that alone uses a gradient, if it may run at once; null: there is none.
+/// The update that is the only use of a gradient, if it may run immediately; null: there is none.
 const Node* sole_update(const Lowering& l, const Node& node) {
   const Node* update = l.sole_user(0);
   if (update == nullptr || !is_update(*update) || update->inputs[0] != node.outputs[0] ||
@@ -248,7 +248,7 @@ const Node* sole_update(const Lowering& l, const Node& node) {
 
 void lower_weight_gradient(Lowering& l, const Node& node) { lower_product_gradient(l, node, {}); }
 
-/// Another value of the result's type.
+/// Absorbs the addition of a value of the result's type.
 std::optional<Node> absorb_sum(const Graph& graph, const Node& own, const Node& next) {
   std::optional<Node> both = absorb_addend(graph, own, next);
   if (both) both->attributes["residual"] = int64_t{1};
@@ -263,7 +263,8 @@ std::optional<double> number_beside(const Graph& graph, const Node& own, const N
   return other.initial.values->front();
 }
 
-/// What an operation after an activation makes of it.
+/// The activation that combines a node's activation with the operation after it; none: there is no such
+/// activation.
 std::optional<Activation> absorbed_activation(const Graph& graph, const Node& own, const Node& next) {
   using enum Activation;
   const std::string_view name = next.operation->name;
@@ -408,7 +409,7 @@ constexpr Operation kLinear[] = {
 
 namespace {
 
-/// The activation by itself; of relu6 there is none.
+/// The activation as an operation of its own; relu6 has none.
 kernels::Unary unary_of(Activation activation) {
   switch (activation) {
     case Activation::gelu: return kernels::Unary::gelu;
@@ -418,7 +419,7 @@ kernels::Unary unary_of(Activation activation) {
   }
 }
 
-/// What a caller binds may lie the other way: taps would read it element by element.
+/// A caller may bind a transposed array, which taps would read element by element.
 ops::Operand with_contiguous_rows(Lowering& l, const ops::Operand& x) {
   const program::Variable& variable = l.builder().program().variable(x.variable);
   if (!variable.is_external() && !variable.is_argument()) return x;

@@ -48,7 +48,7 @@ void check_carried(const LoopForm& form, const Graph& body) {
   }
 }
 
-/// What one pass trusts is what all take: lists that are checked, or made, as wholes.
+/// Kernels trust lists in every pass, so lists must be checked, or made, as wholes.
 void check_lists(const Signature& s, const LoopForm& form, const Graph& body) {
   const auto kind_of = [&](ValueId id) {
     return form
@@ -107,7 +107,8 @@ Types infer_loop(const Signature& s) {
   return types;
 }
 
-/// The gradient of a loop: a loop in the opposite direction. The loop keeps, for each pass, what that needs.
+/// The gradient of a loop: a loop in the opposite direction. The forward loop keeps what this needs of each
+/// pass.
 class LoopGradient {
  public:
   explicit LoopGradient(const Differentiation& d)
@@ -126,7 +127,7 @@ class LoopGradient {
   }
 
  private:
-  /// What is carried has a gradient wherever something has one.
+  /// Carried values have a gradient if anything has one.
   std::vector<bool> given() const {
     std::vector<bool> given;
     for (const auto& dy : d_.dy) given.push_back(dy.has_value());
@@ -137,7 +138,7 @@ class LoopGradient {
 
   const TensorType& body_type(size_t output) const { return d_.node.body->type(form_.body_outputs[output]); }
 
-  /// The forward loop gives as stacks what the passes of the gradient take.
+  /// Makes the forward loop return, as stacks, what the passes of the gradient need.
   void extend_forward() {
     auto body = std::make_shared<Graph>(*function_.forward);
     Loop loop = loop_of(d_.node);
@@ -183,8 +184,8 @@ class LoopGradient {
     return graph.constant("", type.shape, std::vector<float>(type.elements()), type.type);
   }
 
-  /// In a pass: of an output as it is stacked or summed, and of what it becomes in the next pass. What counts
-  /// for the last pass only is carried into it, and 0 in others.
+  /// The gradient of an output in one pass: as it is stacked or summed, and as it is carried into the next
+  /// pass. A gradient of the last pass only is carried into that pass, and is 0 in others.
   Value gradient_of(size_t output) {
     const TensorType& type = body_type(output);
     const auto& dy = d_.dy[output];
@@ -213,7 +214,7 @@ class LoopGradient {
 
   static std::string carried_name(size_t input) { return fmt::format("carried {:06}", input); }
 
-  /// The gradient of an input as the backward loop gives it.
+  /// Adds the gradient of an input to the outputs of the backward loop.
   void give(size_t i, const std::vector<ValueId>& found) {
     const auto& position = function_.gradients[i];
     const std::string name = fmt::format("result {:06}", i);
@@ -264,10 +265,11 @@ class LoopGradient {
   const FunctionGradient& function_;
   Graph backward_;
   Loop loop_;
-  std::vector<Value> given_;          ///< to the backward loop
-  std::vector<ValueId> passed_;       ///< to the function's gradient
-  std::vector<std::string> stacked_;  ///< by what is taken: the forward loop's output that has it, if any
-  std::map<std::string, ValueId> results_;  ///< of the forward loop
+  std::vector<Value> given_;          ///< inputs of the backward loop
+  std::vector<ValueId> passed_;       ///< inputs of the function's gradient
+  std::vector<std::string> stacked_;  ///< by value that the backward loop takes: the output of the forward
+                                      ///< loop that has it, if any
+  std::map<std::string, ValueId> results_;  ///< results of the forward loop
 };
 
 Gradients loop_gradient(const Differentiation& d) { return LoopGradient(d).add(); }
@@ -276,7 +278,7 @@ std::vector<LayoutChoice> loop_layouts(Lowering& l, const Node& node) { return {
 
 void lower_loop(Lowering& l, const Node& node) { l.lower_loop(node); }
 
-/// A recurrent layer. Of its outputs, one comes first.
+/// A recurrent layer. `first` names the output that comes first.
 Case recurrent(const std::string& first, bool reversed) {
   const auto name = [&](const std::string& output) { return output == first ? "0 " + output : output; };
   auto body = std::make_shared<Graph>();

@@ -47,8 +47,9 @@ std::optional<Value> weights_gradient(const Differentiation& d) {
   return dw;
 }
 
-/// The gradient of 16-bit logits by those of the loss and of its terms, such as scales, rounded once: in 16
-/// bits a scale may be infinite, and what it should keep from vanishing is 0.
+/// The gradient of 16-bit logits, multiplied by the gradients of the loss and of its terms, such as loss
+/// scales, and rounded once: in 16 bits, a scale may be infinite, and values that it should keep from
+/// vanishing are 0.
 Value scaled_gradient(const Differentiation& d) {
   const TensorType labels = d.input(1).type();
   const bool is_weighted = d.node.inputs.size() > 2;
@@ -112,7 +113,7 @@ std::vector<Array> loss_reference(const Evaluation& e) {
   return {{loss}, p, terms};
 }
 
-/// The loss and the gradient, if it is used. Weights without a gradient are multiplied by afterwards.
+/// The loss, and the gradient if it is used. Without a gradient, the weights are applied afterwards.
 ops::SoftmaxCrossEntropyProblem loss_problem_of(const Lowering& l, const Node& node, bool classes_in_rows) {
   const TensorType& logits = l.graph().type(node.inputs[0]);
   const bool weighted = node.inputs.size() > 2, with_gradient = l.is_used(node.outputs[1]);
@@ -137,7 +138,7 @@ void lower_loss(Lowering& l, const Node& node) {
   operands.push_back(terms);
   l.add(problem, operands);
   if (node.inputs.size() > 2 && !problem.gradient) {
-    // Terms of weight 0 may be no numbers.
+    // Terms with weight 0 may be NaN.
     const ops::Operand weights = l.input(2);
     l.add(ops::WhereProblem{Type::f32, terms.rows(), terms.cols()}, {weights, terms, weights, terms});
     l.add(ops::BinaryProblem{kernels::Binary::mul, Type::f32, terms.rows(), terms.cols()},
@@ -188,7 +189,7 @@ std::vector<Case> loss_cases() {
        .low = -3,
        .high = 3,
        .given = {{1, {3, 9, 0, 11, 7}}, {2, {0.5, 0, 2, 1, 0}}}},
-      // Where a weight is 0, no label is wrong.
+      // Where a weight is 0, any label is accepted.
       {.inputs = {{Type::f32, {5, 12}, {}, {}}, {Type::u32, {5}, {}, {}}, {Type::f32, {5}, {}, {}}},
        .low = -3,
        .high = 3,
@@ -204,7 +205,7 @@ std::vector<Case> loss_cases() {
 constexpr Operation kLoss[] = {
     {"cross_entropy", 2, 3, infer_loss, loss_gradient, loss_reference, loss_layouts, lower_loss, loss_cases}};
 
-// With options, by this operation and others.
+// Losses with options, composed of this operation and others.
 
 void check_loss(const CrossEntropyOptions& options, const TensorType& logits) {
   if (!(options.smoothing >= 0 && options.smoothing <= 1))
@@ -215,7 +216,7 @@ void check_loss(const CrossEntropyOptions& options, const TensorType& logits) {
                                  to_string(options.weight->type()), to_string(logits)));
 }
 
-/// Losses of rows, as one; divided by `count`, or the number of rows.
+/// Reduces the losses of rows to one; a mean divides by `count`, or by the number of rows.
 Value reduced(Value terms, LossReduction reduction, std::optional<Value> count = {}) {
   if (reduction == LossReduction::none) return terms;
   if (reduction == LossReduction::sum) return sum(terms);
@@ -278,7 +279,8 @@ class LabelledRows {
   Graph& graph() const { return logits_.owner(); }
   Value class_weights() const { return cast(*options_.weight, Type::f32); }
 
-  /// What all classes share of the target, of each row; rows that are left out may have infinite logits.
+  /// The part of the target that is uniform over all classes, for each row; ignored rows may have infinite
+  /// logits.
   Value smoothed() const {
     Value log_p = log_softmax(cast(logits_, Type::f32));
     if (options_.weight) log_p = log_p * class_weights();
@@ -300,7 +302,7 @@ Value cross_entropy(Value logits, Value target, const CrossEntropyOptions& optio
   if (target.type().type != Type::u32) return of_probabilities(logits, target, options);
   const bool is_plain = !options.weight && !options.ignored && options.smoothing == 0;
   if (is_plain && options.reduction == LossReduction::mean) {
-    // Losses lie in a row or a column, as labels do.
+    // Losses form a row or a column, as labels do.
     const uint32_t rows = logits.type().rows();
     if (target.shape().size() > 1 && target.type().elements() == rows) target = reshape(target, {rows});
     return logits.owner().apply("cross_entropy", {logits, target})[0];

@@ -96,7 +96,7 @@ Gradients neurons_gradient(const Differentiation& d) {
   return {found.begin(), found.end()};
 }
 
-// Reference: a layer each of whose neurons has an input of its own.
+// Reference: a layer in which each neuron has its own input.
 
 SpikingLayer layer_of(const NeuronsProblem& p) {
   return {.inputs = p.neurons, .neurons = p.neurons, .neuron = p.neuron, .recurrent = recurs(p)};

@@ -1,4 +1,4 @@
-// Normalisation over batches and groups of channels, of other operations.
+// Normalisation over batches and groups of channels, composed of other operations.
 #include <fmt/format.h>
 #include <tessera/error.h>
 #include <tessera/vision.h>
@@ -37,7 +37,7 @@ Value scaled(Value x, std::optional<Value> weight, std::optional<Value> bias) {
   return bias ? x + cast(*bias, x.type().type) : x;
 }
 
-/// Of all replicas that share statistics, which have as many rows each.
+/// The mean over all replicas that share statistics; each has the same number of rows.
 Value over_replicas(Value own, uint32_t replicas) {
   return replicas == 1 ? own : mean_over_replicas(own, replicas);
 }
@@ -52,13 +52,13 @@ Value mean_of_squares(Value x) {
   return x.owner().apply("sum_of_squares", {x}, {{"over", "rows"}, {"scale", 1.0 / x.type().rows()}})[0];
 }
 
-/// One factor for each channel, as each product with x passes over all of it.
+/// One factor per channel, because each product with x is a pass over all of x.
 Value factor_of(Value variance, std::optional<Value> weight, double epsilon) {
   const Value factor = rsqrt(variance + epsilon);
   return weight ? factor * wide(*weight) : factor;
 }
 
-/// The variance whose divisor is the number of rows of these replicas, as that with one less.
+/// Replaces the divisor of a variance, the number of rows of all replicas, by one less.
 Value without_bias(Value variance, uint32_t rows, uint32_t replicas) {
   if (replicas == 1) return variance * (rows / (rows - 1.0));
   // How many replicas there are is known only when the graph runs.
@@ -74,7 +74,7 @@ Value batch_norm(Value x, Value mean, Value variance, std::optional<Value> weigh
   check_normalise("batch_norm", x, weight, bias, epsilon);
   require_channels("batch_norm", x, mean, "the mean");
   require_channels("batch_norm", x, variance, "the variance");
-  // A factor and a number to add, of each channel.
+  // A factor and an addend for each channel.
   const Value factor = factor_of(wide(variance), weight, epsilon);
   Value added = -(wide(mean) * factor);
   if (bias) added = added + wide(*bias);
@@ -88,13 +88,14 @@ BatchNorm batch_norm_of_batch(Value x, std::optional<Value> weight, std::optiona
   if (rows < 2 && replicas == 1)
     throw UsageError(fmt::format("batch_norm: {} has one element of each channel; a variance takes more",
                                  to_string(x.type())));
-  // Of deviations from the mean of all, as sums of squares would lose digits where that is large beside them.
+  // Computed from deviations from the overall mean, as sums of squares would lose digits if the mean is large
+  // relative to the deviations.
   const Value all = wide(x), average = mean_of_channels(all, replicas), constant = stop_gradient(average);
   const Value centred = all - constant;
   const Value variance = over_replicas(mean_of_squares(centred), replicas);
   const Value factor = factor_of(variance, weight, epsilon);
-  // The variance does not depend on the mean, as deviations add up to 0; y does, through a row of zeros,
-  // whose gradient is a sum that the bias needs too.
+  // The variance does not depend on the mean, because deviations add up to 0. y does: through a term that is
+  // 0, whose gradient is a sum that the bias needs too.
   Value added = (constant - average) * factor;
   if (bias) added = added + wide(*bias);
   const Value y = scaled(centred, factor, added);

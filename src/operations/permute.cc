@@ -22,7 +22,8 @@ Shape permuted_shape(const Shape& shape, const std::vector<int64_t>& dims) {
   return permuted;
 }
 
-/// The number of last dimensions that a matrix's columns consist of; none: they are other ones.
+/// The number of trailing dimensions that form a matrix's columns; none: the columns are not a product of
+/// them.
 std::optional<uint32_t> dimensions_of_columns(const Shape& shape, uint32_t cols) {
   if (shape.empty()) return 0;
   uint32_t product = 1, count = 0;
@@ -31,7 +32,7 @@ std::optional<uint32_t> dimensions_of_columns(const Shape& shape, uint32_t cols)
   return product == cols ? std::optional(count) : std::nullopt;
 }
 
-/// The shape as which the input is taken, or in which the result is given.
+/// The shape in which the input is read or the result returned.
 Shape shape_or(const Node& node, const char* attribute, const Shape& otherwise) {
   if (!node.attributes.contains(attribute)) return otherwise;
   const std::vector<int64_t>& sizes = node.list(attribute);
@@ -104,7 +105,7 @@ void lower_permute(Lowering& l, const Node& node) {
         {in, out});
 }
 
-/// A permutation of the result: another one of the input, or none.
+/// Absorbs a permutation of the result into one permutation of the input; none: not possible.
 std::optional<Node> compose(const Graph& graph, const Node& own, const Node& next) {
   if (own.attributes.contains("shape") || next.attributes.contains("view")) return {};
   std::vector<int64_t> dims;
@@ -122,7 +123,7 @@ std::optional<Node> compose(const Graph& graph, const Node& own, const Node& nex
   return both;
 }
 
-/// The result in another order, or in another shape.
+/// Absorbs a permutation or a reshape of the result.
 std::optional<Node> absorb_permute(const Graph& graph, const Node& own, const Node& next) {
   if (next.operation->name == "permute") return compose(graph, own, next);
   if (next.operation->name != "reshape" || own.attributes.contains("shape")) return {};
@@ -140,7 +141,7 @@ uint32_t product(const Shape& shape, size_t begin, size_t end) {
                          shape.begin() + static_cast<int64_t>(end), 1U, std::multiplies<>());
 }
 
-/// Rows are gathered, as features of the transposed matrix, which is no copy.
+/// Gathers rows as features of the transposed matrix; the transposes copy nothing.
 Value permute_rows(Value x, const std::vector<uint32_t>& from) {
   return transpose(permute_features(transpose(x), from));
 }
@@ -153,8 +154,8 @@ std::vector<uint32_t> permute_places_of(const Shape& shape, const std::vector<in
   return places;
 }
 
-/// Dimensions after the last moved one belong to it: rows of them move. Before the last one of the result is
-/// brought to the end by a transpose, where nothing stands before it.
+/// Trailing dimensions that keep their places are moved along as rows. Without any, a rotation of all
+/// dimensions is a transpose, and features are permuted otherwise.
 std::vector<Value> decompose_permute(const Decomposition& d) {
   const Value x = reshape(d.inputs[0], view_of(d.node, d.inputs[0].type()));
   const Shape shape = view_of(d.node, d.inputs[0].type());

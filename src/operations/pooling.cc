@@ -73,8 +73,7 @@ void check_pooling(const Sliding& s) {
                     s.extent(), s.size, s.before, s.after));
 }
 
-/// Elements within the dimension. Weights of a mean: elements are neighbours, between which there may be some
-/// that do not count.
+/// Windows of the elements within the dimension. A mean has contiguous elements, of which some may not count.
 Windows pooling_windows_of(const Sliding& s, bool is_mean, bool counts_padding) {
   Windows windows{static_cast<uint32_t>(s.size), is_mean ? 1 : static_cast<uint32_t>(s.dilation)};
   for (int64_t i = 0; i < s.outputs(); ++i) {
@@ -116,7 +115,7 @@ ImageWindows pooling_windows_of(const Node& node, const Shape& sizes, bool is_me
   } else {
     for (const Sliding& s : sliding_of(node, sizes))
       all.push_back(pooling_windows_of(s, is_mean, node.integer("counts_padding", 1) != 0));
-    // The divisor of all dimensions together is that of the first.
+    // A divisor for all dimensions together is applied to the first.
     if (const int64_t divisor = node.integer("divisor", 0); divisor != 0)
       for (size_t d = 0; d < all.size(); ++d)
         for (Taps& window : all[d].of)

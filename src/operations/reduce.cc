@@ -38,7 +38,7 @@ double scale_of(const Node& node) {
   return op == Reduction::maximum ? 1 : node.number("scale", 1.0);
 }
 
-/// Whether the gradient of a maximum goes to the first of equal elements, else to all in equal parts.
+/// Whether the gradient of a maximum goes to the first of equal elements; otherwise all share it equally.
 bool goes_to_first(const Node& node) {
   constexpr std::array<std::string_view, 2> kTies = {"all", "first"};
   const bool is_first = base::position_of(kTies, node.text("ties", "all"), "ties of max") == 1;
@@ -120,12 +120,13 @@ Gradients reduce_gradient(const Differentiation& d) {
   }
   if (goes_to_first(d.node)) return {first_of_largest(x, d.output(0)) * dy};
   const Value most = d.graph.apply("equal", {x, expanded(d.output(0))})[0];
-  // 1 is its own square, and sums of squares are FP32: there may be more of them than FP16 counts.
+  // 1 is its own square, and sums of squares are FP32: the count may exceed FP16.
   const Value count = d.graph.apply("sum_of_squares", {most}, {{"over", d.node.text("over", "all")}})[0];
   return {most * expanded(cast(cast(dy, Type::f32) / count, x.type().type))};
 }
 
-/// Over the rows or the columns of a value in a layout; of parts, of the matrix that they store.
+/// The reduction over the rows or the columns of a value in a layout; for parts, of the matrix that the parts
+/// store.
 ops::AxisReduceProblem reduce_problem_of(const Node& node, Reduction op, const TensorType& in,
                                          const TensorType& out, const ValueLayout& layout, float scale) {
   const bool transposed = bound_layout(layout).transposed;
@@ -134,7 +135,7 @@ ops::AxisReduceProblem reduce_problem_of(const Node& node, Reduction op, const T
           in.type, out.type,    scale};
 }
 
-/// A value as the matrix that is reduced: of parts, that in the boxes in which they lie.
+/// The matrix that is reduced: for a value in parts, the matrix in boxes where the parts lie.
 ops::Operand matrix_of(Lowering& l, const Node& node) {
   const ops::Operand in = l.input(0);
   const ValueLayout& layout = l.input_layout(0);
@@ -158,7 +159,7 @@ void lower_reduce(Lowering& l, const Node& node) {
   l.add_sharing_code({op, in.rows(), in.cols(), type, to, scale}, in, out);
 }
 
-/// What a reduction takes on tiles where operands are spread over all of them, or lie in parts.
+/// Predicted seconds of a reduction on tiles, with operands spread over all tiles or in parts.
 double seconds_of(Lowering& l, const Node& node, const LayoutChoice& choice) {
   const TensorType &in = l.graph().type(node.inputs[0]), &out = l.graph().type(node.outputs[0]);
   const ops::AxisReduceProblem problem =
@@ -178,14 +179,14 @@ double seconds_of(Lowering& l, const Node& node, const LayoutChoice& choice) {
 std::vector<LayoutChoice> reduce_layouts(Lowering& l, const Node& node) {
   const bool is_sum = node.operation->name != "max",
              is_sparse = l.graph().type(node.inputs[0]).pattern != nullptr;
-  // Padding adds nothing if it is 0.
+  // Padding of 0 adds nothing.
   if (const auto& form = l.form_of(node.inputs[0]); form && is_sum && over_of(node) == Over::all)
     if (is_sparse || !l.may_have_nan_padding(node.inputs[0]))
       return {{{ValueLayout{.weight = form}}, {kRows}}};
   const ValueLayout& out = over_of(node) == Over::all ? kRows : kTransposed;
   std::vector<LayoutChoice> choices = {{{kRows}, {kRows}}, {{kTransposed}, {out}}};
   if (l.on_host() || over_of(node) == Over::all) return choices;
-  // Along a row of the transpose, of which parts have pieces of some length.
+  // For reductions along rows of the transpose, which parts hold in pieces.
   const TensorType& type = l.graph().type(node.inputs[0]);
   if (over_of(node) == Over::rows && type.elements() > 1 && !l.form_of(node.inputs[0]))
     for (const ValueLayout& parts : l.parted(type))
@@ -238,7 +239,7 @@ std::vector<LayoutChoice> expand_layouts(Lowering& l, const Node& node) {
   return as_codelets_do ? same_layouts(l, node) : row_layouts(l, node);
 }
 
-/// The maximum of a value and itself, broadcast.
+/// Computed as the broadcast maximum of a value and itself.
 void lower_expand(Lowering& l, const Node& node) {
   const ops::Operand in = l.input(0), out = l.output(0);
   const TensorType &from = l.graph().type(node.inputs[0]), &to = l.graph().type(node.outputs[0]);
@@ -268,7 +269,7 @@ bool columns_keep_samples(const Divided& divided) {
   return over_of(divided.node) == Over::columns && rows_keep_samples(divided);
 }
 
-/// Over everything, or where the last dimension stays the last one.
+/// Reductions over everything, or that leave the last dimension last.
 std::optional<Reordered> reorder(const Graph& graph, const Node& node, const DimensionOrder& order) {
   const Over over = over_of(node);
   if (over == Over::all) return Reordered{.attributes = node.attributes, .order = {}};

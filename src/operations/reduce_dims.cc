@@ -1,4 +1,4 @@
-// Reductions over any dimensions, by those of the columns or the rows of a matrix.
+// Reductions over any dimensions, composed of reductions over columns or rows of a matrix.
 #include <algorithm>
 
 #include "base/integer_types.h"
@@ -30,13 +30,13 @@ Value permuted(Value x, const Dims& first, const Dims& second, const Dims& third
   return permute(x, order);
 }
 
-/// Neighbouring rows are added, where they lie.
+/// Adds neighbouring rows where they lie.
 Value sum_of_rows(Value matrix, uint32_t neighbours, double scale) {
   const Value y = transpose(sum_neighbours(transpose(matrix), neighbours));
   return scale == 1 ? y : y * scale;
 }
 
-/// In whatever shape. Dimensions are ascending.
+/// Reduces over dimensions, which are ascending; the shape of the result is unspecified.
 Value reduce_over(const char* operation, Value x, const Dims& dims, double scale) {
   const Shape& shape = x.shape();
   const auto stays = [&](size_t d) { return !contains(dims, d) && shape[d] != 1; };
@@ -48,7 +48,7 @@ Value reduce_over(const char* operation, Value x, const Dims& dims, double scale
   }
   if (shape.empty() || (!any_stays && !stays(shape.size() - 1))) return reduce(operation, x, "all", scale);
   const size_t last = shape.size() - 1;
-  // In one step, as all of the largest elements share the gradient alike.
+  // In one step, so that all largest elements share the gradient equally.
   if (operation == std::string_view("max") && contains(dims, last) && dims.size() > 1)
     return reduce(operation,
                   reshape(permuted(x, kept, dims, {}), {product(shape, kept), product(shape, dims)}),

@@ -32,7 +32,7 @@ Types infer_replicas(const Signature& s) {
   return {s.inputs[0]};
 }
 
-/// What a replica's result contributes to the losses of all in its group.
+/// The contribution of a replica's result to the losses of all replicas in its group.
 Gradients replicas_gradient(const Differentiation& d) {
   return {d.graph.apply(d.node.operation->name, {*d.dy[0]}, d.node.attributes)[0]};
 }
@@ -57,15 +57,16 @@ void scale(Lowering& l, const ops::Operand& in, const ops::Operand& out, float f
         {in, out});
 }
 
-/// What a replica's value is multiplied by before it is summed with those of its group.
+/// The factor by which a replica's value is multiplied before the sum over its group.
 float factor_of(const Node& node, uint32_t group) {
   return node.operation->traits.over_replicas == sum ? 1 : 1 / static_cast<float>(group);
 }
 
-/// Calls lower_one() for all nodes with the lowering of `node` and groups of `group` replicas that can be
-/// computed now, which become one collective and share its rounds; but not for others that set what is stored
-/// elsewhere than on the tiles, which has to follow their own. Sums of gradients join no others, whether they
-/// may begin early or not, so that they have the same bits.
+/// Calls lower_one() for all nodes with the same lowering as `node` and groups of `group` replicas that can
+/// be computed now. They become one collective and share its rounds. Other nodes that set variables stored
+/// elsewhere than on the tiles are left out, because setting them has to follow their own collective. Sums of
+/// gradients are never joined with others, whether they may begin early or not, so that their bits are the
+/// same.
 template <class LowerOne>
 void join(Lowering& l, const Node& node, uint32_t group, const LowerOne& lower_one) {
   // A result counts as computed as soon as it is joined, but holds its contents only after the collective.
@@ -102,26 +103,26 @@ std::vector<std::vector<Item>> chosen(const std::vector<Item>& items,
   return result;
 }
 
-/// Whether no collective reaches a variable: what other passes of a pipeline take is an argument, and on
-/// hosts callers have what they bind.
+/// Whether collectives cannot use a variable: values passed between passes of a pipeline are arguments, and
+/// on hosts callers bind external variables.
 bool is_out_of_reach(Lowering& l, const ops::Operand& operand) {
   const program::Variable& variable = l.builder().program().variable(operand.variable);
   return variable.is_argument() || (l.on_host() && variable.is_external());
 }
 
-/// What is multiplied by a factor and then summed over replicas.
+/// A value that is multiplied by a factor and then summed over replicas.
 struct Term {
   ops::Operand in, out;
   float factor = 1;
 };
 
-/// Whether a sum is of a number on tiles, and no sum of gradients.
+/// Whether a node sums a single number on tiles, other than a gradient.
 bool is_of_number(const Lowering& l, const Node& node) {
   return !l.on_host() && l.graph().type(node.inputs[0]).elements() == 1 && !sums_gradients(node);
 }
 
-/// Sums numbers as one row, by code that all sums of as many share, if there are others: a collective has
-/// code for each round of each of its variables. false: it cannot.
+/// Sums numbers as one row, by code shared by all sums of the same count, if the graph has further sums: a
+/// collective has code for each round of each of its variables. Returns false if it cannot.
 bool sum_as_row(Lowering& l, const Node& node, const std::vector<Term>& numbers, uint32_t group) {
   const auto count = static_cast<uint32_t>(numbers.size());
   const auto is_like = [&](const Node& other) {
@@ -202,7 +203,7 @@ constexpr Operation over_replicas(std::string_view name, Array (*combine)(std::s
       {.keeps_zeros = always_keeps_zeros, .aliases = true, .over_replicas = combine, .over_step = over_step}};
 }
 
-// Sharding. The last operand is the value as whose elements the parts lie.
+// Sharding. The last operand is the value whose elements the parts hold.
 
 TensorType whole_type(const Signature& s, const TensorType& part) {
   TensorType type = s.inputs.back();
@@ -227,7 +228,7 @@ Types infer_shard(const Signature& s) {
   return {type};
 }
 
-/// A single replica's part is whole.
+/// With a single replica, its part is the whole.
 Types infer_gather(const Signature& s) {
   require_like(s);
   return {whole_type(s, s.inputs[0])};
@@ -263,7 +264,7 @@ void lower_mean_shard(Lowering& l, const Node& node) {
                                   chosen(shards, l.by_completion(wholes))));
 }
 
-/// Into the state to which the whole is assigned, if that can be.
+/// Gathers directly into the state to which the whole is assigned, if possible.
 void lower_gather(Lowering& l, const Node& node) {
   if (l.replicas() == 1) return l.alias_output(0, l.input(0));
   const uint32_t group = combined_replicas(node, l.replicas());

@@ -21,7 +21,7 @@ Types infer_cumsum(const Signature& s) {
   return {s.inputs[0]};
 }
 
-/// In each step, the sum of twice as many.
+/// Each step doubles the number of summed elements.
 std::vector<Value> decompose_cumsum(const Decomposition& d) {
   const Type type = d.inputs[0].type().type;
   Value y = is_integer(type) ? d.inputs[0] : cast(d.inputs[0], Type::f32);

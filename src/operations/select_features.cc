@@ -25,7 +25,8 @@ const std::vector<int64_t>& select_features_places_of(const Node& node) { return
 /// Elements that are used together, in a sum: they lie on one tile.
 uint32_t neighbours_of(const Node& node) { return static_cast<uint32_t>(node.integer("neighbours", 1)); }
 
-/// Inputs of one shape but for the last dimension, which are taken from as if concatenated.
+/// Inputs whose shapes differ only in the last dimension, from which elements are taken as if they were
+/// concatenated.
 Types infer_select(const Signature& s) {
   int64_t features = 0;
   for (const TensorType& x : s.inputs) {
@@ -128,7 +129,7 @@ std::vector<Array> select_reference(const Evaluation& e) {
   return {y};
 }
 
-/// Features are rows.
+/// Lays out features as rows.
 std::vector<LayoutChoice> feature_rows(Lowering&, const Node& node) {
   return {{std::vector<ValueLayout>(node.inputs.size(), kTransposed), {kTransposed}}};
 }
@@ -174,7 +175,7 @@ Operand concatenated(Lowering& l, const Node& node) {
   return all;
 }
 
-/// On tiles an exchange of runs of rows.
+/// On tiles: an exchange of runs of rows.
 void exchange(Lowering& l, const Node& node, const Operand& out) {
   const std::vector<int64_t>& places = select_features_places_of(node);
   program::CopySet set{"select", {}};
@@ -185,7 +186,7 @@ void exchange(Lowering& l, const Node& node, const Operand& out) {
     for (uint32_t begin = 0, end = 0; begin < places.size(); begin = end) {
       for (end = begin + 1; end < places.size() && places[end] == places[begin] + (end - begin); ++end) {
       }
-      // A run may go on in the next input.
+      // A run may continue in the next input.
       const int64_t low = std::max<int64_t>(places[begin], first);
       const int64_t high = std::min<int64_t>(places[begin] + (end - begin), first + in.rows());
       if (low >= high) continue;
@@ -255,7 +256,7 @@ std::vector<Array> sum_reference(const Evaluation& e) {
   return {y};
 }
 
-/// Where the summands are, if groups are whole there.
+/// The mapping of the summands, if it keeps groups whole.
 std::vector<MappedBox> where_summed(const Lowering& l, const Operand& in, uint32_t neighbours) {
   if (l.on_host() || !l.builder().holds(in)) return {};
   std::vector<MappedBox> mapping = l.builder().mapping_of(in);

@@ -51,7 +51,8 @@ Types infer_reshape(const Signature& s) {
 
 bool keeps_matrix(const TensorType& a, const TensorType& b) { return a.cols() == b.cols(); }
 
-/// Whether a matrix becomes a vector of the same elements stored the other way: [n, 1] to [n], or back.
+/// Whether a matrix becomes a vector whose elements are stored along the other dimension: [n, 1] to [n], or
+/// back.
 bool turns_vector(const TensorType& a, const TensorType& b) {
   return (a.cols() == 1 && b.rows() == 1) || (a.rows() == 1 && b.cols() == 1);
 }
@@ -72,13 +73,13 @@ void lower_reshape(Lowering& l, const Node& node) {
                                          ops::matrix_layout(out.rows(), out.cols(), {}))));
 }
 
-/// Dimensions of more than one element that a reshape divides or joins, as parts of one product.
+/// Dimensions of more than one element that a reshape splits or merges, grouped by equal products.
 struct Regrouped {
   std::vector<size_t> from;
   std::vector<size_t> to;
 };
 
-/// The least groups.
+/// The smallest groups.
 std::vector<Regrouped> regrouped(const Shape& from, const Shape& to) {
   std::vector<Regrouped> groups;
   for (size_t i = 0, j = 0;;) {
@@ -98,7 +99,7 @@ std::vector<Regrouped> regrouped(const Shape& from, const Shape& to) {
   }
 }
 
-/// Dimensions that are joined have to be neighbours where they lie; their order there may be another one.
+/// Merged dimensions have to be neighbours in storage; their order there may differ.
 std::optional<Reordered> reorder_reshape(const Graph& graph, const Node& node, const DimensionOrder& order) {
   const Shape &from = graph.type(node.inputs[0]).shape, &to = graph.type(node.outputs[0]).shape;
   if (std::ranges::find(from, 0U) != from.end()) return {};
@@ -125,7 +126,7 @@ std::optional<Reordered> reorder_reshape(const Graph& graph, const Node& node, c
     }
   }
   if (groups.empty()) add_ones();
-  // The groups have to lie one after another.
+  // The groups have to be contiguous.
   DimensionOrder lying;
   for (size_t g = 0; g < groups.size(); ++g) {
     std::vector<size_t> dims = groups[g].from;
@@ -134,8 +135,8 @@ std::optional<Reordered> reorder_reshape(const Graph& graph, const Node& node, c
   }
   if (!std::ranges::is_sorted(lying)) return {};
   if (!std::ranges::is_sorted(needed)) {
-    if (std::ranges::is_sorted(result.order)) return {};  // nothing would be left for what follows
-    // Others, of one element, keep their places.
+    if (std::ranges::is_sorted(result.order)) return {};  // no permutation would be left to absorb
+    // Other dimensions, of one element, keep their positions.
     result.before.resize(from.size());
     std::iota(result.before.begin(), result.before.end(), 0);
     for (size_t i = 0; i < needed.size(); ++i) result.before[static_cast<size_t>(lying[i])] = needed[i];
@@ -144,7 +145,7 @@ std::optional<Reordered> reorder_reshape(const Graph& graph, const Node& node, c
   return result;
 }
 
-/// Another shape, or a permutation.
+/// Absorbs another shape, or a permutation.
 std::optional<Node> absorb_view(const Graph& graph, const Node& own, const Node& next) {
   if (next.operation->name != "reshape") return absorb_permutation(graph, own, next);
   Node both = own;

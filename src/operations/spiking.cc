@@ -41,7 +41,7 @@ void require_scalar(const Signature& s, size_t input, std::string_view name, boo
                                  integer ? "u32" : "f32"));
 }
 
-/// The number of neurons that lists may name, if layers made them.
+/// The number of neurons that lists may name if layers made them, otherwise 0.
 uint32_t listed_neurons(const Graph& graph, ValueId ids) {
   const auto& computed_by = graph.info(ids).node;
   if (!computed_by) return 0;
@@ -60,7 +60,7 @@ uint32_t listed_neurons(const Graph& graph, ValueId ids) {
   return most;
 }
 
-/// Kernels trust lists that layers made.
+/// Kernels trust lists made by layers.
 void require_spiking_inputs(const Signature& s, const SpikingLayer& first) {
   if (s.graph == nullptr) return;
   if (const uint32_t neurons = listed_neurons(*s.graph, s.attributes.inputs[0]); neurons > first.inputs)
@@ -101,7 +101,7 @@ Types infer_spiking(const Signature& s) {
 }
 
 /// Inputs: lists, ϑ_grad, parameters, all results, and the gradients of those that "upstream" lists: 1 for
-/// each layer that has one. Outputs: gradients of what learns, and of the lists.
+/// each layer that has one. Outputs: gradients of the trained parameters, and of the lists.
 Types infer_spiking_gradients(const Signature& s) {
   const std::vector<SpikingProblem> problems = check_spiking_inputs(s);
   size_t next = kGradientsParameters + all_parameters(problems).size();
@@ -255,7 +255,7 @@ void lower_on_tiles(Lowering& l, const Node& node, const std::vector<SpikingProb
   l.add_side_result(node.outputs[0], forward);
 }
 
-/// Whether a forward pass keeps for gradients what they need: only if something reads it.
+/// Whether a forward pass keeps the results that gradients need: only if something reads them.
 bool trains(const Lowering& l, const Node& node, const std::vector<SpikingProblem>& problems) {
   bool is_read = false;
   size_t position = 0;
@@ -289,7 +289,7 @@ void lower_spiking(Lowering& l, const Node& node) {
   l.run(ops::build_spiking_stack(l.builder(), built, o).step);
 }
 
-/// Where gradients of parameters are computed: in FP32, of weights on tiles beside these.
+/// Where gradients of parameters are computed: in FP32, and on tiles beside the weights.
 class ParameterGradients {
  public:
   ParameterGradients(Lowering& l, const Node& node) : l_(l), node_(node) {}

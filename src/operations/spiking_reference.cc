@@ -27,14 +27,15 @@ ops::SpikingValues values_of(const SpikingLayer& layer, const std::vector<const 
   return values;
 }
 
-/// The random numbers that decide what lists drop, and how many they keep.
+/// The random numbers that decide which spikes lists drop, and the number that they keep.
 struct Chance {
   uint64_t seed;
   uint32_t step;
   uint32_t limit;
 };
 
-/// A layer forward, in rounds: whom lists drop in a step may change the next, if the layer is recurrent.
+/// A layer's forward pass, in rounds: the spikes that lists drop in a step may change the next step of a
+/// recurrent layer.
 class LayerReference {
  public:
   LayerReference(const SpikingProblem& problem, const ops::SpikingValues& values, double bar,
@@ -180,7 +181,7 @@ std::vector<Array> spiking_reference(const Evaluation& e) {
 
 namespace {
 
-/// What the gradients of a layer see.
+/// The values that the gradients of a layer read.
 struct LayerTrace {
   ops::SpikingValues values;
   ops::Sequence in, mask;
@@ -188,7 +189,7 @@ struct LayerTrace {
   ops::SpikingUpstream upstream;
 };
 
-/// Gradients at places of lists, at their neurons.
+/// Gradients at positions of lists, scattered to their neurons.
 ops::Sequence scattered(const ListArrays& lists, const Array& at_places, uint32_t neurons) {
   ops::Sequence dense(lists.steps, lists.batch, neurons);
   lists.each([&](uint32_t t, uint32_t b, uint32_t i) {

@@ -65,7 +65,7 @@ void require_parameter(const Signature& s, const TensorType& given, std::string_
                                  uint64_t{matrix.rows} * matrix.cols, tessera::name_of(s.inputs[0].type)));
 }
 
-/// Inputs x, for gradients dy, and the parameters.
+/// Inputs x, dy (of gradients only), and the parameters.
 Types infer_structured(const Signature& s) {
   const TensorType& x = s.inputs[0];
   if (x.shape.empty() || x.pattern)
@@ -143,7 +143,7 @@ Value apply_stage(const ops::StructuredStage& stage, Value parameters, Value x) 
   for (const ops::StructuredTerm& term : stage.terms) outputs[term.out].push_back(term);
   size_t most = 1;
   for (const auto& terms : outputs) most = std::max(most, terms.size());
-  // Constants are rounded, factors are not.
+  // Constants are rounded, attributes are not.
   double scale = 0;
   for (const ops::StructuredTerm& term : stage.terms) scale = std::max(scale, std::abs(term.scale));
   if (scale == 0) scale = 1;
@@ -187,7 +187,8 @@ ops::StructuredProblem structured_problem_of(const Graph& graph, const Node& nod
           .gradients = is_structured_gradients(node.operation->name)};
 }
 
-/// Samples either way, parameters as rows. On tiles features are rows: samples in rows would be converted.
+/// Samples lie as rows or transposed, parameters as rows. On tiles features are rows, as samples in rows
+/// would be converted.
 std::vector<LayoutChoice> structured_layouts(Lowering& l, const Node& node) {
   const size_t samples = is_structured_gradients(node.operation->name) ? 2 : 1;
   std::vector<LayoutChoice> choices;

@@ -13,7 +13,7 @@ namespace {
 
 using Indices = std::vector<int64_t>;
 
-/// Results of neighbouring places are used together.
+/// `neighbours`: number of neighbouring results that are used together.
 Value take_from_parts(const std::vector<Value>& parts, Indices places, int64_t neighbours = 1) {
   Attributes attributes = {{"places", std::move(places)}};
   if (neighbours > 1) attributes["neighbours"] = neighbours;
@@ -38,8 +38,8 @@ Value stacked(const std::vector<Value>& stacks, uint32_t outputs) {
   return first_features(stacks.size() == 1 ? stacks[0] : concatenate(stacks, last(stacks[0])), outputs);
 }
 
-/// y = the factor of a stride applied to x. Of the 2 × 2 matrices, its own begin at `first`: those of all
-/// pairs of features, or tied.
+/// y = the factor of a stride applied to x. `first`: position of its 2 × 2 matrices, one per pair of
+/// features, or tied.
 Value butterfly_factor(Value x, Value matrices, uint32_t first, uint32_t stride, bool tied) {
   constexpr int64_t kElements = 4;
   Indices of_x, of_matrices;
@@ -56,8 +56,8 @@ Value butterfly_factor(Value x, Value matrices, uint32_t first, uint32_t stride,
       take_from_parts({x}, std::move(of_x), 2) * take_from_parts({matrices}, std::move(of_matrices), 2), 2);
 }
 
-/// Features while a Hadamard transform mixes them: the halves that the last step made, and where in them each
-/// feature is.
+/// Features during a Hadamard transform: the halves that the last step made, and the position of each feature
+/// in them.
 struct Mixed {
   std::vector<Value> halves;
   Indices place;
@@ -89,7 +89,7 @@ Mixed hadamard(Value x) {
   return mixed;
 }
 
-/// In the order of a permutation; none: their own.
+/// Features in the order of a permutation; without one, in their own order.
 Value in_order(const Mixed& mixed, std::span<const uint32_t> permutation = {}) {
   Indices places = mixed.place;
   for (size_t i = 0; i < permutation.size(); ++i) places[i] = mixed.place[permutation[i]];

@@ -31,7 +31,7 @@ void require_gradient(const Signature& s, size_t gradient, const TensorType& wei
   require_like(s, gradient, weight, s.inputs[gradient].type);
 }
 
-/// A step with a learning rate of NaN is left out.
+/// Whether a step is skipped: its learning rate is NaN.
 bool is_left_out(const Evaluation& e, size_t lr) { return std::isnan((*e.inputs[lr])[0]); }
 
 // Inputs: gradient, lr, weight, and with momentum the velocity. Outputs: weight, velocity.
@@ -172,8 +172,8 @@ std::vector<Case> adam_cases() {
   return cases;
 }
 
-// What AdamW subtracts from a weight for each unit of the learning rate, which itself says only whether the
-// step is left out. Inputs as those of adam. Outputs: the moments, and the direction, in f32.
+// The direction that AdamW subtracts from a weight per unit of learning rate; the learning rate input only
+// says whether the step is skipped. Inputs as for adam. Outputs: the moments, and the direction, in f32.
 constexpr size_t kDirection = 2;
 
 Types infer_direction(const Signature& s) {
@@ -208,7 +208,7 @@ Problem sized(Problem problem, const Lowering& l, const ops::Operand& weight, Ty
   return problem;
 }
 
-/// Operands without the gradient, in the order of the operation's; what is updated lies in the outputs.
+/// Operands except the gradient, in the operation's order; the updated values lie in the outputs.
 LinearUpdate sgd_on_outputs(Lowering& l, const Node& node, Type gradient) {
   std::vector<ops::Operand> operands = {l.in_layout(node.inputs[kLr], kRows)};
   for (size_t i = node.outputs.size(); i-- > 0;) operands.push_back(l.operand_of(node.outputs[i]));
@@ -236,12 +236,12 @@ LinearUpdate on_outputs(Lowering& l, const Node& node, Type gradient) {
   return direction_on_outputs(l, node, gradient);
 }
 
-/// Whether one of the values that an update changes may change where it lies.
+/// Whether an updated value may change in place.
 bool may_change_in_place(const Lowering& l, const Node& update, size_t i) {
   return replaced_state(l, update, i) == updated_values(update)[i];
 }
 
-/// What is updated becomes the outputs: itself, or copies if it may not change now.
+/// Makes the outputs the updated values themselves, or copies if they may not change yet.
 void place_outputs(Lowering& l, const Node& node) {
   for (size_t i = 0; i < updated_values(node).size(); ++i) {
     const size_t updated = node.operation->traits.updates[i];

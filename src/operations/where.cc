@@ -28,8 +28,8 @@ Types infer_where(const Signature& s) {
   return {out};
 }
 
-/// With the attribute "zero_derivative", 1, the choices are steps of what they are computed of, as where a
-/// number that may have a fraction is rounded, and another is not.
+/// With the attribute "zero_derivative" = 1, the choices are step functions of their common source, as when
+/// only numbers that may have a fraction are rounded.
 Gradients where_gradient(const Differentiation& d) {
   const Value condition = d.input(0), dy = *d.dy[0];
   if (d.node.integer("zero_derivative", 0) != 0) return {{}, {}, sum_to(less(dy, dy), d.input(2).type())};
@@ -102,7 +102,7 @@ std::span<const Operation> where_operations() { return kWhere; }
 
 Value where(Value condition, Value a, Value b) {
   const Type from = condition.type().type, to = a.type().type;
-  // In whose type numbers that are not 0 may be 0.
+  // A nonzero number may become 0 in the other type.
   const bool may_vanish = !is_integer(from) && from != to && (is_integer(to) || to == Type::f16);
   if (may_vanish) condition = not_equal(condition, number(condition, 0));
   return a.owner().apply("where", {cast(condition, to), a, b})[0];

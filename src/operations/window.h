@@ -11,7 +11,7 @@
 namespace tessera::graph {
 
 /// The attributes "kernel", "stride", "padding" (before each dimension, then after each) and "dilation".
-/// Throws UsageError, naming the operation, for another number of sizes than the kernel has.
+/// Throws UsageError, naming the operation, if their number of sizes differs from the kernel's.
 Attributes attributes_of(std::string_view operation, const Convolution& window);
 /// Only the attributes of a node that describe its window.
 Attributes window_attributes(const Node& node);
