@@ -16,7 +16,7 @@ using program::Box;
 using program::MappedBox;
 using Mapping = std::vector<MappedBox>;
 
-/// What a tile in the middle of a mapping has in common with each box on other tiles.
+/// The intersections of the box of a tile in the middle of a mapping with each box on other tiles.
 std::vector<Box> common_with_middle(const Mapping& mapping, const Mapping& others) {
   std::vector<Box> common;
   if (mapping.empty()) return common;
@@ -31,7 +31,8 @@ std::vector<Box> common_with_middle(const Mapping& mapping, const Mapping& other
   return common;
 }
 
-/// Blocks on a few tiles, far apart and other ones for each operand, as all their exchange code lies there.
+/// Blocks on a few tiles, far apart and different for each operand, because they hold all exchange code of
+/// the blocks.
 Mapping blocks_on_few_tiles(const Operand& operand, uint32_t few, uint32_t tiles) {
   Mapping blocks = blocks_on_tiles(operand, few);
   const uint32_t apart = tiles / few;
@@ -39,7 +40,7 @@ Mapping blocks_on_few_tiles(const Operand& operand, uint32_t few, uint32_t tiles
   return blocks;
 }
 
-/// At least as many as a tile has of the boxes; exactly that where they lie in the order of their tiles.
+/// An upper bound of the number of boxes on one tile; exact if boxes are in the order of their tiles.
 uint64_t most_on_a_tile(const Mapping& mapping) {
   uint64_t most = 0, on_tile = 0;
   for (size_t i = 0; i < mapping.size(); ++i) {
@@ -104,7 +105,7 @@ uint64_t most_transfers(const Mapping& from, const Mapping& to) {
 
 std::optional<Operand> blocks_between(const Builder& builder, const Operand& operand, const Mapping& from,
                                       const Mapping& to) {
-  constexpr uint64_t kMostBytes = 4096;  // of a block on few tiles
+  constexpr uint64_t kMostBytes = 4096;  // bytes of a block on few tiles
   if (builder.is_host() || operand.box.empty()) return {};
   const uint64_t direct = most_transfers(from, to);
   if (direct <= kMostTransfers) return {};

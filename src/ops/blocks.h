@@ -1,4 +1,4 @@
-// Operands in nearly square blocks, by way of which they take few transfers from some tiles to others.
+// Operands in nearly square blocks: exchanging by way of them takes fewer transfers between some mappings.
 #pragma once
 
 #include <cstdint>
@@ -12,8 +12,8 @@
 
 namespace tessera::ops {
 
-/// Transfers of a tile in one exchange whose code takes a thirtieth of its memory; with more, a second
-/// exchange is worth its time.
+/// Transfers of a tile in one exchange whose code takes a thirtieth of its memory; beyond this number, a
+/// second exchange pays.
 inline constexpr uint64_t kMostTransfers = 512;
 
 /// A mapping of an operand in nearly square blocks, one per tile, on at most `tiles` tiles.
@@ -29,25 +29,25 @@ std::vector<program::MappedBox> boxes_of_parts(const PartedMatrix& parts,
 uint64_t most_transfers(const std::vector<program::MappedBox>& from,
                         const std::vector<program::MappedBox>& to);
 
-/// A temporary in blocks, if what lies on tiles as `from` says is brought to where `to` says by far fewer
-/// transfers in two exchanges, by way of it, than in one: between whole rows and whole columns each tile
-/// would send something to each, and exchange code for every transfer stays on the tiles. Both say it of
-/// boxes of the operand.
+/// A temporary in blocks, if two exchanges by way of it take far fewer transfers than one exchange from the
+/// mapping `from` to the mapping `to`: between whole rows and whole columns, each tile would send something
+/// to every other, and the exchange code of every transfer stays on the tiles. Both are mappings of boxes of
+/// the operand.
 std::optional<Operand> blocks_between(const Builder& builder, const Operand& operand,
                                       const std::vector<program::MappedBox>& from,
                                       const std::vector<program::MappedBox>& to);
 
-/// Whether a tile takes more than kMostTransfers from where an operand lies to where it is taken, directly.
-/// Otherwise there are no blocks between.
+/// Whether a direct exchange from one mapping to another takes more than kMostTransfers of a tile. Otherwise
+/// there are no blocks between.
 bool takes_many_transfers(const std::vector<program::MappedBox>& from,
                           const std::vector<program::MappedBox>& to);
 
 /// Whether there may be blocks between an operand and `boxes` boxes of it, at most `on_a_tile` of them on the
-/// same tile: one tile or another may take more than kMostTransfers. Far quicker than the boxes themselves.
+/// same tile: one tile or another may take more than kMostTransfers. Far faster than listing the boxes.
 bool may_take_blocks(const Builder& builder, const Operand& operand, uint64_t boxes, uint64_t on_a_tile);
 
-/// What to read instead of an operand that is taken as `to` says: the operand, or blocks between, to which
-/// `copies` then brings it. The blocks are temporaries of `like`, an operand of the same shape.
+/// What to read instead of an operand that is taken in the mapping `to`: the operand, or blocks between, to
+/// which `copies` then copies it. The blocks are temporaries of `like`, an operand of the same shape.
 Operand read_by_blocks(const Builder& builder, const Operand& operand, const Operand& like,
                        const std::vector<program::MappedBox>& to, program::CopySet& copies);
 

@@ -104,11 +104,11 @@ class Builder {
   /// transposed.
   void convert(const Operand& from, const OperandLayout& has, const Operand& to, const OperandLayout& wants,
                std::vector<program::StepId>& steps) const;
-  /// What an operand in parts stores, row by row, in boxes on the tiles where the parts lie: a temporary,
+  /// The matrix of an operand in parts, row by row, in boxes on the tiles where the parts lie: a temporary,
   /// with the steps that fill it. None on a host, without parts, or if some lie on other tiles.
   std::optional<Operand> in_boxes(const Operand& operand, const OperandLayout& has,
                                   std::vector<program::StepId>& steps) const;
-  /// The transpose of that.
+  /// The transpose of in_boxes().
   std::optional<Operand> transposed_in_boxes(const Operand& operand, const OperandLayout& has,
                                              std::vector<program::StepId>& steps) const;
   /// Copies one operand to another of its shape; adds nothing if they are the same.

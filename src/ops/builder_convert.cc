@@ -29,7 +29,8 @@ program::CopyGroup reversed(program::CopyGroup group) {
   return group;
 }
 
-// Panels are converted by way of the transpose with all their rows, of which each panel has a few columns.
+// Panels are converted by way of the transpose with all their rows, as each panel has only a few columns of
+// it.
 
 OperandLayout transpose_of(const PanelLayout& panels) {
   return {.rows = panels.k, .cols = panels.m, .transposed = true};
@@ -92,8 +93,8 @@ std::vector<MappedBox> boxes_where_parted(const Builder& builder, const Operand&
   return boxes_of_parts(*layout.parts, builder.mapping_of(operand));
 }
 
-/// The same, if the transpose, which is mapped so, comes to these boxes or from these by no more transfers
-/// than by way of whole rows; otherwise none.
+/// The same, if copies between the mapped transpose and these boxes take no more transfers than by way of
+/// whole rows; otherwise none.
 std::vector<MappedBox> boxes_to_transpose(const Builder& builder, const Operand& parted,
                                           const OperandLayout& layout,
                                           const std::vector<MappedBox>& transpose) {

@@ -45,7 +45,7 @@ struct CommonRun {
   uint64_t count = 0;
 };
 
-/// What both layouts have in consecutive places, in the order in which `has` stores it.
+/// Runs that are consecutive in both layouts, in the storage order of `has`.
 std::vector<CommonRun> common_runs(const OperandLayout& has, const OperandLayout& wants) {
   const std::vector<Run> source = sorted_runs(has);
   const std::vector<Run> target = sorted_runs(wants);

@@ -20,7 +20,7 @@ std::vector<program::VertexGroup> groups_of_owners(const std::vector<program::Ma
                                                    const std::vector<OwnerField>& fields,
                                                    const std::vector<program::Param>& params);
 
-/// Lets the owners of parts of a result add the rows of a box each of what they received.
+/// Lets the owner of each part of a result add the rows of its box of the received data.
 program::ComputeSet sums_of_owners(const std::vector<program::MappedBox>& owners, const OwnerField& received,
                                    const Operand& result);
 /// The same for all rows of partial sums, which have the columns of the result.

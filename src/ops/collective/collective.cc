@@ -59,7 +59,7 @@ CollectiveAlgorithm fastest(const Program& program, const machine::Machine& repl
   return by_tree ? CollectiveAlgorithm::tree : CollectiveAlgorithm::ring;
 }
 
-/// By the algorithm that is chosen.
+/// Adds the collective with the chosen algorithm.
 StepId add_chosen(Program& program, Collective collective) {
   if (program::sums(collective.kind))
     for (Exchanged& exchanged : collective.variables)
@@ -79,8 +79,8 @@ uint64_t elements_of(const Program& program, const Collective& collective) {
   return elements;
 }
 
-/// Whether links are busy for much longer than tiles, which cannot do anything else meanwhile. On hosts,
-/// whose rates between ranks are unknown, another thread exchanges and adds.
+/// Whether links are busy for much longer than tiles, which cannot do other work while they exchange. On
+/// hosts, whose rates between ranks are unknown, another thread exchanges and adds.
 bool hides_well(const Program& program, const machine::Machine& replica, const Collective& collective) {
   if (replica.kind == machine::Kind::host) return true;
   constexpr double kTimes = 4;
@@ -88,8 +88,8 @@ bool hides_well(const Program& program, const machine::Machine& replica, const C
   return cost.under_way >= kTimes * (cost.cycles.total() - cost.under_way);
 }
 
-/// Several collectives like one, of neighbouring lists, each with at least an eighth of all elements, as they
-/// cost tiles more than one; the last has what is left.
+/// Several collectives like `like`, each for neighbouring lists with at least an eighth of all elements, as
+/// several cost tiles more than one; the last takes the rest.
 std::vector<StepId> add_each(Program& program, const machine::Machine& replica, Collective like,
                              const std::vector<std::vector<Exchanged>>& lists) {
   Collective all = like;

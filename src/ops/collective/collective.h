@@ -17,18 +17,18 @@ namespace tessera::ops {
 program::StepId all_reduce(program::Program& program, const machine::Machine& replica, std::string name,
                            std::span<const program::VariableId> variables, uint32_t group = 0);
 
-/// As several collectives: each list is of variables that are complete at the same time, and the lists are in
-/// the order of these times. Neighbouring lists share a collective until it has a good part of all, and on
-/// machines with tiles its links are busy for several times as long as tiles, so that more of it can be
-/// hidden behind other work than it adds. All take the algorithm that is faster for one collective of all, so
-/// that sums have the same bits as there. Without replicas it adds nothing.
+/// Adds several collectives. Variables of one list are complete at the same time, and the lists are in the
+/// order of completion. Neighbouring lists share a collective until it has a substantial part of all elements
+/// and, on tiled machines, its links are busy for several times as long as tiles, so that more of its time
+/// can be hidden behind other work than it adds. All use the algorithm that is fastest for one collective of
+/// all variables, so that sums have the same bits as there. Without replicas it adds nothing.
 std::vector<program::StepId> all_reduces(program::Program& program, const machine::Machine& replica,
                                          const std::string& name,
                                          std::span<const std::vector<program::VariableId>> lists,
                                          uint32_t group = 0);
 
-/// Whether an all-reduce of variables keeps links busy for several times as long as tiles, as all_reduces()
-/// wants it of each; on hosts, whether there is one.
+/// Whether an all-reduce of the variables keeps links busy for several times as long as tiles, as
+/// all_reduces() requires of each collective; on hosts, whether there is an all-reduce.
 bool hides_well(const program::Program& program, const machine::Machine& replica,
                 std::span<const program::VariableId> variables);
 
@@ -40,8 +40,8 @@ struct Sharded {
 /// The mapping of a part, a matrix of one row, beside a variable: one chunk of each of its boxes.
 std::vector<program::MappedBox> mapping_of_part(const program::Variable& whole, uint32_t replicas);
 
-/// As all_reduces(): each part becomes the replica's own chunk of the sums, for which the whole variables are
-/// used up.
+/// As all_reduces(): each part becomes the replica's own chunk of the sums. The contents of the whole
+/// variables are lost.
 std::vector<program::StepId> reduce_scatters(program::Program& program, const machine::Machine& replica,
                                              const std::string& name,
                                              std::span<const std::vector<Sharded>> lists);

@@ -48,8 +48,8 @@ struct DensePartition {
 };
 
 inline constexpr uint32_t kMostSumStages = 3;
-/// Numbers of partial sums that are left after each stage but the last, in which PopLibs (SDK 3.4) adds so
-/// many partial sums of a dense product: none if there is one stage.
+/// Numbers of partial sums that are left after each stage but the last when PopLibs (SDK 3.4) adds `partials`
+/// partial sums of a dense product; empty if there is one stage.
 std::vector<uint32_t> vendor_sum_depths(uint32_t partials);
 
 /// Rows and columns of W that the multipliers process at once.

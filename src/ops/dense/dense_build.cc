@@ -27,8 +27,8 @@ using program::VariableId;
 /// the same data.
 constexpr uint32_t kMostHolders = 16;
 
-/// Bytes of partial sums that a tile must be spared for complete sums to be sent on in a superstep of their
-/// own.
+/// If a tile is relieved of at least this many bytes of partial sums, the complete sums are sent on in a
+/// superstep of their own.
 constexpr uint64_t kWorthSending = 8192;
 
 enum GridAxis : size_t { kAlongM, kAlongK, kAlongN };
@@ -156,7 +156,7 @@ class DenseBuilder {
                         b_.purpose_of(side.operand));
   }
 
-  /// Brings what each tile multiplies to it, unless it is there already.
+  /// Brings each tile the part that it multiplies, unless the tile already has it.
   void bring(Side& side) {
     side.local = side.operand.variable;
     if (side.copies == 1 && !side.is_sliced) return;
@@ -193,8 +193,8 @@ class DenseBuilder {
     if (side.copies > 1) side.local = add_parts("partials", shape_.numbers.partials, side).variable;
   }
 
-  /// Whether a tile that adds partial sums at the result's place receives many more of them than if all tiles
-  /// did.
+  /// Whether a tile that adds partial sums where the result lies receives many more of them than if the sums
+  /// were spread over all tiles.
   bool adds_on_few_tiles(const Side& side) const {
     std::map<TileId, uint64_t> elements;
     for (const MappedBox& mapped : b_.mapping_of(side.operand))
@@ -220,12 +220,12 @@ class DenseBuilder {
     return sorted(b_.mapping_of(operand)) == sorted(without_empty(mapping));
   }
 
-  /// Partial sums, `depth` rows of them, of sections of the given rows. The tiles of a section, which have
-  /// its rows, each add their share of a part.
+  /// Adds partial sums in `depth` sections of rows, and returns the results as `depth` rows. The tiles of a
+  /// section, which have its rows, each add a slice of a part.
   Operand add_in_stage(const Operand& partials, uint32_t depth, std::vector<StepId>& steps) {
     const Side& side = result();
     const uint32_t rows = partials.rows();
-    std::vector<std::pair<MappedBox, Box>> owned;  // with what its owner receives
+    std::vector<std::pair<MappedBox, Box>> owned;  // with the sums that its owner receives
     for (uint32_t section = 0; section < depth; ++section) {
       const auto first = [&](uint64_t total, uint32_t of) {
         return static_cast<uint32_t>(total * of / depth);

@@ -102,7 +102,7 @@ class Estimate {
     add_stage(left, 1, s_.numbers.operands, cycles);
   }
 
-  /// Each tile adds so many partial sums to its share of `depth` ones.
+  /// Each tile adds `partials` partial sums to its slice of `depth` sums.
   void add_stage(double partials, double depth, Type result, program::PhaseTimes& cycles) const {
     const double share = depth / partition_.k_parts;
     program::TileTraffic t;
@@ -135,7 +135,8 @@ class Estimate {
   double partial_ = 0;
 };
 
-/// Grids over the tiles for given slices; with the gradients that are computed in them, if there are any.
+/// Searches the grids over the tiles for given slices, including gradients that are computed in the same
+/// grid, if there are any.
 class GridSearch {
  public:
   GridSearch(const DenseShape& shape, Planner planner, const Machine& m, const DensePartition& forced,
@@ -175,7 +176,7 @@ class GridSearch {
           for (bool slice_x : {true, false}) consider({m, k, n, m_slices, n_slices, slice_x});
   }
 
-  /// For n only the maximum number of parts that the tiles allow, and few.
+  /// For n, only the maximum number of parts that the tiles allow, and small numbers.
   std::vector<uint32_t> n_counts(uint32_t units, uint32_t most) const {
     if (forced_.n_parts != 0) return counts(units, forced_.n_parts, most);
     const uint32_t all = std::min(std::max(1U, units), most);
@@ -200,7 +201,7 @@ class GridSearch {
     found_.push_back(expected);
   }
 
-  /// In a mirrored partition they are products over m and over n, with Wᵀ and Xᵀ.
+  /// In a mirrored partition, gradients are products over m and over n, with Wᵀ and Xᵀ.
   void add_gradients(const DensePartition& p, Expected<DensePartition>& expected) const {
     const auto add = [&](const DenseShape& shape, const DensePartition& partition, bool transposes_left) {
       const Estimate estimate(shape, partition, m_);
@@ -242,7 +243,7 @@ void check_sizes(const DenseShape& s, const Machine& machine) {
 
 // The depths divide the messages that a tile receives evenly over the stages.
 std::vector<uint32_t> vendor_sum_depths(uint32_t partials) {
-  constexpr uint32_t kTwoStages = 16, kThreeStages = 125;  // from so many partial sums on
+  constexpr uint32_t kTwoStages = 16, kThreeStages = 125;  // least numbers of partial sums
   struct Stages {
     std::vector<uint32_t> depths;
     double messages = 0;

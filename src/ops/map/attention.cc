@@ -45,7 +45,7 @@ class AttentionOperands {
     if (!p_.has_ids) return add_whole(false, name, Type::u32, 0, 0);
     add({.name = name, .type = Type::u32, .cols = tokens, .split_cols = false}, 1, false);
   }
-  /// Every vertex has all of it; an empty one stands for an operand that there is not.
+  /// Adds an operand that every vertex takes as a whole; an empty operand stands for a missing one.
   void add_whole(bool is_given, const char* name, Type type, uint32_t rows, uint32_t cols) {
     operation_.operands.push_back({.name = name,
                                    .type = type,

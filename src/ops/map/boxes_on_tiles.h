@@ -1,4 +1,4 @@
-// Operations that compute partial results of an operand where its boxes lie, and join these.
+// Operations that compute partial results where the boxes of an operand lie, and combine them.
 #pragma once
 
 #include <cstdint>
@@ -12,8 +12,8 @@ namespace tessera::ops {
 /// The boxes of a partition that has boxes, numbered by ascending tiles.
 class BoxesOnTiles {
  public:
-  /// Neighbouring boxes of whole tiles; and the last of them, to join what they have in common. Tile
-  /// 0, where scalars lie, has most to exchange otherwise.
+  /// Neighbouring boxes of whole tiles; and the last of these tiles, which combines their results. It is not
+  /// tile 0, where scalars lie, which would have most to exchange.
   struct Group {
     uint32_t begin = 0;
     uint32_t end = 0;
@@ -33,10 +33,10 @@ class BoxesOnTiles {
   uint32_t tiles() const { return static_cast<uint32_t>(by_tile_.size()); }
   /// A group for each tile.
   const std::vector<Group>& by_tile() const { return by_tile_; }
-  /// So many groups of equally many tiles, or almost; at most tiles().
+  /// `number` groups with nearly equal numbers of tiles; at most tiles().
   std::vector<Group> groups(uint32_t number) const;
-  /// Numbers of groups in which to join results before they are joined into one, 0 for none, of which a
-  /// planner may choose.
+  /// Numbers of groups that a planner may choose from: results are combined in each group, then between
+  /// groups; 0: at once.
   std::vector<uint32_t> numbers_of_groups() const;
 
  private:

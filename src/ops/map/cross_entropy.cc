@@ -45,7 +45,8 @@ Box terms_of_parts(uint32_t first, uint32_t count, uint32_t columns) {
   return {kCrossEntropyTerms * first, kCrossEntropyTerms * count, 0, columns};
 }
 
-/// Some classes of all columns on each tile: as the logits lie, if they do so, otherwise evenly spread.
+/// Each tile has some classes of all columns: where the logits lie, if they are mapped like that, otherwise
+/// evenly spread.
 MapPartition partition_of_classes(const Builder& builder, const SoftmaxCrossEntropyProblem& p,
                                   const Operand& logits) {
   const auto has_all_columns = [&](const MappedBox& mapped) {
@@ -62,7 +63,7 @@ MapPartition partition_of_classes(const Builder& builder, const SoftmaxCrossEntr
   return partition;
 }
 
-/// Each tile computes the terms of its classes. With those of all classes, it computes its gradient.
+/// Each tile computes the terms of its classes, and from the terms of all classes its part of the gradient.
 class SpreadClasses {
  public:
   SpreadClasses(const Builder& builder, const SoftmaxCrossEntropyProblem& problem,
@@ -89,8 +90,8 @@ class SpreadClasses {
   }
 
  private:
-  /// What has a number for each column is taken whole by all tiles: from one tile, if it lies on many, so
-  /// that a tile has no transfer from each of these.
+  /// All tiles take operands with one number per column as a whole: if these lie on many tiles, from a single
+  /// tile, so that no tile has a transfer from each of them.
   void gather_columns(std::vector<StepId>& steps) {
     program::CopySet gather{"gather columns", {}};
     const auto move = [&](Operand& of_columns) {
@@ -105,13 +106,13 @@ class SpreadClasses {
     builder_.copy(std::move(gather), steps);
   }
 
-  /// On a tile other than the last one, which joins terms, and tile 0, which has scalars.
+  /// A tile other than the last one, which combines terms, and tile 0, which has scalars.
   std::vector<MappedBox> mapping_of_whole() const {
     return program::map_to_tile(of_.labels.rows(), of_.labels.cols(),
                                 boxes_.by_tile()[boxes_.tiles() / 4].tile);
   }
 
-  /// The terms of as many parts as the groups have, on their tiles.
+  /// The terms of all parts in the groups, on their tiles.
   Operand add_terms(const char* name, const std::vector<TileGroup>& groups) const {
     std::vector<MappedBox> mapping;
     for (const TileGroup& group : groups)
@@ -147,7 +148,7 @@ class SpreadClasses {
     return builder_.execute(std::move(set));
   }
 
-  /// The terms of each group's parts become those of one.
+  /// Combines the terms of each group's parts into the terms of one part.
   Operand join(const Operand& terms, const std::vector<TileGroup>& groups, std::vector<StepId>& steps) const {
     std::vector<TileGroup> joined;
     for (uint32_t g = 0; g < groups.size(); ++g) joined.push_back({g, g + 1, groups[g].tile});
@@ -176,7 +177,7 @@ class SpreadClasses {
                              p_.columns > kFewParts ? mapping_of_whole() : std::vector<MappedBox>());
   }
 
-  /// The loss where the terms lie, and on all tiles the gradient.
+  /// Computes the loss on the tile with the terms, and the gradient on all tiles.
   StepId compute_results(const Operand& terms) const {
     program::ComputeSet set{"class_gradient", program::Phase::compute, {}};
     set.groups.push_back(

@@ -239,13 +239,13 @@ LeastSeconds least_seconds_on_tiles(const MapOperation& operation, const Machine
   };
 }
 
-/// What a tile has to receive, or to send, at least.
+/// Lower bounds of the bytes and transfers that a tile has to receive, or to send.
 struct LeastTraffic {
   double bytes = 0;
   double transfers = 0;
 
-  /// Adds a box, of which some may lie on the tile. By way of blocks it takes a transfer at least, and in one
-  /// exchange or the other all the bytes that the tile lacks.
+  /// Adds a box, which may partly lie on the tile. By way of blocks it takes at least one transfer, and in
+  /// one of the two exchanges all the bytes that the tile lacks.
   template <class TakesBlocks>
   void add(std::span<const program::MappedBox> mapping, const Box& box, program::TileId tile, Type type,
            const TakesBlocks& takes_blocks) {
@@ -273,7 +273,7 @@ struct LeastTraffic {
   }
 };
 
-/// With the exchanges of a tile in the middle, before and after the superstep.
+/// Includes the exchanges of a tile in the middle, before and after the superstep.
 LeastSeconds least_seconds_in_place(const Builder& builder, const MapOperation& operation,
                                     std::span<const Operand> operands) {
   std::vector<std::vector<program::MappedBox>> mappings;
@@ -298,7 +298,7 @@ LeastSeconds least_seconds_in_place(const Builder& builder, const MapOperation& 
         return reads(access) ? takes_many_transfers(mappings[next], taken)
                              : takes_many_transfers(taken, mappings[next]);
       };
-      // A tile receives once what two operands share.
+      // A tile receives data that two operands share only once.
       const std::pair shared(operands[next].variable, operands[next].inside(box));
       if (reads(access) && std::ranges::find(received, shared) == received.end()) {
         received.push_back(shared);
@@ -312,7 +312,8 @@ LeastSeconds least_seconds_in_place(const Builder& builder, const MapOperation& 
   };
 }
 
-/// Whether cores write parts of the same rows, and so the same cache lines, although there are rows for all.
+/// Whether cores write parts of the same rows, and so the same cache lines, although there are enough rows
+/// for all cores.
 bool divides_rows(const MapOperation& operation, const MapPartition& partition, const Machine& machine) {
   constexpr uint32_t kRowsOfCore = 8;
   const MapOperand& result = operation.operands.back();
@@ -338,7 +339,7 @@ MapPlan plan_on_host(const MapOperation& operation, const Machine& machine) {
       [&](const MapPartition& partition, double) { return predict_on_host(operation, partition, machine); });
 }
 
-/// What the plan of an operation depends on whose operands lie as it wants.
+/// What the plan of an operation depends on if its operands are mapped as the plan wants.
 struct AloneKey {
   MapOperation operation;
   Machine machine;

@@ -66,7 +66,7 @@ class AxisParts {
     return static_cast<uint32_t>(first.size() - 1);
   }
 
-  /// Of a group of results, elements of the axis from `begin` to `end`.
+  /// The box of the elements `begin` to `end` of the axis, for a group of results.
   Box box(uint32_t begin, uint32_t end, uint32_t group) const {
     const uint32_t first = results_[group], size = results_[group + 1] - first;
     return p_.over_rows ? Box{begin, end - begin, first, size} : Box{first, size, begin, end - begin};
@@ -84,7 +84,7 @@ StepId build_as(const Builder& builder, const AxisReduceProblem& problem,
   return build_map(builder, operation_of(problem), partition.whole, operands);
 }
 
-/// Numbers of parts with which results or their parts keep all tiles busy.
+/// Partitions with enough parts for results, or parts of them, to keep all tiles busy.
 std::vector<AxisReducePartition> parted(const AxisReduceProblem& problem, uint32_t tiles) {
   constexpr uint32_t kFewResults = 4, kLeastElements = 8;  // of a part
   std::vector<AxisReducePartition> partitions;

@@ -41,8 +41,8 @@ struct AxisReduceProblem {
 /// Operands "in", "out".
 MapOperation operation_of(const AxisReduceProblem& problem);
 
-/// Parts of the axis, of which all are reduced at once and whose partial results are reduced then; if it is
-/// one, vertices take whole columns or rows.
+/// Divides the axis into parts that are reduced simultaneously; then their partial results are reduced. With
+/// one part, vertices take whole columns or rows.
 struct AxisReducePartition {
   uint32_t parts = 1;
   MapPlan whole = {};  ///< of one part
@@ -52,8 +52,8 @@ struct AxisReducePartition {
 
 using AxisReducePlan = Plan<AxisReducePartition>;
 
-/// With given operands. On tiles, an axis that is longer than they are many, with few results, may be
-/// parted: its columns or rows would lie on as few tiles, and not fit them.
+/// The plan for given operands. On tiles, an axis that is longer than the number of tiles, with few results,
+/// may be divided into parts: otherwise its columns or rows would lie on few tiles and not fit.
 AxisReducePlan plan(const Builder& builder, const AxisReduceProblem& problem,
                     const std::vector<Operand>& operands);
 program::StepId build(const Builder& builder, const AxisReduceProblem& problem, const AxisReducePlan& plan,

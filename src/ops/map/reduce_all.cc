@@ -17,7 +17,7 @@ using program::MappedBox;
 using program::Role;
 using program::StepId;
 
-/// By one vertex.
+/// The reduction by a single vertex.
 MapOperation operation_of(const ReduceAllProblem& p) {
   return {.codelet = &kernels::codelet_of(p.op),
           .phase = program::Phase::reduce,
@@ -30,7 +30,7 @@ MapOperation operation_of(const ReduceAllProblem& p) {
 
 Type type_of_partials(const ReduceAllProblem& p) { return is_integer(p.from) ? p.from : Type::f32; }
 
-/// First the dimension that leaves more results, which are computed side by side.
+/// Reduces first over the dimension that leaves more results, which are computed in parallel.
 StepId reduce_by_axes(const Builder& builder, const ReduceAllProblem& p, const Operand& in,
                       const Operand& out) {
   if (p.rows == 1 || p.cols == 1)
@@ -48,7 +48,7 @@ StepId reduce_by_axes(const Builder& builder, const ReduceAllProblem& p, const O
            {partials, out})});
 }
 
-/// On each tile what lies there.
+/// Reduces the elements of each tile where they lie.
 class InPlace {
  public:
   InPlace(const Builder& builder, const ReduceAllProblem& problem, const Operand& in, const Operand& out)
@@ -65,7 +65,7 @@ class InPlace {
       steps.push_back(join(partials, boxes_.groups(groups), results, 1));
       partials = results;
     }
-    // Not on tile 0, where scalars lie, which has most to exchange otherwise.
+    // Not on tile 0, where scalars lie, which would have most to exchange.
     const program::TileId tile = boxes_.by_tile()[boxes_.tiles() / 2].tile;
     steps.push_back(join(partials, {{0, partials.cols(), tile}}, out_, p_.scale));
     return builder_.sequence(std::move(steps));
@@ -91,7 +91,7 @@ class InPlace {
     return builder_.execute(std::move(set));
   }
 
-  /// A row of as many results as the groups have, on their tiles.
+  /// A row with one result for each part of the groups, on their tiles.
   Operand add_results(const char* name, const std::vector<BoxesOnTiles::Group>& groups) const {
     std::vector<MappedBox> mapping;
     for (const BoxesOnTiles::Group& group : groups)
@@ -99,7 +99,7 @@ class InPlace {
     return builder_.temporary(name, type_of_partials(p_), 1, groups.back().end, std::move(mapping));
   }
 
-  /// The results of each group become one.
+  /// Combines the results of each group into one.
   StepId join(const Operand& partials, const std::vector<BoxesOnTiles::Group>& groups, const Operand& out,
               float scale) const {
     const program::Codelet& codelet = kernels::codelet_of(joining(p_.op));

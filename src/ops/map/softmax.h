@@ -44,8 +44,8 @@ MapOperation operation_of(const SoftmaxCrossEntropyProblem& problem);
 struct CrossEntropyPartition {
   MapPartition columns = {};
   bool spreads_classes = false;
-  /// If it does: the number of groups of neighbouring tiles that join what they know of the columns
-  /// before this is joined; 0: none do.
+  /// If so: the number of groups of neighbouring tiles that combine their terms before these are combined
+  /// over all groups; 0: no groups.
   uint32_t groups = 0;
 
   bool operator==(const CrossEntropyPartition&) const = default;

@@ -18,10 +18,10 @@ using program::MappedBox;
 using program::StepId;
 using program::TileId;
 
-/// Of a column of parts.
+/// First column of the table in part column j.
 uint32_t first_column(const PartedMatrix& parts, uint32_t j) { return parts.begin(0, j) / parts.rows_of(0); }
 
-/// The first of each slice of chosen rows, and their number: a tile takes all columns of its part of one
+/// The first row of each slice of selected rows, and the end: a tile takes all columns of its part of one
 /// slice at a time. At most `most` slices.
 std::vector<uint32_t> slices_of_rows(uint32_t rows, const PartedMatrix& table, Type type, uint32_t most) {
   constexpr uint64_t kMostBytes = 32768;  // a twentieth of a tile
@@ -105,10 +105,10 @@ class TableParts {
   std::vector<std::pair<uint32_t, uint32_t>> by_tile_;  ///< parts
 };
 
-/// What each part has of the chosen rows, then what all have, spread over the tiles of the same columns. Of
-/// many rows each part gives a slice at a time. As many groups of parts as slices join what their own have of
-/// each slice, and each group then joins what all have of one, so that a tile has no more transfers than if
-/// it joined its share of all rows at once.
+/// Each part copies the selected rows that it has; then the rows of all parts are joined, spread over the
+/// tiles with the same columns. Many rows are copied in slices. There are as many groups of parts as slices:
+/// each group joins its own rows of every slice, and then joins the rows of all groups for one slice, so that
+/// a tile has no more transfers than if it joined its slice of all rows at once.
 class TableLookup {
  public:
   TableLookup(const Builder& builder, const TableLookupProblem& problem, const std::vector<Operand>& operands)
@@ -127,7 +127,7 @@ class TableLookup {
       })));
       return builder_.in_order(std::move(steps));
     }
-    // With more groups, the last join would have more on a tile than those before it.
+    // With more groups, a tile of the last join would receive more than in the joins before.
     const auto most = static_cast<uint32_t>(std::sqrt(double{1} * row_parts));
     const std::vector<uint32_t> slices = slices_of_rows(p_.rows, p_.table, p_.type, most);
     if (slices.size() == 2)
@@ -141,7 +141,7 @@ class TableLookup {
   struct Rows {
     uint32_t first = 0, count = 0;
   };
-  /// What a vertex joins, and where that goes.
+  /// The box that a vertex joins, and where the result goes.
   struct Join {
     MappedBox to;
     Box from;
@@ -154,7 +154,8 @@ class TableLookup {
   Box of_matrix(Rows rows, uint32_t j) const {
     return {rows.first, rows.count, first_column(p_.table, j), p_.table.cols_of(j)};
   }
-  /// Where a variable with `all` chosen rows of each of several parts has some of them, of column j of parts.
+  /// The box of rows `rows` of the parts `parts`, in column j of parts, in a variable with `all` selected
+  /// rows of each part.
   Box of_parts(uint32_t all, Rows parts, Rows rows, uint32_t j) const {
     const uint32_t cols = p_.table.cols_of(j);
     return {parts.first, parts.count, all * first_column(p_.table, j) + rows.first * cols, rows.count * cols};
@@ -167,7 +168,7 @@ class TableLookup {
         {parts_.columns(), parts_.first_rows(), int64_t{p_.table.rows()}});
   }
 
-  /// What each part has of some rows.
+  /// The selected rows that each part has, for some of the rows.
   Operand chosen(Rows rows, std::vector<StepId>& steps) const {
     const auto box_of = [&](uint32_t i, uint32_t j) {
       return of_parts(rows.count, {i, 1}, {0, rows.count}, j);
@@ -207,7 +208,8 @@ class TableLookup {
     steps.push_back(join(from, out_, std::move(all)));
   }
 
-  /// The joins of a group for a slice, each on a tile of the group: of what that has of a slice's rows.
+  /// The joins of a group for a slice, each on a tile of the group: they join the rows of the slice that the
+  /// group has.
   std::vector<Join> joins_of_group(Rows slice, uint32_t group, Rows parts, uint32_t tiles) const {
     std::vector<Join> joins;
     const std::vector<uint32_t> piece = split_evenly(slice.count, tiles);
@@ -221,7 +223,7 @@ class TableLookup {
     return joins;
   }
 
-  /// The joins of what all groups have of a slice, each where a group has joined its own rows.
+  /// The joins of a slice's rows from all groups, each where a group has joined its own rows.
   std::vector<Join> joins_of_slice(Rows slice, Rows parts, uint32_t groups, uint32_t tiles) const {
     std::vector<Join> joins;
     const std::vector<uint32_t> piece = split_evenly(slice.count, tiles);

@@ -200,7 +200,7 @@ SpikingPrepared prepare_spiking(const Builder& builder, const SpikingProblem& pr
   panels.each([&](uint32_t of, const Box& weights, const Box& panel) {
     copies.groups.push_back(copy_box(parameters[of], weights, weight, panel));
   });
-  // A single number goes to each neuron.
+  // A scalar is broadcast to all neurons.
   size_t next = layer.recurrent ? 2 : 1;
   const auto spread = [&](uint32_t row, bool has) {
     const Operand to = dynamics.part({row, 1, 0, layer.neurons});

@@ -73,7 +73,7 @@ class StackGradients {
   }
 
  private:
-  /// What depends on no result has a gradient of 0.
+  /// Gradients on which no result depends are 0.
   void clear(size_t i) {
     for (size_t g = first_gradient_[i]; g < first_gradient_[i + 1]; ++g) fill(o_.parameter_gradients[g]);
     if (i == 0 && o_.din) fill(*o_.din);

@@ -142,8 +142,8 @@ struct Partitions {
   size_t recounted;
   bool within_limits;  ///< false if the vendor's planner finds none
 
-  /// The free planner's follow the first ones of the vendor's planner, so that its result is never slower;
-  /// they also stand in for those that the vendor's planner does not find.
+  /// The free planner's partitions follow the first ones of the vendor's planner, so that its result is never
+  /// slower; they also replace partitions that the vendor's planner does not find.
   template <class Search>
   Partitions(Planner planner, size_t count, const Search& search)
       : all(search(Planner::vendor)),
@@ -191,7 +191,7 @@ Planned plan_static(const Case& c, const StaticPartition& forced, const StaticPa
   return planned;
 }
 
-/// A gradient in the forward product's partition, with operands as there.
+/// A gradient in the forward product's partition, with its operands in the forward product's layouts.
 std::vector<Expected<DensePartition>> mirror(const TileProductPlan& forward) {
   auto partition = std::get<DensePartition>(forward.partition);
   if (partition.slices() > 1)

@@ -6,8 +6,8 @@
 
 namespace tessera::ops {
 
-/// Lets vertices of products, on tiles numbered from 0, round what they compute as the numbers say, each by
-/// random numbers of its tile. A product that is computed again, from the same operands, rounds alike.
+/// Makes vertices of products, on tiles numbered from 0, round their results as the numbers specify, each by
+/// random numbers of its own tile. Computing a product again from the same operands rounds equally.
 void round_partials(const TiledNumbers& numbers, program::ComputeSet& set);
 
 }  // namespace tessera::ops

@@ -31,7 +31,8 @@ struct HostDenseProblem {
   Activation activation = Activation::none;  ///< of Y or dX, after the bias
   bool bias = false;                         ///< one f32 number per feature of Y or dX
   bool relu = false;  ///< input gradient: dX is multiplied by the derivative of the ReLU that computed X
-  /// Whether the result is added to the previous one, before the activation. Otherwise that is not read.
+  /// Whether the result is added to the previous one, before the activation. Otherwise the previous result is
+  /// not read.
   bool adds = false;
   /// x holds images, positions × channels, and X the elements under the window in them. Of an input gradient,
   /// in f32, which is partitioned by channels and images, each element is the sum of what it gets in X.

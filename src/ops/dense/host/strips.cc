@@ -22,8 +22,8 @@ struct Strips {
   uint32_t cols = 0;
 };
 
-/// Strips that an eighth of an L2 cache holds, beside the operands and what the consumer reads; larger ones
-/// for weights that would have more than kMostStrips, as compiling takes time.
+/// Strips fit in an eighth of an L2 cache, beside the operands and the data that the consumer reads; strips
+/// are larger for weights that would have more than kMostStrips, as compiling takes time.
 constexpr uint64_t kMostStrips = 256;
 Strips strips_of(const HostDenseProblem& p, const std::vector<DensePart>& slices,
                  const machine::Machine& machine) {
@@ -35,8 +35,8 @@ Strips strips_of(const HostDenseProblem& p, const std::vector<DensePart>& slices
   const uint64_t column_bytes = PanelLayout::kRows * size_of(p.weights);
   const uint64_t columns = std::max<uint64_t>(
       {1, machine.figures.l2_bytes / 8 / column_bytes, uint64_t{most_panels} * most_cols / kMostStrips});
-  // Two panels are multiplied at once. What a strip copies of X, or reads from beyond the L2 cache, more
-  // panels share.
+  // Two panels are multiplied at once. If a strip copies X, or reads it from beyond the L2 cache, more panels
+  // share this cost.
   const bool holds_x = p.values == Type::f32 && !p.window &&
                        uint64_t{p.n} * p.k * sizeof(float) <= machine.figures.l2_bytes / 2;
   const uint64_t wanted_panels = holds_x ? 2 : 8;

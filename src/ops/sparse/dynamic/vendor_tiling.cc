@@ -90,7 +90,7 @@ class VendorTilings {
     return {1};
   }
 
-  /// All parts have as many groups of columns.
+  /// The numbers of parts that divide the groups of columns evenly.
   std::vector<uint32_t> col_parts(uint32_t group) const {
     if (forced_.n_parts != 0) return {forced_.n_parts};
     const uint32_t groups = ceil_divide(n_, group);
@@ -195,7 +195,7 @@ class VendorTilings {
     return static_cast<uint64_t>(std::ceil(static_cast<double>(bytes) / rate));
   }
 
-  /// Of buckets that each have one subgroup, of this tile's partition.
+  /// Cycles of multiplying by buckets of this tile's partition with one subgroup each.
   uint64_t multiply_cycles(const VendorTile& t, uint64_t buckets) const {
     const auto [rows, in_row] = uniform(t);
     if (b_ == 1)
@@ -207,7 +207,7 @@ class VendorTilings {
            (t.transposed ? block_cycles_of(cols, in_row, rows, 0) : block_cycles_of(cols, rows, in_row, 1));
   }
 
-  /// Of the slowest worker, that takes some rows, of some columns if there are few rows.
+  /// Cycles of the slowest worker, which takes some rows, and some columns if there are few rows.
   uint64_t element_cycles_of(const VendorTile& t, uint64_t rows, uint64_t in_row) const {
     const uint64_t grains = ceil_divide(rows * t.groups, workers_);
     const uint64_t row_share = std::min(ceil_divide(grains, t.groups), rows);
@@ -225,7 +225,7 @@ class VendorTilings {
     return 30 + mine * (13 + (z >= 4 ? 12 + z / 4 * 3 * y : 0) + rest);
   }
 
-  /// Workers divide the elements of a row of Wᵀ.
+  /// Cycles of a product with the transpose: workers divide the elements of a row of Wᵀ.
   uint64_t transposed_cycles_of(const VendorTile& t, uint64_t rows) const {
     const uint64_t z = t.groups * t.group_cols, y = ceil_divide(t.rows, workers_);
     if (size_ != 2) return 23 + rows * (32 + (2 + z / 2 * 3) * y);
@@ -234,7 +234,7 @@ class VendorTilings {
     return 26 + rows * (30 + (2 + z / 4 * 5) * y);
   }
 
-  /// Of `rows` rows of `in_row` blocks each, with `z` columns of the slowest worker.
+  /// Cycles of `rows` rows of `in_row` blocks each, with `z` columns of the slowest worker.
   uint64_t block_cycles_of(uint64_t z, uint64_t rows, uint64_t in_row, uint64_t retained) const {
     const bool half = size_ == 2, wide = partial_size_ == 4;
     uint64_t passes = 1, start = 26, fill = 0, column = half ? 2 : 4;
@@ -255,7 +255,7 @@ class VendorTilings {
     return worker * workers_ + (in_row * load + retained) * rows + 2;
   }
 
-  /// Of `count` blocks, each by one worker.
+  /// Cycles of transposing `count` blocks, each by one worker.
   uint64_t transpose_cycles_of(uint64_t count) const {
     const uint64_t grain = size_ == 2 ? 4 : 2, grain_cycles = size_ == 2 ? 4 : 3;
     const uint64_t mine = ceil_divide(count, workers_), grains = b_ / grain;
@@ -263,7 +263,7 @@ class VendorTilings {
     return 7 + workers_ * (29 + mine * (18 + grains * (12 + grain_cycles * (grains - 2))));
   }
 
-  /// Of `elements` results of `depth` partial sums each.
+  /// Cycles of adding `elements` results of `depth` partial sums each.
   uint64_t sum_cycles(uint64_t elements, uint64_t depth) const {
     const bool wide = partial_size_ == 4;
     if (depth == 1)

@@ -26,7 +26,7 @@ void find_source(const PackedElements& weight, const PackedElements& adjoint,
   for (size_t i = 0; i < to.size(); ++i) source[to[i]] = static_cast<uint32_t>(from[blocks[i]]);
 }
 
-/// Both have their free slots, in which weights are 0, behind all others.
+/// In both, free slots, whose weights are 0, come last.
 void find_source(const PackedBlocks& weight, const PackedBlocks& adjoint, const std::vector<uint64_t>& blocks,
                  std::span<uint32_t> source) {
   const sparse::BlockOrder& order = weight.order();
@@ -47,8 +47,8 @@ struct AdjointAxis {
   std::vector<sparse::AdjointPlace> places;
 };
 
-/// Position X has the elements X · stride + phase of the images. They get what a tap sees from result X +
-/// offset, where phase = offset · stride + tap · dilation − before.
+/// Position X has the elements X · stride + phase of the images. They get the contribution of a tap at result
+/// X + offset, where phase = offset · stride + tap · dilation − before.
 AdjointAxis axis_of_phases(const WindowAxis& w) {
   const auto number = [](int64_t i) { return static_cast<uint32_t>(i); };
   const int64_t step = w.stride;
@@ -72,14 +72,14 @@ AdjointAxis axis_of_phases(const WindowAxis& w) {
   return axis;
 }
 
-/// Each tap is a phase of its own: positions are the results.
+/// Each tap is a phase of its own; the positions are those of the results.
 AdjointAxis axis_of_taps(const WindowAxis& w) {
   AdjointAxis axis{{.size = w.out, .out = w.out}, w, {}};
   for (uint32_t tap = 0; tap < w.kernel; ++tap) axis.places.push_back({tap, 0});
   return axis;
 }
 
-/// Phases without taps would cost time and memory, and those of one tap have nothing to add up.
+/// Phases without taps would cost time and memory, and phases with one tap have nothing to add up.
 AdjointAxis adjoint_axis(const WindowAxis& w) {
   const int64_t covered = int64_t{w.kernel - 1} * w.dilation;
   const bool has_phases = w.stride == 1 || (w.stride < w.kernel && w.dilation == 1);

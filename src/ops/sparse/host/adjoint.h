@@ -13,17 +13,17 @@
 
 namespace tessera::ops {
 
-/// The adjoint of a convolution as one over its results, each of whose positions has elements of the images
+/// The adjoint of a convolution as a convolution over its results. Each position has elements of the images
 /// in several phases. Along a dimension whose taps overlap, these are the elements within a stride;
-/// otherwise, or with both a stride and dilation, those of each tap.
+/// otherwise, or with both a stride and dilation, the elements under each tap.
 struct AdjointTaps {
   kernels::Window window;  ///< over the results
-  kernels::Window fold;    ///< over the images: what positions have, a tap for each phase
+  kernels::Window fold;    ///< over the images: the elements of each position, a tap for each phase
   sparse::AdjointPlaces places;
 
   /// Whether positions are the images' own.
   bool gives_images() const { return fold.taps() == 1 && fold.keeps_size(); }
-  /// Whether there is more to add up than fold() does: otherwise, it is the product with the transposed
+  /// Whether there are sums beyond those of fold(); otherwise the adjoint is a product with the transposed
   /// weight.
   bool adds_taps() const { return window.taps() > 1; }
 };

@@ -19,7 +19,7 @@ constexpr double kMostElements = 0.8;
 constexpr double kFullBlocks = 0.99;
 constexpr uint32_t kFullBlockSize = 16;
 
-/// Pruned as far as networks bear it.
+/// Strongest pruning that networks usually tolerate.
 constexpr uint32_t kIdealBlockSize = 16;
 constexpr uint32_t kIdealOneIn = 16;
 /// What counts as more columns.
@@ -31,7 +31,7 @@ constexpr double kMemoryBound = 1.0 / 3;
 /// Non-zeros that are packed for a prediction: packing takes as long as dozens of products.
 constexpr uint64_t kSampled = 32 << 10;
 
-/// Of the products with blocks.
+/// Block sizes of the block products.
 constexpr std::array<uint32_t, 4> kBlockSizes = {4, 8, 16, 32};
 
 /// Frameworks have activations [n, features].

@@ -74,7 +74,7 @@ class Advisor {
   SparseAdvice blocks(const Shape& shape, const Pattern& pattern) const;
   SparseAdvice elements(const Shape& shape, const Pattern& pattern) const;
   Obstacle obstacle(const Shape& shape);
-  /// Sorts what is advised, and says why the first does not pay in a layer of this shape, if so.
+  /// Sorts the advice, and says why the best one does not pay in a layer of this shape, if so.
   Advice judged(Advice advice, const Shape& shape);
 
   machine::Machine host_;

@@ -189,7 +189,7 @@ StepId build(const ProductBuilder<Blocks>& b, const Blocks& family) {
                      Param(static_cast<int64_t>(b.problem().activation)), first_columns(b)});
 }
 
-/// Some vertices of a group with one for each tile.
+/// Some vertices of a group that has one vertex per tile.
 VertexGroup some_of(const VertexGroup& all, uint32_t first, uint32_t count) {
   VertexGroup some{all.codelet, all.first_tile + first, count, 1, {}, {}};
   for (const Field& field : all.fields) {
@@ -205,8 +205,8 @@ VertexGroup some_of(const VertexGroup& all, uint32_t first, uint32_t count) {
   return some;
 }
 
-/// The vertices of an SDDMM, of which field `dw` is dW. If they are column parts, each writes a part of its
-/// own, or the first one dW if it adds to it; then the parts are added in order.
+/// The vertices of an SDDMM, whose field `dw` is dW. With several column parts, each writes its own partial
+/// dW (or the first one dW itself, if it adds to it); then the parts are added in order.
 template <class Family>
 StepId sample(const ProductBuilder<Family>& b, const Family& family, const VertexGroup& all, size_t dw) {
   if (b.partition().col_parts() == 1) return b.execute("sample", {all});
@@ -221,7 +221,7 @@ StepId sample(const ProductBuilder<Family>& b, const Family& family, const Verte
   others.codelet = &family.part_codelet();
   others.fields[dw] = {parts.variable, BoxSeries::stepped({rows, rows, 0, cols}, {.row = rows})};
   std::vector<StepId> steps;
-  if (others.codelet->fields[dw].access == program::Access::inout)  // in which not all is written
+  if (others.codelet->fields[dw].access == program::Access::inout)  // the vertices do not write all of it
     steps.push_back(ops::add(b.builder(), of.clearing(), {parts}));
   steps.push_back(b.execute("sample", {std::move(first), std::move(others)}));
   const Operand total = adds ? sum : part_of(0);
@@ -231,7 +231,7 @@ StepId sample(const ProductBuilder<Family>& b, const Family& family, const Verte
   return b.builder().in_order(std::move(steps));
 }
 
-/// Columns of X of each part; of images, all.
+/// Columns of X of each part; for images, all columns.
 template <class Family>
 Field sampled_columns(const ProductBuilder<Family>& b) {
   const Operand& x = b.operands().x;

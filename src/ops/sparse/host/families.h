@@ -54,7 +54,7 @@ struct SddmmParts {
   }
 };
 
-/// Of some columns.
+/// The operands of an SDDMM for some of the columns.
 inline kernels::SddmmOperands operands_of(const HostProblem& problem, uint32_t m, uint32_t k,
                                           const program::Box& units) {
   kernels::SddmmOperands o;
@@ -77,7 +77,7 @@ struct BlockSddmm {
   const program::Codelet& codelet(const ProductProblem& problem) const {
     return problem.uses_beta ? kernels::block_sddmm_codelet : part_codelet();
   }
-  /// Of a part that is added to others.
+  /// The codelet of a part that is added to others.
   const program::Codelet& part_codelet() const {
     return weight.is_dynamic() ? kernels::block_sddmm_codelet : kernels::block_sddmm_assign_codelet;
   }

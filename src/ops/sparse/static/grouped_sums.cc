@@ -70,7 +70,7 @@ class SumGrouper {
         groups_.at(partials_.counts[row]).elements[tile] += box.cols;
   }
 
-  /// Rows without partial sums are no reduction.
+  /// Rows without partial sums need no reduction.
   void share_workers() {
     uint64_t rows = 0, reductions = 0;
     for (const auto& [count, group] : groups_)
@@ -83,8 +83,8 @@ class SumGrouper {
                             : static_cast<uint32_t>(ceil_divide(workers * group.rows.size(), rows));
   }
 
-  /// PopLibs compares the time at the result, as if each partial sum's elements arrived once, with that in
-  /// equal parts on all tiles, from where sums are moved.
+  /// PopLibs compares the time of adding where the result lies, as if each partial sum's elements arrived
+  /// once, with the time of adding in equal parts on all tiles and moving the sums to the result.
   bool is_spread(uint32_t count, const SumGroup& group) const {
     uint64_t most = 0;
     for (const auto& [tile, elements] : group.elements) most = std::max(most, elements);
@@ -100,7 +100,7 @@ class SumGrouper {
     return cycles(at_result, at_result) >= cycles(even * count, even) + move;
   }
 
-  /// Sums of boxes that have the same rows, at their rows of the result.
+  /// Adds boxes with the same rows where their rows of the result lie.
   void keep_rows(size_t begin, size_t end) {
     const Box& rows = result_[begin].box;
     for (uint32_t row = rows.row; row < rows.row_end();) {
@@ -111,7 +111,7 @@ class SumGrouper {
     }
   }
 
-  /// The same, one group after the other, except for those that are spread.
+  /// The same, one group after the other, without the groups that are spread.
   void move_rows(size_t begin, size_t end) {
     const Box& rows = result_[begin].box;
     for (const auto& [count, group] : groups_) {
@@ -131,7 +131,7 @@ class SumGrouper {
     }
   }
 
-  /// A group in equal parts, beginning after the last tile of the group before.
+  /// Spreads a group in equal parts over tiles, beginning after the last tile of the previous group.
   void spread(const SumGroup& group) {
     const auto rows = static_cast<uint32_t>(group.rows.size());
     const uint64_t parts =
@@ -150,8 +150,8 @@ class SumGrouper {
     first_tile_ = (first_tile_ + static_cast<TileId>(elements.size())) % m_.tiles;
   }
 
-  /// In pieces for the workers that add `elements` elements of the tile: of columns, which fill vectors, or
-  /// of rows, where there are too few columns and no other tile has these rows.
+  /// Divides sums into pieces for the workers that add `elements` elements of the tile: columns that fill
+  /// vectors, or rows, if there are too few columns and no other tile has these rows.
   void add(const MappedBox& sums, uint32_t workers, uint64_t elements, bool has_rows) {
     const auto& [box, tile] = sums;
     if (box.empty()) return;

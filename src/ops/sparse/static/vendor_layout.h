@@ -26,7 +26,7 @@ class VendorColumnOrder {
   /// Columns that do not have few blocks, or 1.
   uint32_t kept() const { return kept_; }
 
-  /// At most that many bands.
+  /// Divides into at most `bands` bands.
   VendorBands split(uint32_t bands) const;
   /// The band of each block column.
   std::vector<uint32_t> band_of_columns(uint32_t bands) const;

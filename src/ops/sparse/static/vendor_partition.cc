@@ -109,7 +109,7 @@ class VendorSearch {
     return forced != 0 ? std::pair(forced, forced) : std::pair(1U, most);
   }
 
-  /// Equal parts but for the last, which have tiles in proportion.
+  /// Equal parts except the last, with tiles in proportion to their columns.
   std::vector<VendorPart> parts_of_columns(uint32_t parts) const {
     const uint32_t each = ceil_divide(grains(), parts);
     std::vector<VendorPart> all;
@@ -129,7 +129,7 @@ class VendorSearch {
     return all;
   }
 
-  /// Of the slowest and the fullest of the parts of n.
+  /// The cost of the slowest and the fullest of the parts of n.
   std::optional<VendorCost> cost_of(std::vector<VendorPart> columns, const VendorBands& bands,
                                     bool copies_values) const {
     std::ranges::sort(columns);
@@ -150,7 +150,7 @@ class VendorSearch {
     return most;
   }
 
-  /// Of a tile of a band with these blocks, tiles and columns.
+  /// The cost of a tile of a band with these numbers of blocks, tiles and columns.
   VendorCost cost_of_part(double band_blocks, double tiles, double band_cols, uint32_t cols, size_t bands,
                           bool copies_values) const {
     const double blocks = std::ceil(band_blocks / tiles), tile_rows = std::ceil(kept_rows_ / tiles);
@@ -172,7 +172,7 @@ class VendorSearch {
     cycles += multiply_cycles(used_rows, std::ceil(blocks / used_rows), cols);
     cycles += std::ceil(sent / bytes_per_cycle);
     if (depth > 1) cycles += reduce_cycles(m_, numbers_, depth, std::ceil(partials / partial_size_ / depth));
-    cycles += std::ceil(double{1} * rows_ * grains() * grain_ * size_ / m_.tiles);  // Y goes where it lies
+    cycles += std::ceil(double{1} * rows_ * grains() * grain_ * size_ / m_.tiles);  // sends Y to its owners
     return {cycles, std::max(x + values + partials, sent + partials)};
   }
 

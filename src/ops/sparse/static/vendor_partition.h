@@ -9,7 +9,7 @@
 namespace tessera::ops {
 
 /// The partition that PopLibs' partitioner of static products (SDK 3.4) finds fastest by its own estimate,
-/// which leaves out fixed costs and takes exchanges to reach the full rate. None if it finds none, or one
+/// which ignores fixed costs and assumes that exchanges reach the full rate. None if it finds none, or one
 /// that cannot be built: with work lists of single elements beyond their 16-bit offsets, or with copies of W
 /// beyond the rows of a variable. Numbers of parts of X and of bands of `forced` that are not 0 are fixed.
 /// The pattern and n are not empty.

@@ -1,5 +1,5 @@
-// What the builders of maps that consist of passes share: samples with a feature per row, padded and stacked,
-// and the passes one after the other.
+// Common parts of builders of maps that consist of passes: samples with a feature per row, padded and
+// stacked, and the passes one after the other.
 #pragma once
 
 #include <cstddef>

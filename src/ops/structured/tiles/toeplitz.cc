@@ -54,8 +54,8 @@ class ToeplitzBuilder {
   }
 
   uint32_t diagonals() const { return inputs_ + outputs_ - 1; }
-  /// The parameter's element in diagonal k, from that of the last element of the first row on. Each element
-  /// is in at most two.
+  /// The parameter's element in diagonal k, counted from the diagonal of the last element of the first row.
+  /// Each element is in at most two diagonals.
   uint32_t element_of(uint32_t k) const {
     const auto* circulant = std::get_if<Circulant>(&p_.structure);
     return circulant != nullptr ? (k + circulant->size - (inputs_ - 1)) % circulant->size : k;
