@@ -14,7 +14,7 @@ namespace {
 
 constexpr uint32_t kMostPieces = uint32_t{1} << 28;
 constexpr uint32_t kNone = UINT32_MAX;
-constexpr int kPairsTried = 8;  // more would fill packs better, but use up what fills later ones
+constexpr int kPairsTried = 8;  // more would fill this pack better, but use up pieces that fill later packs
 
 }  // namespace
 
