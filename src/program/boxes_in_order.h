@@ -1,4 +1,4 @@
-// Lists of boxes of which it shows, as they come, that no two overlap.
+// Lists of boxes that show by their order that no two overlap.
 #pragma once
 
 #include <algorithm>
@@ -8,9 +8,9 @@
 
 namespace tessera::program {
 
-/// Boxes that come line by line: each along the rows of the one before, beside all that are there, or on
-/// rows apart from all others; or so with columns for rows. This is the order in which copies between
-/// tilings of a variable come, whichever way these run.
+/// Boxes that come line by line: each box lies in the rows of the one before, beside all boxes of that line,
+/// or in rows that no other line has; or the same with columns and rows exchanged. Copies between tilings of
+/// a variable come in this order, in either direction.
 class BoxesInOrder {
  public:
   /// Adds a box that is not empty. False, from the first such box on, if it may overlap another one.
@@ -35,8 +35,8 @@ class BoxesInOrder {
     }
   };
 
-  /// Boxes of equal extent along one axis are a line. A line that was left does not come again, as it meets
-  /// what all lines cover.
+  /// A line consists of boxes of equal extent along one axis. A finished line cannot be continued, as it
+  /// overlaps the extent that all lines cover.
   class Lines {
    public:
     bool add(const Extent& line, const Extent& across) {

@@ -20,8 +20,8 @@ std::vector<uint32_t> ring_of(uint32_t replicas) {
   return ring;
 }
 
-/// Chunks go round. With `ahead` 1 those travel that end, after all rounds, at the replicas that own them;
-/// with 0 each replica begins with its own.
+/// Chunks go around the ring. With `ahead` 1, each chunk ends, after all rounds, at the replica that owns it;
+/// with 0, each replica begins with its own.
 void add_ring(uint32_t replicas, uint32_t ahead, bool adds, std::vector<Round>& rounds) {
   const std::vector<uint32_t> ring = ring_of(replicas);
   for (uint32_t step = 0; step + 1 < replicas; ++step) {
@@ -39,7 +39,7 @@ void each_pair(uint32_t replicas, uint32_t level, const Visit& visit) {
   for (uint32_t parent = 0; parent + level < replicas; parent += 2 * level) visit(parent, parent + level);
 }
 
-/// All chunks, or only those of the child's subtree, from the leaves to the root.
+/// Sends all chunks, or only the chunks of the child's subtree, from the leaves to the root.
 void add_gathering(uint32_t replicas, bool all, bool adds, std::vector<Round>& rounds) {
   for (uint32_t level = 1; level < replicas; level *= 2) {
     Round round{{}, adds};
@@ -51,7 +51,7 @@ void add_gathering(uint32_t replicas, bool all, bool adds, std::vector<Round>& r
   }
 }
 
-/// From the root to the leaves.
+/// Sends chunks from the root to the leaves.
 void add_spreading(uint32_t replicas, bool all, std::vector<Round>& rounds) {
   const size_t first = rounds.size();
   add_gathering(replicas, all, false, rounds);
@@ -103,7 +103,7 @@ void verify(const Program& program, const Collective& collective, const Exchange
         [&](uint64_t elements) { return buffer_elements(collective.algorithm, elements, replicas); });
 }
 
-/// Nothing touches what is under way, which are whole variables.
+/// No step touches variables that are being copied, which are whole variables.
 void verify_beside(const Program& program, UsesOfSteps& uses, const Copy& copy) {
   const CopySet& set = program.copy_sets()[copy.set];
   const Uses beside = uses.all_of(copy.beside);
@@ -122,7 +122,7 @@ void verify_beside(const Program& program, UsesOfSteps& uses, const Copy& copy) 
   }
 }
 
-/// Nothing touches what is under way.
+/// No step touches variables that are being exchanged.
 void verify_beside(const Program& program) {
   UsesOfSteps uses(program);
   for (const Step& step : program.steps()) {

@@ -26,7 +26,7 @@ struct Round {
 /// orders on other machines.
 std::vector<Round> rounds_of(CollectiveKind kind, CollectiveAlgorithm algorithm, uint32_t replicas);
 
-/// How many replicas exchange with each other: their boxes have as many chunks, of which each has its own.
+/// Number of replicas that exchange with each other: boxes have this number of chunks, one for each.
 inline uint32_t group_size(const Collective& collective, uint32_t replicas) {
   return collective.group == 0 ? replicas : collective.group;
 }

@@ -31,7 +31,7 @@ inline constexpr TileId kShared = ~TileId{0};
 /// The streaming memory of a chip is the memory space kStreaming + the chip's position in its machine.
 inline constexpr TileId kStreaming = TileId{1} << 31;
 inline constexpr StepId kNoStep = ~StepId{0};
-/// The part of a step that runs on those ranks that its call runs on, and outside of functions on all.
+/// The part of steps that run on the ranks of their function's call; outside of functions, on all ranks.
 inline constexpr uint32_t kEveryPart = ~uint32_t{0};
 
 struct MappedBox {
@@ -292,9 +292,9 @@ class Program {
   /// the program's tiles are the tiles of one part. Only collectives pass data between replicas, and control
   /// flow must be the same in all.
   void set_replicas(uint32_t replicas) { replicas_ = replicas; }
-  /// The part to which compute sets, copies and calls belong that are added from now on. Ranks may divide the
-  /// parts of a replica among them; in one process they mean nothing. A call brings what it passes to the
-  /// ranks of its part; one of a function without steps does nothing else.
+  /// The part of compute sets, copies and calls that are added from now on. Ranks may divide the parts of a
+  /// replica among themselves; in one process, parts have no effect. A call brings its operands to the ranks
+  /// of its part; a call of a function without steps does nothing else.
   void set_part(uint32_t part) { part_ = part; }
   /// Has at least `parts` parts, also if no steps belong to the last of them.
   void set_parts(uint32_t parts) { parts_ = std::max(parts_, parts); }

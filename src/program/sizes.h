@@ -20,8 +20,9 @@ inline uint64_t control_code_bytes(uint32_t groups) { return 16 + 12 * uint64_t{
 /// Exchange code of a tile that takes part in an exchange: what a transfer by itself takes, up to 9 words
 /// (third-party measurement).
 inline constexpr uint64_t kExchangeCodeBytes = 36;
-/// Exchange code of each end of a transfer besides: a word, to send on or to listen to another tile. Fitted
-/// to the one program of which a source gives all of the exchange code (docs/machine-constants.md).
+/// Additional exchange code of each end of a transfer: a word, to send on or to listen to another tile.
+/// Fitted to the only program for which a source gives the complete exchange code
+/// (docs/machine-constants.md).
 inline constexpr uint64_t kTransferCodeBytes = 4;
 /// The longest transfer: 4148 words (third-party measurement).
 inline constexpr uint64_t kMostTransferBytes = 4148 * 4;

@@ -149,7 +149,7 @@ std::optional<uint64_t> Traffic::hash_within_chip() const {
   return hash;
 }
 
-/// Takes what was counted of equal moves, if there were any.
+/// Takes the counts of equal moves from before, if there are any.
 bool Traffic::take_known(uint64_t hash) {
   const auto found = known_.find(hash);
   if (found == known_.end()) return false;
@@ -164,7 +164,7 @@ bool Traffic::take_known(uint64_t hash) {
 }
 
 /// Whether the order of the moves shows that nothing is sent twice, so that no two tiles receive the same
-/// and moves need not be compared.
+/// data and moves need not be compared.
 bool Traffic::are_apart() {
   constexpr size_t kMostVariables = 8;
   ++exchange_;
@@ -251,7 +251,7 @@ void Traffic::each_group(Iterator begin, Iterator end, const KeyOf& key_of, cons
   each_run(begin, end, alike, visit);
 }
 
-/// Gathers are sent to each pair of tiles separately, apart from what is broadcast.
+/// Gathered rows are sent to each pair of tiles separately, and are not part of broadcasts.
 void Traffic::count_sent() {
   const std::span<Move> moves = by_tile([](const Move& m) { return m.from; });
   const auto same_tile = [](const Move& a, const Move& b) { return a.from == b.from; };
@@ -333,7 +333,7 @@ void Traffic::count_received(Iterator begin, Iterator end) {
   }
 }
 
-/// What a pair of tiles receives is often sorted for each of the two.
+/// The moves of a pair are often two sorted runs, one for each tile.
 void Traffic::sort_rows(Iterator begin, Iterator end) {
   const auto rows_of = [](const Move& m) { return uint64_t{m.box.row} << 32 | m.box.rows; };
   const Iterator second = std::ranges::is_sorted_until(begin, end, {}, rows_of);

@@ -92,7 +92,7 @@ class Traffic {
   };
   using Iterator = std::span<Move>::iterator;
 
-  /// What was counted of an exchange within a chip.
+  /// The counts of an exchange within a chip.
   struct Known {
     std::vector<Tile> tiles;  ///< from the first that takes part to the last
     uint64_t sent_bytes = 0;
@@ -110,13 +110,13 @@ class Traffic {
       end = std::max(end, slot + 1);
     }
   };
-  /// What a tile sends of a variable.
+  /// The boxes of a variable that a tile sends.
   struct Sent {
-    uint32_t exchange = 0;  ///< in which it did so last
+    uint32_t exchange = 0;  ///< last exchange in which it did so
     BoxesInOrder boxes;
   };
 
-  /// What the moves have in common whose rows are comparable: variable, columns and target.
+  /// Moves whose rows are comparable have the same key: variable, columns and target.
   struct Key {
     Key(const Move& move, uint32_t target)
         : from(uint64_t{move.variable} << 32 | move.box.col), size(uint64_t{move.box.cols} << 32 | target) {}

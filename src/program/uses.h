@@ -11,8 +11,8 @@ namespace tessera::program {
 /// Variables that something touches, and whether it writes them.
 using Uses = std::map<VariableId, bool>;
 
-/// What a step touches: by itself and as what it passes, and by the functions that it calls, without what it
-/// passes them.
+/// The variables that a step touches: `own`, itself and as operands of its calls; `called`, in the functions
+/// that it calls, except their operands.
 struct StepUses {
   Uses own;
   Uses called;
@@ -26,7 +26,7 @@ class UsesOfSteps {
   StepUses of(StepId id);
   /// What a step touches in either way.
   Uses all_of(StepId id);
-  /// Whatever a function touches that is not passed to it.
+  /// The variables that a function touches, except its operands.
   const Uses& touched_by(FunctionId id);
 
  private:

@@ -112,7 +112,8 @@ class Verifier {
     touched_.check_and_clear(fmt::format("compute set '{}'", set.name));
   }
 
-  /// Variables that fields take at different run-time rows, or with and without one: any two rows may meet.
+  /// Variables whose fields have different run-time rows, or of which only some have one: any two of their
+  /// rows may coincide.
   static std::set<VariableId> meeting_anywhere(const ComputeSet& set) {
     std::map<VariableId, std::optional<RuntimeRow>> rows;
     std::set<VariableId> meeting;
@@ -123,7 +124,7 @@ class Verifier {
     return meeting;
   }
 
-  /// Vertices follow one another on one tile, and hand on nothing that an exchange would bring.
+  /// Vertices run one after another on one tile, and pass on nothing through exchanges.
   void check_order(const ComputeSet& set) {
     const VertexGroup& first = set.groups.front();
     for (const VertexGroup& group : set.groups)
