@@ -49,7 +49,7 @@ Heartbeat::~Heartbeat() {
   try {
     wait_for_all();
   } catch (const std::exception&) {
-    // Whatever ended the work says more.
+    // The error that ended the work says more.
   }
 }
 
@@ -64,8 +64,8 @@ void Heartbeat::wait_for_all() {
   if (failure_) std::rethrow_exception(failure_);
 }
 
-/// All ranks make the same rounds: in each they exchange whether they are done, until all are. Those that are
-/// not begin the next one after a while.
+/// All ranks take part in the same rounds: in each they exchange whether they are done, until all are. Ranks
+/// that are still at work begin the next round after a while.
 void Heartbeat::run() {
   const auto period =
       std::min<std::chrono::milliseconds>(communicator_.longest_wait() / 4, std::chrono::seconds(1));

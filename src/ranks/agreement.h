@@ -17,8 +17,8 @@
 
 namespace tessera::ranks {
 
-/// Tells the other ranks, as long as it exists, that this one is at work, which counts as an answer to them,
-/// and hears the same from them. The work must not use the communicator.
+/// While it exists, tells the other ranks that this one is at work, which counts as an answer to them, and
+/// receives the same from them. The work must not use the communicator.
 class Heartbeat {
  public:
   explicit Heartbeat(Communicator& communicator);
@@ -40,8 +40,8 @@ class Heartbeat {
   std::thread thread_;
 };
 
-/// Does what each rank does for itself, however long it takes; if it fails on one of them, it fails on all,
-/// and they can go on. The work must not use the communicator. Without ranks, one process does it.
+/// Runs work that each rank does for itself, however long it takes. If it fails on one rank, it fails on all,
+/// and the ranks can continue. The work must not use the communicator. Without ranks, one process runs it.
 template <class Work>
 void do_on_each(Communicator* communicator, const Work& work) {
   if (communicator == nullptr || communicator->size() == 1) return work();
@@ -67,7 +67,7 @@ void do_on_each(Communicator* communicator, const Work& work) {
     if (!of_other.empty()) throw RankError(of_other);
 }
 
-/// Does what the first rank does for all, such as writing a file. Without ranks, one process does it.
+/// Runs work that the first rank does for all, such as writing a file. Without ranks, one process runs it.
 template <class Work>
 void do_once(Communicator* communicator, const Work& work) {
   do_on_each(communicator, [&] {
@@ -75,7 +75,7 @@ void do_once(Communicator* communicator, const Work& work) {
   });
 }
 
-/// Whether it holds for any rank.
+/// Whether `own` is true on any rank.
 inline bool is_any(Communicator* communicator, bool own) {
   if (communicator == nullptr) return own;
   for (const std::string& each : all_gather(*communicator, std::string(own ? 1 : 0, 'x')))
@@ -83,10 +83,10 @@ inline bool is_any(Communicator* communicator, bool own) {
   return false;
 }
 
-/// The sum of what all ranks have.
+/// The sum of `own` over all ranks.
 uint64_t sum_of(Communicator* communicator, uint64_t own);
 
-/// What ranks have to have in common, by names for messages, and values of one line.
+/// Facts that must be equal on all ranks: names, for messages, and values of one line.
 using Facts = std::vector<std::pair<std::string, std::string>>;
 
 /// Throws RankError on all ranks, naming the first fact that differs, unless all have the same.

@@ -21,7 +21,8 @@ namespace {
 
 using Core = std::vector<int>;
 
-/// The kernel's, which containers of a computer have in common, as they have the numbers of processors.
+/// The boot id of the kernel, which is the same in all containers of a computer, as are the numbers of
+/// processors.
 std::string name_of_computer() {
   std::string name;
   std::ifstream file("/proc/sys/kernel/random/boot_id");
@@ -42,7 +43,7 @@ std::set<int> cpus_of(const Place& place) {
   return cpus;
 }
 
-/// A rank, and all that compete for its processors, those with the least choice first.
+/// A rank, and all ranks that compete for its processors, those with the fewest processors first.
 std::vector<uint32_t> competitors_of(uint32_t rank, const std::vector<Place>& places) {
   std::vector<uint32_t> group = {rank};
   for (size_t i = 0; i < group.size(); ++i) {

@@ -12,15 +12,15 @@ namespace tessera::ranks {
 /// Where a rank may run.
 struct Place {
   std::string computer;
-  uint32_t most_cores = 0;              ///< of which its control group may take the time; 0: any
+  uint32_t most_cores = 0;              ///< number of cores whose time its control group may take; 0: any
   std::vector<std::vector<int>> cores;  ///< the allowed processors of each; none: the rank keeps what it has
 
   bool operator==(const Place&) const = default;
 };
 
-/// The processors that a rank is to have; none: those that it may use now. Ranks of a computer that may use
-/// the same ones have whole cores of their own. If there are fewer cores than ranks, each has one. Where some
-/// ranks divide cores, all ranks have as many, as they have to run as many threads.
+/// The processors for a rank; none: it keeps those that it may use now. Ranks of a computer that may use the
+/// same processors get whole cores of their own. If there are fewer cores than ranks, each gets one core. If
+/// some ranks divide cores, all ranks get the same number, because they have to run equally many threads.
 std::vector<int> own_cpus(const std::vector<Place>& places, uint32_t rank);
 
 /// A place as text, and back.

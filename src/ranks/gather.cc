@@ -7,7 +7,7 @@
 namespace tessera::ranks {
 namespace {
 
-/// Sends one message to all other ranks, and receives one of each in the room that of(rank) gives.
+/// Sends one message to all other ranks, and receives one from each into the buffer that of(rank) returns.
 template <class RoomOf>
 void exchange_with_all(Communicator& communicator, std::span<const std::byte> own, const RoomOf& of) {
   std::vector<Outgoing> sent;
@@ -20,7 +20,7 @@ void exchange_with_all(Communicator& communicator, std::span<const std::byte> ow
   try {
     communicator.exchange(sent, received);
   } catch (const RankError& error) {
-    communicator.abort(error.what());  // those that wait for this rank
+    communicator.abort(error.what());  // for the ranks that wait for this one
     throw;
   }
 }

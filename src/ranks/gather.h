@@ -10,12 +10,12 @@
 
 namespace tessera::ranks {
 
-// If a rank does not answer, all ranks end with the error.
+// If a rank does not answer, all ranks fail with the error.
 
-/// The bytes of all ranks, rank by rank: `all` has room for as many of each as `own` has.
+/// The bytes of all ranks, rank by rank: `all` has space for as many bytes per rank as `own` has.
 void all_gather(Communicator& communicator, std::span<const std::byte> own, std::span<std::byte> all);
 
-/// The texts of all ranks, which may differ in length, by rank.
+/// The texts of all ranks, by rank; lengths may differ.
 std::vector<std::string> all_gather(Communicator& communicator, const std::string& own);
 
 }  // namespace tessera::ranks

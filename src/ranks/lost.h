@@ -1,4 +1,4 @@
-// What a rank says of another one that is lost.
+// Error messages of a rank about another rank that is lost.
 #pragma once
 
 #include <fmt/format.h>

@@ -37,7 +37,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr int kMessage = 1, kFailure = 2, kEnd = 3, kWaits = 4;  // tags
-/// As many times as a rank may be silent, one waits in all, whatever the others say.
+/// A rank waits at most this many times the longest silence, whatever the other ranks report.
 constexpr int kMostSilences = 3;
 constexpr size_t kMostInPiece = size_t{1} << 30;  // counts are int
 
@@ -84,7 +84,7 @@ class MpiCommunicator final : public Communicator {
     heard_.resize(size_);
   }
 
-  /// MPI would wait forever for a rank that is gone or hangs.
+  /// Does not free MPI if a rank is gone or hangs, as MPI would wait for it forever.
   ~MpiCommunicator() override {
     if (!failure_.empty() || !all_end()) return;
     MPI_Comm_free(&all_);
@@ -107,7 +107,7 @@ class MpiCommunicator final : public Communicator {
       if (failure_.empty()) failure_ = message;
       tell_all(*told_);
     } catch (...) {
-      // The others notice that nothing more comes.
+      // The others notice that no further messages arrive.
     }
   }
 
@@ -123,7 +123,7 @@ class MpiCommunicator final : public Communicator {
     }
   }
 
-  /// Tells all others that this rank ends; whether all of them do.
+  /// Tells all others that this rank ends; returns whether all of them end too.
   bool all_end() {
     std::vector<Outgoing> sent;
     std::vector<Incoming> received;
@@ -183,20 +183,20 @@ class MpiCommunicator final : public Communicator {
     for (Waiting waiting; !are_complete(transfers, waiting);) pause(Clock::now() - waiting.start);
   }
 
-  /// Of one thread.
+  /// How long a thread has been waiting.
   struct Waiting {
     Clock::time_point start = Clock::now();
     Clock::time_point told = start;  ///< when the others last learned of it
   };
 
-  /// Throws if one of them is not to be expected any more.
+  /// Whether all transfers are complete. Throws if one of them can no longer complete.
   bool are_complete(std::vector<Transfer>& transfers, Waiting& waiting) {
     const std::lock_guard lock(mutex_);
     const Transfer* missing = first_missing(transfers);
     if (missing == nullptr) return true;
     require_no_failure();
     hear_of_failure();
-    // What an ended rank sent before has arrived before.
+    // Messages that an ended rank sent earlier have arrived before its end.
     if (has_ended(missing->other) && first_missing(transfers) == missing)
       fail(ranks::text_of_end(missing->other));
     hear_who_waits();
@@ -210,7 +210,7 @@ class MpiCommunicator final : public Communicator {
     return false;
   }
 
-  /// A rank that waits is not the one that hangs: who waits for it leaves it to it to say which is.
+  /// A waiting rank is not the one that hangs: ranks that wait for it let it report which rank hangs.
   void tell_that_it_waits() const {
     for (uint32_t other = 0; other < size_; ++other) {
       MPI_Request request = MPI_REQUEST_NULL;
@@ -230,7 +230,7 @@ class MpiCommunicator final : public Communicator {
     }
   }
 
-  /// Throws that of which another thread has learned.
+  /// Throws the failure that another thread has received.
   void require_no_failure() const {
     if (!failure_.empty()) throw RankError(failure_);
   }
@@ -247,7 +247,7 @@ class MpiCommunicator final : public Communicator {
            is_there != 0;
   }
 
-  /// Null: all are complete.
+  /// The first incomplete transfer; null: all are complete.
   const Transfer* first_missing(std::vector<Transfer>& transfers) {
     const Transfer* missing = nullptr;
     for (Transfer& t : transfers)
@@ -268,7 +268,7 @@ class MpiCommunicator final : public Communicator {
     return true;
   }
 
-  /// Throws the failure of which another rank tells.
+  /// Throws a failure that another rank reports.
   void hear_of_failure() {
     int is_there = 0, length = 0;
     MPI_Status status;
@@ -280,7 +280,7 @@ class MpiCommunicator final : public Communicator {
     fail(std::move(message));
   }
 
-  /// Waits a moment for messages that are not sent at once.
+  /// Waits a moment for messages that are not sent immediately.
   void tell_all(const std::string& message) {
     std::vector<MPI_Request> requests;
     for (uint32_t other = 0; other < size_; ++other)
@@ -308,9 +308,9 @@ class MpiCommunicator final : public Communicator {
   uint32_t rank_ = 0;
   uint32_t size_ = 1;
   bool is_own_ = false;  ///< whether MPI was started here
-  std::mutex mutex_;     ///< of MPI, which one thread may call at a time, and of what follows
+  std::mutex mutex_;     ///< for MPI, which one thread may call at a time, and for the following members
   std::vector<Clock::time_point> heard_;  ///< by rank: when it last said that it waits
-  std::optional<std::string> told_;       ///< why this rank ends the others, which MPI may still be sending
+  std::optional<std::string> told_;       ///< failure that ends the others; MPI may still be sending it
   std::string failure_;                   ///< why the ranks cannot go on; empty: they can
 };
 
