@@ -77,7 +77,7 @@ Html box(const OpenedGraph& graph, const OpenedNode& node, const Placed& at) {
 
 constexpr double kLifetimeHeight = 9, kLifetimeWidth = 720;
 
-/// A bar for each value that lives beyond its own operation, as high as all others.
+/// A bar for each value that lives beyond its own operation; all bars have the same height.
 Html lifetimes(const graph::RunCost& cost) {
   Html bars;
   double y = 0;

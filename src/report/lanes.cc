@@ -22,12 +22,12 @@ using Kind = ChipSpan::Kind;
 constexpr size_t kKinds = 9;
 constexpr std::array<size_t, kKinds> kColourOfKind = {0, 5, 1, 1, 7, 2, 4, 9, kGrey};  // forward … waiting
 
-/// Widths of a schedule alone, which pages may show at some 700 pixels: that of its shortest pass, which has
-/// room for a name, and the least one of the whole.
+/// Widths of a schedule without a run, on pages that may be 700 pixels wide: of its shortest pass, which
+/// needs space for a name, and least width of the chart.
 constexpr double kShortestPass = 16;
 constexpr double kScheduleWidth = 720;
 
-/// Spans of a smaller part of a chart cannot be seen.
+/// Spans smaller than this fraction of a chart cannot be seen.
 constexpr double kLeastSeen = 1.0 / 4000;
 
 std::vector<Category> categories() {
@@ -39,7 +39,7 @@ std::vector<Category> categories() {
 
 bool is_pass(const ChipSpan& span) { return span.kind <= Kind::backward_weight; }
 
-/// Whether one is the other, or goes on after an interruption.
+/// Whether two spans belong to the same pass, which may have been interrupted.
 bool are_of_one_pass(const ChipSpan& a, const ChipSpan& b) {
   return a.kind == b.kind && a.stage == b.stage && a.micro_batch == b.micro_batch;
 }
@@ -159,7 +159,7 @@ class ChipLanes {
     return table.html();
   }
 
-  /// Whether the table has a kind: few pipelines have gradients of weights apart.
+  /// Whether the table shows a kind: few pipelines compute gradients of weights in separate passes.
   bool is_shown(size_t kind) const {
     return splits_ || (kind != static_cast<size_t>(Kind::backward_input) &&
                        kind != static_cast<size_t>(Kind::backward_weight));

@@ -15,19 +15,19 @@
 
 namespace tessera::report {
 
-/// A weight of a model, and whether it is sparse. Of its zeros only what the table shows has to be known;
-/// density and the sparse product's time are NaN if they are not.
+/// A weight of a model, and whether it is sparse. Only those of its zeros' properties that the table shows
+/// must be set; an unknown density or time of the sparse product is NaN.
 struct LayerRow {
   std::string name;
   uint32_t rows = 0;  ///< of the layer's input
   Zeros zeros;
   bool is_sparse = false;
   std::string why_dense = {};
-  uint64_t copy_bytes = 0;  ///< of a form of its own, where other operations take the weight too; else 0
+  uint64_t copy_bytes = 0;  ///< of an additional copy, if other operations use the weight; otherwise 0
 };
 Table layers_table(const std::vector<LayerRow>& layers);
 
-/// Times by kind of operation, in words for that time: "measured".
+/// Times by kind of operation; `time` is the heading of the times: "measured".
 Table kinds_table(const graph::RunCost& cost, const std::string& time);
 
 /// `title` names the graph, and `machine` the machine for which it was lowered. The page has a table of
@@ -35,7 +35,7 @@ Table kinds_table(const graph::RunCost& cost, const std::string& time);
 std::string network_page(const graph::Graph& graph, const graph::RunCost& cost, const std::string& title,
                          const std::string& machine, const std::vector<LayerRow>& layers = {});
 
-/// What a run's transfers from and to the host take.
+/// Name of a run's transfers from and to the host.
 inline constexpr const char* kHostTransfers = "transfers from and to the host";
 KeyFigure host_io_figure(const graph::HostIoCost& transfers);
 

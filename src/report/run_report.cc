@@ -105,7 +105,7 @@ Html figures_of(const RunSummary& run) {
   return folded(fmt::format("Figures of {}, with sources", run.machine), table.html());
 }
 
-/// What each chip and each link of a machine of several chips had to do.
+/// The work of each chip and each link of a machine of several chips.
 Html chips_of(const RunSummary& run) {
   RichTable chips(
       {{"chip"}, {"time"}, {"computing"}, {"exchanging"}, {"waiting"}, {"memory"}, {"fullest tile"}});

@@ -144,7 +144,7 @@ class Summary {
       append(event.seconds, run.phases);
       run.threads = event.threads;
     } else if (event.is_copy()) {
-      run.phases.clear();  // others hide what it would take alone, or some of it
+      run.phases.clear();  // replaced: steps beside it hide some or all of its time
       append(event.cycles.scaled(seconds_a_cycle_), run.phases);
     }
     for (uint32_t chip = 0; chip < event.chips.size() && !out_.measured; ++chip)
