@@ -10,8 +10,8 @@
 namespace tessera {
 namespace {
 
-/// One factor: in each group of `cells` block rows, row i has the columns i and i ⊕ stride of the group, or
-/// of the only one that the columns are.
+/// One factor: in each group of `cells` block rows, row i has the block columns i and i ⊕ stride of the
+/// group; if all columns are one group, of that group.
 Pattern factor(uint32_t rows, uint32_t cols, uint32_t block_size, uint32_t cells, uint32_t stride,
                bool one_group) {
   Pattern pattern{rows, cols, block_size, {0}, {}};

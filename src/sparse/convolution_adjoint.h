@@ -8,8 +8,8 @@
 
 namespace tessera::sparse {
 
-/// Where a tap of a convolution is in its adjoint, each of whose positions has elements of the images in
-/// several phases: a row of the weight for each phase and channel.
+/// The position of a convolution's tap in its adjoint. Each position of the adjoint has elements of the
+/// images in several phases: its weight has a row for each phase and channel.
 struct AdjointPlace {
   uint32_t phase = 0;
   uint32_t tap = 0;
@@ -17,7 +17,7 @@ struct AdjointPlace {
   bool operator==(const AdjointPlace&) const = default;
 };
 
-/// The places of all taps, and how many phases and taps the adjoint has.
+/// The positions of all taps, and the numbers of phases and taps of the adjoint.
 struct AdjointPlaces {
   std::vector<AdjointPlace> of;
   uint32_t phases = 1;
@@ -30,10 +30,10 @@ struct AdjointPlaces {
 /// taps · channels]: the taps, each transposed.
 struct AdjointConvolution {
   Pattern pattern;
-  std::vector<uint64_t> blocks;  ///< by block: the one of the other weight of which it is the transpose
+  std::vector<uint64_t> blocks;  ///< by block: the block of the other weight of which it is the transpose
 };
 
-/// Whether each block of a weight is of one tap, and there are only whole blocks.
+/// Whether each block of a weight lies within one tap, and no block overhangs.
 bool has_adjoint(const Pattern& weight, const AdjointPlaces& places);
 
 /// Requires has_adjoint().

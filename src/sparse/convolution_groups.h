@@ -1,5 +1,5 @@
-// Weights of convolutions in groups: [outputs, taps · channels of a group], tap by tap all channels; or
-// whole, [outputs, taps · channels], where all that is not of an output's group is zero.
+// Weights of convolutions in groups: [outputs, taps · channels of a group], tap by tap all channels; or whole
+// weights, [outputs, taps · channels], which are zero outside of each output's group.
 #pragma once
 
 #include <tessera/sparse.h>

@@ -56,7 +56,7 @@ Rows stretched(const Pattern& sizes, uint32_t cells, uint32_t factors) {
   return rows;
 }
 
-/// Deals the rows or columns of the longer side out to repetitions of a square.
+/// Distributes the rows or columns of the longer side over repetitions of a square.
 Rows repeated(Rows rows, uint32_t cols) {
   const auto count = static_cast<uint32_t>(rows.size());
   const uint32_t longer = std::max(count, cols), shorter = std::min(count, cols);

@@ -79,7 +79,7 @@ class BlockCounter {
   uint64_t stored_ = 0;
 };
 
-/// What is counted of the rows of a matrix of bits.
+/// The counts of the rows of a matrix of bits.
 class RowCounter {
  public:
   explicit RowCounter(const BitMatrix& bits) : rows_(bits.rows()), any_(bits.row_words()) {
@@ -111,7 +111,7 @@ class RowCounter {
   }
 
  private:
-  /// The rows of blocks that end before row `r`; those of larger blocks consist of those of smaller ones.
+  /// Finishes the rows of blocks that end before row `r`; larger blocks consist of smaller ones.
   void finish_blocks(uint32_t r) {
     for (size_t i = 0; i < blocks_.size(); ++i) {
       const uint32_t b = blocks_[i].block_size();

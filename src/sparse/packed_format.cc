@@ -80,7 +80,8 @@ struct FullPanels {
   }
 };
 
-/// Calls visit with a weight of this pattern whose values have this format; none has that of SparseMatrix.
+/// Calls visit with a weight of this pattern whose values have this format, unless it is SparseMatrix's
+/// order.
 template <class Visit>
 auto with_order(PackedFormat format, const Pattern& pattern, const Visit& visit) {
   const bool has_whole_rows = format == PackedFormat::whole_row_groups;

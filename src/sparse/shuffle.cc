@@ -38,7 +38,8 @@ std::vector<uint32_t> first_of_shuffled(uint64_t all, uint64_t count, uint64_t s
   std::vector<uint32_t> first(count);
   std::iota(first.begin(), first.end(), 0U);
   MinimalStandard random(seed);
-  // Each number is exchanged with one of those up to it. Later ones are where they began.
+  // Each number is exchanged with one at the same or a lower position. Numbers at later positions have not
+  // moved.
   uint64_t i = 1;
   const auto exchange = [&](uint64_t with) {
     if (with < count && i < count)
@@ -47,7 +48,7 @@ std::vector<uint32_t> first_of_shuffled(uint64_t all, uint64_t count, uint64_t s
       first[with] = static_cast<uint32_t>(i);
     ++i;
   };
-  // If the square of their number is in the generator's range, two are drawn at once.
+  // If the square of the count is in the generator's range, two positions are drawn at once.
   const bool in_pairs = all > 0 && kMostShuffled / all >= all;
   if (in_pairs && all % 2 == 0) exchange(random.up_to(1));
   while (i < all) {
