@@ -1,5 +1,5 @@
-// Figure 3: what an exchange between two tiles takes, by size and by distance. Each cell is a tile program
-// that copies from tiles to others, compiled and accounted.
+// Figure 3: the time of an exchange between two tiles, by size and by distance. Each cell is a tile program
+// that copies from tiles to others, compiled and costed.
 #include <fmt/format.h>
 
 #include <array>

@@ -1,5 +1,5 @@
-// Figure 5: how memory, edges, vertices and variables grow with the size of a dense product, from the
-// account.
+// Figure 5: how memory, edges, vertices and variables grow with the size of a dense product, from the cost
+// report.
 #include <fmt/format.h>
 
 #include <array>

@@ -170,7 +170,7 @@ const Quantity kQuantities[] = {
     {"edges", "Edges", "edges"},
 };
 
-/// What `make` makes of each quantity.
+/// The result of `make` for each quantity.
 template <class Made>
 std::vector<Made> for_each_quantity(const Study& study, Made (*make)(const Curves&)) {
   std::vector<Made> all;

@@ -1,4 +1,4 @@
-// Table 1: the machine. What the model has, beside the data sheet's figures.
+// Table 1: the machine. Figures of the model beside the data sheet's.
 #include <fmt/format.h>
 
 #include "studies/butterfly/study.h"
@@ -11,7 +11,7 @@ double memory_bandwidth(const machine::Machine& m) {
   return (m.interleaved_load_bytes_per_cycle() + m.load_bytes_per_cycle) * m.tiles * m.clock_hz;
 }
 
-/// What a machine has of a row of the table, in the row's unit; none where the model leaves it out.
+/// The machine's value for a row of the table, in the row's unit; none if the model does not have it.
 std::optional<double> fact_of(const machine::Machine& m, const std::string& name) {
   const bool host = m.kind == machine::Kind::host;
   if (name == "cores") return m.tiles;

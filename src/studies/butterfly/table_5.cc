@@ -53,8 +53,8 @@ std::vector<Pixelfly> points_of(const Table5Sweep& sweep) {
   return points;
 }
 
-/// The merged form of large blocks has the same elements in smaller ones: there the pattern's cells are as
-/// large as its blocks.
+/// The merged form of large blocks stores the same elements in smaller blocks: then the cells of its pattern
+/// are as large as the original blocks.
 LayerCase table_5_step_of(Pixelfly p, Form form) {
   if (form == Form::fused && p.block > kLargestBlock) {
     p.butterfly = std::min(p.butterfly, kPublishedFeatures / p.block);
@@ -81,7 +81,7 @@ std::vector<Form> forms_of(const machine::Machine& machine) {
   return {Form::unfused, Form::fused};
 }
 
-/// With one seed: the deviation is that over a sweep.
+/// A training with one seed; deviations are taken over the sweep.
 TrainingCase training_of(const Pixelfly& point, const Request& request) {
   return trainings_of(table_5_step_of(point, Form::fused).options, Recipe::paper, request).front();
 }
@@ -116,7 +116,7 @@ std::vector<Cell> table_5_cells(const machine::Machine& machine, const Request& 
   return all;
 }
 
-/// Over a sweep; none if a point lacks a value.
+/// Moments over a sweep; none if a point lacks a value.
 template <class ValueOf>
 std::optional<Moments> moments_over(const Table5Sweep& sweep, ValueOf value_of) {
   std::vector<double> values;

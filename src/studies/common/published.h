@@ -35,7 +35,7 @@ class PublishedRow {
 /// source, and the first other line names the columns, of which one is `name`.
 class Published {
  public:
-  /// Whether a number of ours stands beside a row of a table.
+  /// Whether we have a number beside a row of a table.
   using HasRow = bool (*)(std::string_view table, const std::string& name);
 
   /// Reads the tables of a folder, where missing tables are empty; or if the folder is "", the committed

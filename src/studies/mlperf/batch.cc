@@ -1,4 +1,4 @@
-// Local batches: what stages stash of micro-batches in flight, and what accumulation saves.
+// Local batches: memory for activations of micro-batches in flight, and the savings by accumulation.
 #include <fmt/format.h>
 #include <tessera/estimate.h>
 #include <tessera/machine.h>

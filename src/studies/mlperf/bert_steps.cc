@@ -20,7 +20,7 @@ namespace {
 
 constexpr uint32_t kPackTokens = 512;
 
-/// Replicas of eight chips as v1.0 has them with 64.
+/// Replicas of eight chips, as in v1.0 with 64 chips.
 BertSetup on_gc200(std::string name, std::string machine, uint32_t replicas, uint32_t micro_batches) {
   return {.name = std::move(name),
           .machine = std::move(machine),
@@ -29,7 +29,7 @@ BertSetup on_gc200(std::string name, std::string machine, uint32_t replicas, uin
           .layers = {0, 3, 3, 3, 3, 4, 4, 4}};
 }
 
-/// Replicas of eight chips as v2.0 has them with 64.
+/// Replicas of eight chips, as in v2.0 with 64 chips.
 BertSetup on_bow(std::string name, std::string machine, uint32_t replicas, uint32_t micro_batches) {
   return {.name = std::move(name),
           .machine = std::move(machine),
@@ -65,7 +65,7 @@ std::vector<BertSetup> all_setups() {
           assumed(on_bow("v2.0 POD256", "bow_pod256", 32, 24))};
 }
 
-/// With what a program lacks of a machine's memory, and why it does not fit.
+/// Includes the memory that a program lacks on a machine, and why it does not fit.
 Result result_of_cost(const PretrainingCost& cost, const Machine& machine) {
   Result result;
   result.fits = cost.fits;
@@ -80,7 +80,7 @@ Result result_of_cost(const PretrainingCost& cost, const Machine& machine) {
   return result;
 }
 
-/// Layers that lie with the head are on the first stage, whose parts are not apart.
+/// Moves layers on the head's stage to the first stage; layers are not divided into parts.
 PretrainingSettings with_whole_layers(PretrainingSettings s) {
   if (!s.stage_layers.empty()) s.stage_layers.front() += s.head_layers;
   s.stage_feed_forwards.clear();

@@ -37,15 +37,15 @@ struct BertSetup {
   uint32_t listed_batch() const { return 2 * packs_of_step(); }
 };
 
-/// Of POD16 to POD256, in v1.0 of GC200, in v2.0 of Bow chips.
+/// The setups of POD16 to POD256: in v1.0 with GC200 chips, in v2.0 with Bow chips.
 const std::vector<BertSetup>& bert_setups();
-/// The one of that name; null: there is none.
+/// The setup of that name; null: there is none.
 const BertSetup* find_setup(std::string_view name);
-/// The setup by which a round trained on `chips` chips; v1.1 as v1.0. Null: there is none.
+/// The setup with which a round trained on `chips` chips; v1.1 as v1.0. Null: there is none.
 const BertSetup* setup_of(std::string_view round, uint32_t chips);
 
-/// A pack of at most this number of sequences, with 76 predictions and one for each, as the submissions have;
-/// a padded sequence has 76.
+/// A pack of at most this number of sequences, with 76 predictions and one more per sequence, as in the
+/// submissions; a padded sequence has 76.
 graph::BertBatch pack_of(uint32_t sequences, uint32_t packs);
 
 /// Sequences of a pack of the submissions, at most.
@@ -62,25 +62,25 @@ uint64_t input_bytes(const graph::BertBatch& step);
 double forward_flops(const graph::BertConfig& config, const graph::BertBatch& step);
 
 /// A step composed of estimates of networks of few layers, each on a stage of its own: "seconds",
-/// "tile_bytes", "streaming_bytes" of a chip, "lacking_tile_bytes". Parts of layers are not apart there.
+/// "tile_bytes", "streaming_bytes" of a chip, "lacking_tile_bytes". Layers are not divided into parts.
 Result extrapolate_step(const BertSetup& setup, uint32_t sequences, const PretrainingSettings& settings);
 
 /// The step of the whole network: also "stash_bytes", "optimizer_bytes" and "total_bytes" of a replica, and
-/// "host_bytes" and "host_seconds" of its transfers, which "seconds" lacks.
+/// "host_bytes" and "host_seconds" of its transfers, which "seconds" does not include.
 Result estimate_step(const BertSetup& setup, uint32_t sequences, const PretrainingSettings& settings);
 
-/// The cell of one of both.
+/// The cell of the whole or of the extrapolated step.
 Cell cell_of_step(const BertSetup& setup, uint32_t sequences, bool is_whole);
 
-/// A step that was run, and what it is of.
+/// A modelled step, and whether it is of the whole network.
 struct ModelledStep {
   double seconds = 0;  ///< without transfers from the host
   bool is_whole = false;
   const Result* result = nullptr;
 };
-/// The whole network's, or else the extrapolated one; none: neither was run.
+/// The step of the whole network, otherwise the extrapolated step; none: neither was run.
 std::optional<ModelledStep> step_of(const Study& study, const BertSetup& setup);
-/// The extrapolated one, which there is for all packs; none: it was not run.
+/// The extrapolated step, which exists for all packs; none: it was not run.
 std::optional<ModelledStep> extrapolated_step_of(const Study& study, const BertSetup& setup,
                                                  uint32_t sequences);
 

@@ -1,4 +1,4 @@
-// The chip, the machine and the pod: what their models have, beside the slides.
+// The chip, the machine and the pod: figures of their models beside the slides'.
 #include <fmt/format.h>
 
 #include <string_view>

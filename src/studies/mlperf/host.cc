@@ -1,4 +1,4 @@
-// Hosts of a pod: what they send for a step of BERT, against their links.
+// Hosts of a pod: the data that they send for a step of BERT, against the rate of their links.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -51,7 +51,7 @@ std::vector<Figure> host_figures(const Study& study) {
   return {figure};
 }
 
-/// Of one link, the share that the inputs of steps take; none: the step was not run.
+/// The fraction of a link's time that the inputs of steps take; none: the step was not run.
 std::optional<double> share_of_link(const Study& study, std::string_view name) {
   const BertSetup* setup = find_setup(name);
   const std::optional<ModelledStep> step = step_of(study, *setup);

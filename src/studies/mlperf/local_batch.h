@@ -18,7 +18,7 @@ struct LocalBatch {
 /// "pass_seconds" of a micro-batch on the first chip, and "once_seconds" of sums over replicas and updates.
 Result estimate_local_batch(const graph::BertConfig& config, const LocalBatch& batch);
 
-/// The share of a step of `micro_batches` micro-batches that it does once.
+/// The fraction of a step of `micro_batches` micro-batches that it spends on work done once per step.
 double update_share(const Result& result, uint32_t micro_batches);
 
 }  // namespace tessera::studies::mlperf

@@ -23,7 +23,7 @@ namespace {
 constexpr std::string_view kModel = "model";
 constexpr const char* kMaskCell = "attention of sequences of 3 and 2 tokens";
 
-/// Attends with equal scores, so that what is not 0 in a row of the result are the tokens to which one
+/// Attends with equal scores, so that the non-zeros in a row of the result are the tokens to which a token
 /// attends.
 Result attend_as_on_the_slide(const Setting&) {
   constexpr uint32_t kTokens = 5, kFeatures = 8;

@@ -23,7 +23,7 @@ namespace {
 constexpr std::string_view kNumbers = "numbers";
 constexpr const char* kSumsCell = "1 + 8192 x 2^-13 in FP16";
 
-/// Trainings that --full compares: their numbers, and the rounding instead of theirs.
+/// Trainings that --full compares: their number types, and the rounding that replaces the types' own.
 struct NumbersOfTraining {
   const char* name;
   const char* numbers;

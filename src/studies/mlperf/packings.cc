@@ -25,7 +25,7 @@ Ours of_squad(const Study& study, const char* row, const char* value) {
                 is_nnlshp ? "our least squares are rounded to fewer packs, of more strategies" : "");
 }
 
-/// Packs times their length.
+/// Number of packs times their length.
 Ours tokens_of_squad(const Study& study, const char* row) {
   Ours ours = of_squad(study, row, "packs");
   if (ours.value) *ours.value *= packing::data_sets()[1].max_length;
@@ -39,7 +39,7 @@ Ours wasted_compute(const Study& study) {
   return computed(100 * (1 - *efficiency), "% of the tokens of padded sequences of Wikipedia are padding");
 }
 
-/// How close a packing of three sequences a pack comes to a proven bound.
+/// How close a packing with three sequences per pack comes to a proven bound.
 Ours packing_of_three(const Study& study) {
   const Result* best = result_of_packing(study, kWikipedia, "depth 3 best");
   if (best == nullptr) return if_run({}, Origin::computed, "");

@@ -1,4 +1,4 @@
-// The study of packing as part of this one: its sections run here as they do there.
+// Sections of the study of packing that are also part of this study.
 #pragma once
 
 #include <optional>
@@ -19,13 +19,13 @@ const Section& section_of_packing(std::string_view name);
 /// The result of a packing, such as "depth 3 spfhp", or of training on its packs; null: it was not run.
 const Result* result_of_packing(const Study& study, std::string_view section, const std::string& row);
 
-/// Sequences per pack of a packing of Wikipedia: ours, or if it was not run the published one.
+/// Sequences per pack of a packing of Wikipedia: our number, or if it was not run, the published number.
 std::optional<double> packing_factor_of(const Study& study, const packing::Row& row);
 
 /// The measured speed-up of training on its packs over padded sequences.
 std::optional<double> measured_speed_up(const Study& study, const packing::Row& row);
 
-/// The published one.
+/// The published speed-up of the same training.
 std::optional<double> published_speed_up(const Study& study, const packing::Row& row);
 
 }  // namespace tessera::studies::mlperf

@@ -44,7 +44,7 @@ Figure picture_of(const std::string& title, const std::string& note, bool recomp
   return figure;
 }
 
-/// What each schedule of a replica of v1.0 on a POD64 takes: its stages, and that of the prediction.
+/// The time of each schedule of a replica of v1.0 on a POD64: its stages, including the prediction's stage.
 Figure schedules_figure() {
   const BertSetup* setup = find_setup("v1.0 POD64");
   const auto stages = static_cast<uint32_t>(setup->layers.size());

@@ -27,7 +27,7 @@ std::optional<double> images_per_second(const Study& study, const ResnetSetup& s
   return step ? std::optional(setup.images() / step->seconds) : std::nullopt;
 }
 
-/// Of the logs, whose minutes also have evaluations.
+/// The rate from the minutes of the logs, which include evaluations.
 std::optional<double> logged_images_per_second(const Study& study, const ResnetSetup& setup) {
   const std::string name = fmt::format("ResNet-50 {} POD{}", setup.round, setup.chips);
   const std::optional<double> minutes = study.published.number(kLogsTable, name, "minutes");
@@ -39,7 +39,7 @@ std::string rate_text(std::optional<double> rate) { return rate ? fmt::format("{
 /// Images that a link to a host carries in a second.
 double images_of_link() { return machine::find("pod64").host_link_bytes_per_second / kImageBytes; }
 
-/// Hosts that send images at this rate, a second.
+/// Number of hosts that can send images at this rate per second.
 double hosts_of(double rate) { return std::max(1.0, std::ceil(rate / images_of_link())); }
 
 Figure setups_figure(const Study& study) {
@@ -76,7 +76,7 @@ Figure setups_figure(const Study& study) {
   return figure;
 }
 
-/// Of 16 and 20 images on a POD16, with recomputation and without.
+/// Setups with 16 and 20 images on a POD16, with and without recomputation.
 std::vector<ResnetSetup> local_batches() {
   std::vector<ResnetSetup> all;
   for (const uint32_t images : {20U, 16U})
@@ -166,7 +166,7 @@ const std::vector<Beside>& beside_resnet() {
 
 std::vector<Row> resnet_rows(const Study& study) { return rows_of(study, kResnet, beside_resnet()); }
 
-/// With the epochs of the configurations.
+/// Minutes to train, for the epochs of the configurations.
 Ours minutes_of_resnet(const Study& study, const std::string& round, uint32_t chips) {
   const ResnetSetup* setup = resnet_setup_of(round, chips);
   if (setup == nullptr) return none_because("no configuration of such a pod is known");

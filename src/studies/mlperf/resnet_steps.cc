@@ -14,7 +14,7 @@
 namespace tessera::studies::mlperf {
 namespace {
 
-/// Numbers of micro-batches of the estimates from which those of others follow.
+/// Numbers of micro-batches of the estimated steps, from which steps with other numbers follow.
 constexpr uint32_t kFewMicroBatches = 2, kMoreMicroBatches = 6;
 
 std::string key_of_resnet(const ResnetSetup& setup) {
@@ -43,7 +43,7 @@ std::optional<ResnetStep> whole_step(const Study& study, const ResnetSetup& setu
                     .reason = result->reason};
 }
 
-/// A step of GC200 chips that is estimated whole, on 16 chips or more of them.
+/// A step on GC200 chips that is estimated as a whole: on 16 chips, or on 64 if more chips are asked for.
 ResnetSetup estimated(uint32_t chips, uint32_t accumulation) {
   const bool is_small = chips <= 16;
   return {
@@ -104,7 +104,7 @@ Result estimate_resnet_step(const ResnetSetup& setup, const ResnetTrainingSettin
     throw;
   } catch (const Error& error) {  // an operation alone does not fit
     result.fits = false;
-    const std::string why = error.what();  // then a list of all that was tried
+    const std::string why = error.what();  // a list of everything that was tried follows
     result.reason = why.substr(0, why.find('\n'));
   }
   return result;

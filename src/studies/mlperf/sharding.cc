@@ -24,7 +24,7 @@ std::string key_of_state(const std::string& numbers) {
   return fmt::format("optimizer's state of BERT-large, {}", numbers);
 }
 
-/// Of BERT-large on one chip, by its graph alone.
+/// The state of BERT-large on one chip, computed from its graph alone.
 Result state_of_bert(const std::string& numbers) {
   BertSetup setup = bert_setups().front();
   setup.numbers = numbers;

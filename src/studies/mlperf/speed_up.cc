@@ -1,4 +1,4 @@
-// What packing gains: operations, and time on a pod with and without transfers from its host.
+// The gain from packing: in operations, and in time on a pod with and without transfers from its host.
 #include <fmt/format.h>
 
 #include <optional>
@@ -30,7 +30,8 @@ std::span<const packing::Row> published_packings() {
 
 const packing::Row& packing_of_submissions() { return published_packings()[3]; }
 
-/// Of a packing over padded sequences: its factor, times what a padded sequence takes over what a pack takes.
+/// The gain of a packing over padded sequences: its packing factor times the ratio of operations of a padded
+/// sequence and a pack.
 std::optional<double> gained_operations(const Study& study, const packing::Row& row) {
   const std::optional<double> factor = packing_factor_of(study, row);
   if (!factor) return std::nullopt;
@@ -120,7 +121,7 @@ const std::vector<Beside>& beside_speed_up() {
   return all;
 }
 
-/// The published speed-up of each packing, which the section training has beside what is measured.
+/// The published speed-up of each packing, which the section on training shows beside measurements.
 std::vector<Row> gained_rows(const Study& study) {
   std::vector<Row> rows;
   for (const packing::Row& row : published_packings())

@@ -17,8 +17,8 @@
 namespace tessera::studies::mlperf {
 namespace {
 
-/// Sequences of a pack, at most, of the packings whose speed-up was published, besides those of the
-/// submissions; 1: padded.
+/// Maximum numbers of sequences of a pack for the packings whose speed-up was published, besides the
+/// submissions' packings; 1: padded.
 constexpr uint32_t kFurtherPacks[] = {1, 2, 4, 8, 16};
 
 std::vector<Cell> steps_cells(const machine::Machine& machine, const Request& request) {
@@ -33,7 +33,7 @@ std::vector<Cell> steps_cells(const machine::Machine& machine, const Request& re
   return all;
 }
 
-/// "3, 7, 7, 7", with feed-forward parts that are apart after a slash.
+/// "3, 7, 7, 7", with separate numbers of feed-forward parts after a slash.
 std::string layers_text(const BertSetup& setup) {
   if (setup.feed_forwards.empty()) return fmt::format("{}", fmt::join(setup.layers, ", "));
   std::vector<std::string> stages;
@@ -46,8 +46,8 @@ std::string layers_text(const BertSetup& setup) {
 
 std::string percent_text(double fraction) { return fmt::format("{:.1f} %", 100 * fraction); }
 
-/// Multiply-accumulates of a step at the peak of its chips, with recomputation: its forward pass counts
-/// twice, its backward pass as two.
+/// Time of a step's multiply-accumulates at the peak of its chips, with recomputation: the forward pass
+/// counts twice, and the backward pass as two forward passes.
 double seconds_at_peak(const BertSetup& setup) {
   const machine::Machine pod = machine::find(setup.machine);
   const double flops =

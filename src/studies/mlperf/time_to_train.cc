@@ -19,7 +19,8 @@ namespace {
 
 constexpr std::string_view kTime = "time";
 
-/// Steps of a training with as many sequences as the packed one of which the logs have the number of steps.
+/// Steps of a training with the same number of sequences as the packed training whose number of steps the
+/// logs state.
 std::optional<double> steps_of_training(const Study& study, const BertSetup& setup) {
   const auto steps = study.published.number(kStepsTable, "v1.1 POD16 packed", "steps");
   const auto batch = study.published.number(kStepsTable, "v1.1 POD16 packed", "listed");

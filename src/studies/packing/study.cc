@@ -62,7 +62,7 @@ class Packings {
   std::optional<double> published(const Row& row, const char* column) const {
     return study_.published.number(kTable, published_name(set_, row), column);
   }
-  /// The best that is proven of a depth, by whichever algorithm.
+  /// The best lower bound for a depth that any algorithm has proven.
   double lower_bound(uint32_t depth) const {
     double most = 0;
     for (const Row& row : rows_of(set_))

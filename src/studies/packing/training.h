@@ -6,7 +6,7 @@
 namespace tessera::studies::packing {
 
 /// Steps of BERT on packs of Wikipedia's lengths and on padded sequences, measured on the host: the realised
-/// speed-up beside the packing factor, which attention, losses and what grows with sequences lower.
+/// speed-up beside the packing factor, which attention, losses and other work per sequence reduce.
 Section training_section();
 
 }  // namespace tessera::studies::packing

@@ -35,7 +35,7 @@ class Steps {
         fastest_(steps, std::numeric_limits<double>::infinity()) {
     const std::vector<PackLengths> packs = sample_packs(packing, steps * kPacksOfStep);
     for (size_t i = 0; i < steps; ++i) {
-      // One of few sequences with one of many, so that all steps take about as long.
+      // Combines packs of few and of many sequences, so that all steps take about the same time.
       const std::vector<PackLengths> of_step = {packs[i], packs[packs.size() - 1 - i]};
       batches_.push_back(random_batch(of_step, shape_, config.vocab_size));
     }

@@ -26,14 +26,14 @@ std::string cells_name_of(const Task& task) {
 /// The tasks of a series, or a single one.
 struct Series {
   std::vector<const Task*> tasks{};
-  double seconds = 0;  ///< of those that the store lacks
+  double seconds = 0;  ///< of the tasks that the store lacks
 
   bool takes(const Task& task) const {
     return !task.cell.series.empty() && tasks.front()->cell.series == task.cell.series;
   }
 };
 
-/// What the store lacks, longest first, so that no thread starts a long one at the end.
+/// The series that the store lacks, longest first, so that no thread starts a long one at the end.
 std::vector<Series> series_of(const std::vector<Task>& tasks, const Store& store) {
   std::vector<Series> all;
   for (const Task& task : tasks) {

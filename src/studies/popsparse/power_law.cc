@@ -10,8 +10,8 @@
 namespace tessera::studies::popsparse {
 namespace {
 
-/// A factor that varies less, beside the others, than this fraction of its squares depends on them or is
-/// constant: deviations from a rounded mean are not 0.
+/// If a factor varies, after removing its dependence on the others, by less than this fraction of its sum of
+/// squares, it depends on them or is constant: deviations from a rounded mean are not exactly 0.
 constexpr double kIndependent = 1e-12;
 
 double logarithm(double value, size_t sample) {

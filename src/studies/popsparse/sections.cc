@@ -50,7 +50,7 @@ Curves rates(std::string title, std::string note, std::string quantity, std::str
           .words = sections_rate_text};
 }
 
-/// At the best n; a `fraction` of the operations counts.
+/// The rate at the best n; only a `fraction` of the operations counts.
 Value sections_rate_of(const Products& p, const Operand& operand, double fraction = 1) {
   Value value = sections_value_of(p.best_tflops(operand), fraction);
   if (const auto n = p.best_n(operand)) value.title = fmt::format("n = {}", *n);

@@ -85,8 +85,8 @@ Ranges all_of_table_2(bool host) {
       .sizes = sweep_powers(256, 2, 8192), .n = sweep_powers(4, 4, 65536), .types = {kF16, kF16F32, kF32}};
 }
 
-/// What the tables and figures need, and no more. Sparse products with larger X do not fit a Bow, with few
-/// exceptions, and finding that out takes longest.
+/// Exactly the products that tables and figures need. Sparse products with larger X do not fit a Bow, with
+/// few exceptions, and finding that out takes longest.
 std::vector<Ranges> parts_for_tiles() {
   const std::vector<uint32_t> n = sweep_powers(4, 4, 65536);
   const std::vector<Mode> sparse = {Mode::static_sparse, Mode::dynamic_sparse};
@@ -127,7 +127,7 @@ std::vector<Ranges> parts_for_host() {
   };
 }
 
-/// The lists of a request; parameters that it omits are those of the figures.
+/// The lists of a request; for lists that it omits, the parameters of the figures.
 Ranges ranges_of(const ProductLists& lists, bool host) {
   Ranges ranges{.sizes = {1024, 4096}, .n = sweep_powers(4, 4, 1024), .types = {host ? kF32 : kF16}};
   const auto replace = [](auto& values, const auto& given) {

@@ -15,7 +15,7 @@ constexpr std::string_view kDenseName = "dense";
 NetworkCase network(double room) { return {.hidden = hidden_layers(2, 3), .room = room}; }
 constexpr double kRooms[] = {0.2, 0.1, 0.05, 0.025, 0.0125};
 
-/// A product of dense backpropagation through time, and how often a step of training has it.
+/// A product of dense backpropagation through time, and the number of its runs in a training step.
 struct DenseProduct {
   ProductCase product;
   uint32_t times;
@@ -57,7 +57,7 @@ std::vector<Cell> dense_cells(const machine::Machine&, const Request&) {
   return all;
 }
 
-/// None if a product is missing.
+/// Seconds of all products; none if one is missing.
 std::optional<double> dense_seconds(const Part& part) {
   double sum = 0;
   for (const DenseProduct& dense : dense_products(network(kRooms[0]))) {

@@ -20,8 +20,8 @@ using graph::SpikingResults;
 constexpr uint64_t kNetworkCellSeed = 1;
 constexpr float kDecay = 0.95F;
 constexpr float kGradientThreshold = 0.9F;
-// Standard deviation of the sum of as many weights as lists have room for: with it about that many neurons
-// are listed from layer to layer.
+// Standard deviation of the sum of as many weights as a list has entries: with this value, about the capacity
+// of lists is used in every layer.
 constexpr double kCurrent = 1;
 // A chip's tiles without the readout's tile.
 constexpr uint32_t kHiddenTiles = 1471;
@@ -76,7 +76,7 @@ Graph training_step(const NetworkCase& what) {
   return graph;
 }
 
-/// Lists of as many inputs as there is room for, chosen at random; with labels, if the graph takes them.
+/// Lists filled to capacity with randomly chosen inputs; with labels, if the graph takes them.
 graph::Arrays network_cell_inputs_of(const Graph& graph, const NetworkCase& what) {
   const uint32_t room = list_room(kInputs, what.room);
   const base::RandomStream random(kNetworkCellSeed);

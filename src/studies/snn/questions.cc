@@ -1,5 +1,5 @@
-// The paper's open questions, answered by training: what happens where far more neurons pass a gradient than
-// lists have room for, which surrogate gradient to take, and how deep networks train.
+// The paper's open questions, answered by training: the effect of lists that are far too short for the
+// neurons that pass a gradient, which surrogate gradient to take, and how deep networks train.
 #include <fmt/format.h>
 
 #include <limits>
@@ -93,7 +93,7 @@ std::vector<Cell> questions_cells(const machine::Machine& machine, const Request
   return all;
 }
 
-/// Over the seeds; none if one is missing.
+/// The interval over the seeds; none if one is missing.
 std::optional<report::Interval> questions_value_of(const Part& part, const Question& question,
                                                    const TrainingCase& what, const Request& request,
                                                    const std::string& value) {

@@ -9,8 +9,8 @@
 namespace tessera::studies::snn {
 namespace {
 
-// Of a step, per neuron, step and sample: a network of 3,000 neurons, 10 steps and 48 samples takes a second
-// to execute on modelled tiles.
+// Seconds of a step per neuron, time step and sample: a network of 3,000 neurons, 10 time steps and 48
+// samples takes a second to execute on modelled tiles.
 constexpr double kSecondsPerUpdate = 1e-6;
 
 /// A figure of networks that differ in one quantity.
@@ -58,7 +58,7 @@ ThroughputSweep steps_sweep(const machine::Machine&, const Request& request) {
   return sweep;
 }
 
-/// The network of n = 2 on more tiles, and on fewer.
+/// The network with n = 2 on more and on fewer tiles.
 ThroughputSweep tiles_sweep(const machine::Machine& machine, const Request& request) {
   ThroughputSweep sweep{"tiles",
                         "2942 neurons in 3 layers, T = 10, batch 48, SGD",

@@ -86,7 +86,7 @@ ordered_json links(const SpmmResult& r) {
   return list;
 }
 
-/// What machines of several chips have besides.
+/// Adds chips and links of machines with several chips.
 ordered_json with_chips(ordered_json result, const SpmmResult& r) {
   if (r.chips.empty()) return result;
   result["chips"] = chips(r);
