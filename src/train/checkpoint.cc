@@ -45,7 +45,7 @@ ordered_json json_of(const std::vector<SpikingActivity>& activity) {
   return json;
 }
 
-/// Without times, so that the file of a resumed run is that of one without a break.
+/// Times are omitted, so that a resumed run writes the same file as one without interruption.
 ordered_json json_of(const Position& position) {
   ordered_json history = ordered_json::array();
   for (const EpochResult& e : position.epochs) {
@@ -161,7 +161,7 @@ void check_position(const Position& position, const std::string& path, const Ide
                             path, position.step, identity.steps, epochs, position.best_epoch));
 }
 
-/// A parameter, or the best network's.
+/// A value's info with a prefix before its name, for parameters of the best network.
 ValueInfo named(ValueInfo info, const std::string& prefix) {
   info.name = prefix + info.name;
   return info;
@@ -262,7 +262,7 @@ void save_checkpoint(const std::string& path, const Identity& identity, const Po
 
 namespace {
 
-/// `take` is also given the file, and returns a checksum of what else it reads, or "".
+/// `take` receives the file and the position, and returns a checksum of everything else that it reads, or "".
 void load(const std::string& path, const Identity& identity, bool allow_different_environment,
           Session& session,
           const std::function<std::string(const StateFile& file, const std::string& position)>& take,

@@ -36,8 +36,8 @@ void require_match(const TrainingSettings& settings, const ImageSplit& images) {
 
 constexpr uint32_t kHostRows = 512;
 
-/// Images that are evaluated together: many on a host, where more are faster; elsewhere those of a training
-/// step, for which there is memory.
+/// Number of images evaluated together: many on a host, where this is faster; elsewhere as in a training
+/// step, whose memory suffices.
 uint32_t rows_for(const TrainingSettings& settings, const Machine& machine) {
   const uint32_t rows = settings.batch / settings.micro_batches;
   return machine.is_host() ? std::max(rows, kHostRows) : rows;

@@ -1,4 +1,4 @@
-// Steps, epochs, and what is kept of them.
+// Steps, epochs, and their results.
 #include <fmt/format.h>
 #include <tessera/error.h>
 

@@ -21,7 +21,7 @@ using graph::Graph;
 using graph::Initial;
 using graph::Value;
 
-// Streams of random numbers, apart from those of a graph's operations.
+// Streams of random numbers, separate from the streams of a graph's operations.
 constexpr uint32_t kPatternStream = 0x6E657400;
 constexpr uint32_t kWeightStream = 0x6E657401;
 constexpr uint32_t kBiasStream = 0x6E657402;
@@ -31,7 +31,7 @@ std::string bias_name(size_t layer) { return fmt::format("layer{}.bias", layer +
 /// Rows and columns of block `b` wide blocks that lie inside the matrix.
 uint32_t inside(uint32_t size, uint32_t b, uint32_t block) { return std::min(b, size - block * b); }
 
-/// Normal with a standard deviation of 1/√inputs of each row; the overhang of edge blocks is 0.
+/// Normal values with a standard deviation of 1/√inputs for each row; the overhang of edge blocks is 0.
 Initial sparse_weights(const Pattern& p, const RandomStream& random) {
   const uint32_t b = p.block_size;
   std::vector<float> values(p.blocks() * b * b);
@@ -59,7 +59,8 @@ Initial dense_weights(uint32_t m, uint32_t k, const RandomStream& random) {
   return Initial::from(std::move(values));
 }
 
-/// Uniform up to ±1/√inputs, as output layers of published networks begin (those of torch.nn.Linear).
+/// Uniform up to ±1/√inputs, the initial values of output layers in published networks (from
+/// torch.nn.Linear).
 Initial uniform_values(uint64_t count, uint32_t inputs, const RandomStream& random) {
   std::vector<float> values(count);
   random.fill_symmetric(values);

@@ -23,7 +23,8 @@ std::string gradient_name(size_t layer);
 graph::TrainingOptions training_options(const LearningSettings& settings,
                                         std::vector<graph::ParameterGroup> groups);
 
-/// Lets a step be divided and its values lie as the settings say; groups are among the options already.
+/// Sets how a step is divided and where its values lie, from the settings; the options already contain
+/// groups.
 void set_placement(graph::TrainingOptions& options, const PlacementSettings& settings);
 
 /// Random initial patterns of the hidden layers; empty if they are dense.
@@ -40,7 +41,7 @@ graph::Graph evaluation_graph(const TrainingSettings& settings, const std::vecto
 /// weights are dense; with zeros outside the patterns the network is the same.
 graph::Graph gradient_graph(const TrainingSettings& settings);
 
-/// The arrays that a graph takes, which depend on optimizer, dropout and micro-batches.
+/// Those of the arrays that a graph takes, which depend on optimizer, dropout and micro-batches.
 std::vector<graph::Tensor> taken_by(const graph::Graph& graph, std::vector<graph::Tensor> arrays);
 
 }  // namespace tessera::train

@@ -190,7 +190,7 @@ bool has_moments(OptimizerKind kind) {
 
 namespace {
 
-/// What differs from a constant rate.
+/// Adds the members that differ from a constant rate.
 void add_schedule(nlohmann::ordered_json& json, const graph::Schedule& s) {
   if (s.kind != graph::ScheduleKind::constant) json["lr_schedule"] = name_of(s.kind);
   if (s.steps != 0) json["lr_steps"] = s.steps;
@@ -292,7 +292,7 @@ nlohmann::ordered_json json_of(const TrainingSettings& s) {
 
 namespace {
 
-/// Without settings of these names.
+/// The settings without these names.
 nlohmann::ordered_json without(const nlohmann::ordered_json& settings,
                                const std::vector<std::string_view>& names) {
   nlohmann::ordered_json kept;
@@ -301,7 +301,7 @@ nlohmann::ordered_json without(const nlohmann::ordered_json& settings,
   return kept;
 }
 
-/// Whether replicas divide what settings name so of any parameter.
+/// Whether replicas divide the values of this setting for any parameter.
 bool divides(const nlohmann::ordered_json& settings, const std::string& name) {
   bool any = settings.contains(name + "_from");
   if (settings.contains("groups"))
@@ -321,18 +321,18 @@ nlohmann::ordered_json without_placement(const nlohmann::ordered_json& settings)
                                           "offload_activations_from"};
   std::vector<std::string_view> of_groups = {"shard_weights", "offload", "offload_weights",
                                              "offload_gradients"};
-  // Where nothing is divided, groups say only that.
+  // If nothing is divided, the members of groups only say so.
   const bool divides_gradients = divides(settings, "shard_gradients");
   if (!divides_gradients) of_groups.emplace_back("shard_gradients");
   if (!divides_gradients && !divides(settings, "shard")) of_groups.emplace_back("shard");
-  // Pipelines may add up parts of gradients in another order.
+  // With divided gradients, pipelines may add up their parts in another order.
   if (!divides_gradients) of_all.emplace_back("pipeline");
   nlohmann::ordered_json kept = without(settings, of_all);
   if (!kept.contains("groups")) return kept;
   nlohmann::ordered_json groups = nlohmann::ordered_json::array();
   for (const nlohmann::ordered_json& group : kept.at("groups")) {
     nlohmann::ordered_json own = without(group, of_groups);
-    if (own.size() > 1) groups.push_back(std::move(own));  // more than its names
+    if (own.size() > 1) groups.push_back(std::move(own));  // has more than its names
   }
   if (groups.empty()) return without(kept, {"groups"});
   kept["groups"] = std::move(groups);

@@ -42,7 +42,7 @@ void check_sharding(const PlacementSettings& settings);
 /// Whether everything is computed again, or within which memory: true, false, "fit" (what the machine has),
 /// or bytes.
 nlohmann::ordered_json recomputation_json(const PlacementSettings& settings);
-/// Adds recomputation, replicas and where values lie, as far as that differs from the defaults; and groups.
+/// Adds recomputation, replicas and where values lie, if they differ from the defaults; and groups.
 void add_placement(nlohmann::ordered_json& json, const PlacementSettings& settings);
 void add_groups(nlohmann::ordered_json& json, const PlacementSettings& settings);
 
@@ -51,9 +51,8 @@ void add_drop_grow(nlohmann::ordered_json& json, const DropGrowSchedule& schedul
 
 /// All settings, by name.
 nlohmann::ordered_json json_of(const TrainingSettings& settings);
-/// Settings by name without those that say where values lie, and when passes and sums are under way: results
-/// are the same with all of these, bit for bit. If sums of gradients are divided, the pipeline is none of
-/// them.
+/// Settings by name, without settings of placement and of the overlap of passes and sums: these do not change
+/// any bit of the results. If sums of gradients are divided, the pipeline does, and stays.
 nlohmann::ordered_json without_placement(const nlohmann::ordered_json& settings);
 
 bool is_sparse(const TrainingSettings& settings);

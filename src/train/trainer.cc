@@ -81,7 +81,7 @@ void rethrow_for(const Machine& machine) {
     throw;
   } catch (const Error& e) {
     if (machine.is_host()) throw;
-    std::string_view why = e.what();  // then a list of all that was tried
+    std::string_view why = e.what();  // a list of everything that was tried follows
     why = why.substr(0, why.find_first_of(":\n"));
     throw Error(
         fmt::format("{} has too little memory for this network: {}; a smaller batch, sparser or smaller "

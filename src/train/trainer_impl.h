@@ -125,7 +125,8 @@ struct TrainerImpl {
   /// The samples of a step: those for training, shuffled for every epoch; the last incomplete batch is left
   /// out. Valid until the next call.
   std::span<const uint32_t> samples_of(uint64_t step);
-  /// Runs a step, counted from 0, with its labels and what else its graph may take but the learning rate.
+  /// Runs a step, counted from 0, with its labels and all further inputs that its graph may take, except the
+  /// learning rate.
   StepResult run_step(uint64_t number, std::span<const uint32_t> labels, std::vector<graph::Tensor> arrays);
 
   base::BufferVector<float> logits;  ///< logits of a training step, or an evaluation

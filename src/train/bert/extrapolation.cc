@@ -52,7 +52,7 @@ void add_memory(StageUse& use, const RunCost& cost, uint32_t stage, const SmallN
   use.streaming = static_cast<double>(most);
 }
 
-/// Of the stage of a network whose chips are divided among `stages`.
+/// The use of a stage of a small network whose chips are divided among `stages`.
 StageUse stage_use(const RunCost& cost, uint32_t stage, const SmallNetworkKey& key, uint32_t micro_batches,
                    double clock_hz) {
   StageUse use;
@@ -79,8 +79,8 @@ StageUse stage_use(const RunCost& cost, uint32_t stage, const SmallNetworkKey& k
   return use;
 }
 
-/// Bytes of the fullest tile with `in_flight` micro-batches in flight, if a share of the optimizer's state
-/// lies elsewhere.
+/// Bytes of the fullest tile with `in_flight` micro-batches in flight, if the fraction `elsewhere` of the
+/// optimizer's state is not on tiles.
 double fullest_tile(const StageUse& use, uint32_t in_flight, double elsewhere) {
   const double further = static_cast<double>(in_flight) / use.in_flight - 1;
   double most = 0;
@@ -96,7 +96,7 @@ uint32_t micro_batches_in_flight(const PretrainingSettings& s, uint32_t stage) {
   return std::min(s.micro_batches, s.stages + 1 - stage);
 }
 
-/// The share of the optimizer's state that the tiles of a replica do not hold.
+/// The fraction of the optimizer's state that the tiles of a replica do not hold.
 double state_elsewhere(const PretrainingSettings& s) {
   if (s.offload_from) return 1;
   return s.shard_from ? 1 - 1.0 / s.replicas : 0;
@@ -108,7 +108,7 @@ uint32_t smallest_factor(uint32_t number) {
   return number;
 }
 
-/// The cost of `layers` layers, by what one and two take.
+/// The cost of `layers` layers, extrapolated from one and two layers.
 StageCost of_layers(double layers, const StageCost& one, const StageCost& two) {
   const auto at = [&](double StageCost::*figure) {
     return one.*figure + (layers - 1) * (two.*figure - one.*figure);
@@ -177,7 +177,8 @@ std::vector<SmallNetworkKey> StepExtrapolation::keys_of(const PretrainingSetting
     keys.back().packs = of_packs;
     return keys.back();
   };
-  // What parameters and their gradients take does not depend on the packs, but what is hidden of it does.
+  // Time and memory of parameters and their gradients do not depend on the packs, but the time that is hidden
+  // does.
   if (s.offload_weights_from) saving(s.prefetch ? plain.packs : 1).offload_weights = true;
   if (s.offload_gradients_from && s.micro_batches > 1) saving(1).offload_gradients = true;
   if (s.shard_weights_from) saving(1).shard_weights = true;
@@ -201,7 +202,7 @@ std::optional<PretrainingCost> StepExtrapolation::cost_of(const PretrainingSetti
   return composed(*plain, differences, s);
 }
 
-/// Of parameters that are divided and offloaded, each replica fetches its part.
+/// Each replica fetches its part of parameters that are divided and offloaded.
 StepExtrapolation::Difference StepExtrapolation::difference(const SmallNetworkKey& key,
                                                             const PretrainingSettings& s) const {
   Difference of_saving;
@@ -244,7 +245,7 @@ void StepExtrapolation::add(const Difference& d, const PretrainingSettings& s, u
   double time = d.time, tile = d.tile, streaming = d.streaming;
   const uint32_t in_flight = micro_batches_in_flight(s, stage);
   uint32_t compared = in_flight;
-  if (d.offloads_activations) {  // tiles have room for one of all that are in flight
+  if (d.offloads_activations) {  // tiles hold one of all micro-batches in flight
     compared = (stage == 0 ? d.with->one.first : d.with->one.further).in_flight;
     time = in_flight > 1 ? 1 : 0;
     tile = (in_flight - 1.0) / (compared - 1.0);

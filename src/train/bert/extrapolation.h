@@ -1,4 +1,4 @@
-// What a division of a step of BERT takes, composed of estimates of networks of few layers.
+// The cost of a division of a step of BERT, composed of estimates of networks of few layers.
 #pragma once
 
 #include <tessera/bert.h>
@@ -25,7 +25,7 @@ struct TileUse {
   auto operator<=>(const TileUse&) const = default;
 };
 
-/// What the chips of a stage do and hold.
+/// Time and memory of the chips of a stage.
 struct StageUse {
   double pass = 0;                  ///< seconds of a micro-batch, forward and backward, with its predictions
   double collective = 0;            ///< seconds of a step
@@ -50,7 +50,7 @@ struct SmallNetworkKey {
   uint32_t chips = 1;  ///< of each stage
   uint32_t packs = 1;  ///< of a micro-batch
   bool recompute = false;
-  // At most one of these is asked for.
+  // At most one of these is set.
   bool offload_weights = false, offload_gradients = false, offload_activations = false;
   bool shard_weights = false;
   uint32_t head_slices = 1;
@@ -69,14 +69,16 @@ struct StageCost {
 /// The settings on one stage of one replica, with one micro-batch and nothing that saves memory.
 PretrainingSettings undivided(PretrainingSettings settings);
 
-/// Adds how many bytes a cost has beyond the memory of a tile and of the chips' streaming memory.
+/// Adds the bytes by which a cost exceeds the memory of a tile and of the chips' streaming memory.
 PretrainingCost with_lack(PretrainingCost cost, const Machine& machine);
 
-/// Layers are equal, so networks of one and of two layers per stage tell what any number of layers takes.
-/// What saves memory is estimated alone, beside the same network without it, and the differences are added.
+/// Layers are equal, so the cost of any number of layers follows from networks with one and two layers per
+/// stage. Each way of saving memory is estimated alone, beside the same network without it, and the
+/// differences are added.
 class StepExtrapolation {
  public:
-  /// Called before small networks are estimated, with their name. They are not, if it returns false.
+  /// Called before small networks are estimated, with their name; if it returns false, they are not
+  /// estimated.
   using Begin = std::function<bool(const std::string& name)>;
 
   /// `settings` have the vocabulary of the text, and `shape` is the shape of one pack. Parameters of at least
@@ -84,15 +86,16 @@ class StepExtrapolation {
   StepExtrapolation(const PretrainingSettings& settings, const graph::BertBatch& shape,
                     const Machine& machine, uint64_t large, uint32_t threads, Begin begin);
 
-  /// None: operations of small networks alone take more memory than there is, or they were not estimated.
+  /// None: operations of small networks alone take more than the available memory, or the networks were not
+  /// estimated.
   std::optional<PretrainingCost> cost_of(const PretrainingSettings& settings);
 
-  /// The small networks of which that is composed, those without what saves memory first.
+  /// The small networks from which cost_of() is composed, beginning with those that save no memory.
   std::vector<SmallNetworkKey> keys_of(const PretrainingSettings& settings) const;
   uint64_t estimates() const { return estimates_; }
 
  private:
-  /// Between two small networks, and what part of it counts.
+  /// The difference between two small networks, and the factors with which it counts.
   struct Difference {
     const SmallNetworks* without = nullptr;
     const SmallNetworks* with = nullptr;

@@ -14,8 +14,8 @@ namespace {
 using graph::Bert;
 using graph::Graph;
 
-/// The stages of layers or their parts, of which each stage has `counts`, and the next one the last
-/// `with_head`.
+/// The stage of each layer or layer part: `counts` of them are on each stage, and the last `with_head` on the
+/// stage after.
 std::vector<uint32_t> stages_of(const std::vector<uint32_t>& counts, uint32_t with_head) {
   std::vector<uint32_t> stages;
   for (uint32_t stage = 0; stage < counts.size(); ++stage) stages.insert(stages.end(), counts[stage], stage);
@@ -23,7 +23,7 @@ std::vector<uint32_t> stages_of(const std::vector<uint32_t>& counts, uint32_t wi
   return stages;
 }
 
-/// Of each layer, if they are divided into several.
+/// The stage of each layer, if layers are divided among several stages.
 std::vector<uint32_t> stages_of_layers(const PretrainingSettings& s) {
   std::vector<uint32_t> stages = stages_of(s.stage_layers, s.head_layers);
   if (s.stages > 1 && stages.empty())
@@ -32,7 +32,7 @@ std::vector<uint32_t> stages_of_layers(const PretrainingSettings& s) {
   return stages;
 }
 
-/// At most `slices` equal ones.
+/// At most `slices` slices of equal size.
 uint32_t head_slices_of(const graph::BertBatch& batch, uint32_t slices) {
   const uint32_t predictions = batch.packs * batch.predictions;
   slices = std::clamp(predictions, 1U, slices);

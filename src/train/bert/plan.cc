@@ -31,24 +31,24 @@ namespace {
 using graph::PipelineKind;
 using graph::RunCost;
 
-/// Of the time that there is, the share in which estimates of small networks may begin.
+/// The fraction of the time limit within which estimates of small networks may begin.
 constexpr double kShareOfSmallNetworks = 0.5;
 
-/// Larger micro-batches are not tried after this number of sizes in a row that are not faster by this share
-/// at least, where others are faster that fit.
+/// Larger micro-batches are not tried after this number of sizes in a row that were not faster by at least
+/// this fraction, if there are faster divisions that fit.
 constexpr uint32_t kMostSizesInVain = 2;
 constexpr double kLeastGainOfSize = 0.02;
 
-/// Sets of what saves memory, beside recomputation.
+/// Sets of ways to save memory, other than recomputation.
 using Savings = uint32_t;
 constexpr Savings kShard = 1, kOffload = 2, kShardWeights = 4, kOffloadWeights = 8, kOffloadGradients = 16,
                   kOffloadActivations = 32, kHeadSlices = 64;
-/// They are considered even where a division fits without: they take little time.
+/// These are considered even if a division fits without them: they take little time.
 constexpr Savings kOfState = kShard | kOffload;
 
 bool is_within(Savings part, Savings all) { return (part & ~all) == 0; }
 
-/// Of the chip that has most in its streaming memory.
+/// Bytes of the chip that has most in its streaming memory.
 uint64_t streaming_bytes_of(const RunCost& cost) {
   if (cost.chips.empty()) return cost.streaming_bytes;
   return std::ranges::max_element(cost.chips, {}, &graph::ChipCost::streaming_bytes)->streaming_bytes;
@@ -67,14 +67,14 @@ std::vector<std::vector<uint32_t>> divisions_of_layers(uint32_t layers, uint32_t
   return all;
 }
 
-/// Without offloading activations where none are in flight, and sums over micro-batches where there is one.
+/// Does not offload activations if none are in flight, nor sums over micro-batches if there is only one.
 PretrainingSettings as_divided(PretrainingSettings s) {
   if (!graph::has_several_in_flight(s.pipeline)) s.offload_activations_from.reset();
   if (s.micro_batches == 1) s.offload_gradients_from.reset();
   return s;
 }
 
-/// By how much estimates need more memory than was extrapolated, which others may do too.
+/// The factors by which estimates exceeded extrapolated memory, which may apply to other divisions too.
 class Growth {
  public:
   void add(const PretrainingCost& extrapolated, const PretrainingCost& estimated) {
@@ -160,18 +160,19 @@ class PretrainingPlanner {
     return chips <= options_.chips_per_stage || found_.empty();
   }
 
-  /// Whether the replicas' tiles have room for parameters that they divide, or these may lie elsewhere.
+  /// Whether the replicas' tiles can hold parameters that they divide, or parameters may lie elsewhere.
   bool may_hold_parameters() const {
     const uint64_t bytes = uint64_t{machine_.tiles()} * machine_.tile_bytes();
     return machine_.model().streaming_bytes > 0 || parameter_bytes_ <= bytes;
   }
-  /// Whether the tiles of the chips have room for all parameters and as many gradients, if nothing else.
+  /// Whether the tiles of the chips can hold all parameters and gradients of the same size, and nothing else.
   bool hold_parameters(uint32_t chips) const {
     const uint64_t tiles = uint64_t{chips} * machine_.tiles() / machine_.chips();
     return 2 * parameter_bytes_ <= tiles * machine_.tile_bytes();
   }
-  /// Calls visit(stages, replicas) for all that have so many chips for a stage, and enough for parameters.
-  /// Those come first that need not save them: they may fit, and what is faster than they are is wanted then.
+  /// Calls visit(stages, replicas) for all divisions with this number of chips per stage that can hold the
+  /// parameters. Divisions that need not save memory for parameters come first: they may fit, and then only
+  /// faster ones are wanted.
   template <class Visit>
   void each_way(uint32_t chips, const Visit& visit) const {
     const uint32_t parts = machine_.chips() / chips;
@@ -200,7 +201,7 @@ class PretrainingPlanner {
     return s;
   }
 
-  /// How many pairs of small networks tell what stages on these chips take, at most.
+  /// Maximum number of pairs of small networks that are needed for stages on this number of chips.
   size_t small_networks_on(uint32_t chips) const {
     std::set<SmallNetworkKey> keys;
     each_way(chips, [&](uint32_t stages, uint32_t replicas) {
@@ -217,7 +218,7 @@ class PretrainingPlanner {
     return keys.size();
   }
 
-  /// What saves more memory comes last, when it is known how fast divisions are that fit without.
+  /// Divisions that save more memory come last, when the speed of divisions that fit without is known.
   void consider_stages_on(uint32_t chips) {
     for (const bool saves : {false, true})
       each_way(chips, [&](uint32_t stages, uint32_t replicas) {
@@ -251,7 +252,7 @@ class PretrainingPlanner {
       }
   }
 
-  /// Returns whether larger micro-batches may be worth a look.
+  /// Returns whether larger micro-batches may be worth trying.
   bool consider(const PretrainingSettings& division, bool saves) {
     bool is_worth_more = false;
     each_order(division, [&](const PretrainingSettings& s) {
@@ -260,7 +261,7 @@ class PretrainingPlanner {
     return is_worth_more;
   }
 
-  /// Of the fastest order.
+  /// Seconds of the fastest order.
   double seconds_without_savings(const PretrainingSettings& division) {
     double least = std::numeric_limits<double>::infinity();
     each_order(division, [&](const PretrainingSettings& s) {
@@ -278,12 +279,12 @@ class PretrainingPlanner {
     return fits;
   }
 
-  /// Considers more savings, but no more than fit. Returns whether larger micro-batches may fit, or be faster
-  /// than those whose savings need not be considered.
+  /// Considers more savings, but none beyond sets that fit. Returns whether larger micro-batches may fit, or
+  /// be faster than divisions whose savings need not be considered.
   bool consider_savings(const PretrainingSettings& s) {
     const Savings possible = possible_savings(s);
     std::vector<Savings> fitting;
-    for (Savings savings = 0; savings <= possible; ++savings) {  // parts of a set come before it
+    for (Savings savings = 0; savings <= possible; ++savings) {  // subsets come before their supersets
       if (!is_within(savings, possible)) continue;
       const bool is_new = !is_within(savings, kOfState);
       const bool is_needless = std::ranges::any_of(fitting, [&](Savings f) { return is_within(f, savings); });
@@ -295,7 +296,7 @@ class PretrainingPlanner {
     return !fitting.empty();
   }
 
-  /// What is possible on this machine, and may save some memory.
+  /// The savings that are possible on this machine, and may save some memory.
   Savings possible_savings(const PretrainingSettings& s) const {
     Savings possible = 0;
     if (s.replicas > 1) possible |= kShard | kShardWeights;
@@ -330,7 +331,7 @@ class PretrainingPlanner {
     return cost && cost->fits;
   }
 
-  /// Whether it would be faster than all that fit, if it did.
+  /// Whether a division would be faster than all that fit, if it fitted.
   bool may_be_fastest(const PretrainingSettings& s) {
     const std::optional<PretrainingCost> cost = extrapolation_->cost_of(s);
     return cost && cost->seconds <= (1 + options_.margin) * fastest_;
@@ -346,14 +347,14 @@ class PretrainingPlanner {
     return fits;
   }
 
-  /// Whether another estimate may begin, while a share of the time is not over.
+  /// Whether another estimate may begin within this fraction of the time limit.
   bool has_time(double share) {
     if (options_.time_limit == 0 || seconds_since(start_) < share * options_.time_limit) return true;
     plan_.out_of_time = true;
     return false;
   }
 
-  /// Whether the search goes on with this.
+  /// Reports the next estimate; returns whether the search continues.
   bool goes_on(const std::string& next) {
     if (plan_.stopped) return false;
     if (options_.progress)
@@ -362,7 +363,7 @@ class PretrainingPlanner {
     return !plan_.stopped;
   }
 
-  /// Without figures, if an operation alone does not fit; none if the search has been stopped.
+  /// The cost has no figures if a single operation does not fit; none if the search has been stopped.
   std::optional<PretrainingCost> estimate(const PretrainingSettings& s) {
     if (!goes_on("a whole network")) return {};
     try {
@@ -386,7 +387,8 @@ class PretrainingPlanner {
                      machine_);
   }
 
-  /// Whether small networks tell what a division takes, which need not be among those considered.
+  /// Whether the cost of a division can be extrapolated from small networks; it need not be among the
+  /// considered divisions.
   bool can_extrapolate(const PretrainingSettings& s) const {
     const bool is_whole = s.stage_feed_forwards.empty() && s.head_layers == 0;
     const bool is_in_chips = machine_.chips() % (uint64_t{s.replicas} * s.stages) == 0;
@@ -394,7 +396,7 @@ class PretrainingPlanner {
     return is_whole && is_in_chips && !is_placed_freely(s) && !s.memory_budget && is_like_small;
   }
 
-  /// A division that the machine cannot have does not fit it; others may.
+  /// A division that the machine cannot run counts as one that does not fit; others may.
   void estimate_given() {
     PretrainingDivision given{settings_, {}, {}};
     try {
@@ -417,7 +419,7 @@ class PretrainingPlanner {
         layers(), packs(), parameter_bytes_, machine_.chips(), machine_.name()));
   }
 
-  /// The share that a division needs of the memory of which it needs most: of a tile, or beside a chip.
+  /// The fraction of memory that a division needs: of a tile, or of streaming memory, whichever is larger.
   double need_of(const PretrainingCost& cost) const {
     const auto share = [](uint64_t needed, uint64_t has) {
       return needed == 0 ? 0 : static_cast<double>(needed) / static_cast<double>(has);
@@ -458,8 +460,8 @@ class PretrainingPlanner {
     }
   }
 
-  /// The fastest that may fit, and be faster than what does or slower by the margin; if none may, one that
-  /// may come closest. Null: nothing is left.
+  /// The fastest division that may fit and be faster than the best one that fits, or slower by at most the
+  /// margin; if none may, one that may come closest to fitting. Null: nothing is left.
   PretrainingDivision* most_promising(const Growth& growth) {
     choose();
     const double best = plan_.chosen ? plan_.estimated[*plan_.chosen].estimated->seconds
@@ -473,7 +475,7 @@ class PretrainingPlanner {
     return plan_.chosen ? nullptr : closest();
   }
 
-  /// The one that is closest to fitting and not estimated, if it may be closer than those that are.
+  /// The division that is closest to fitting and not estimated, if it may be closer than the estimated ones.
   PretrainingDivision* closest() {
     double least = std::numeric_limits<double>::infinity();
     for (const PretrainingDivision& division : plan_.estimated)
@@ -503,7 +505,7 @@ class PretrainingPlanner {
                                  lacking(cost), cost.overflow);
   }
 
-  /// Where all layers are computed again, fewer may suffice.
+  /// If all layers are recomputed, recomputing fewer may suffice.
   void recompute_less() {
     if (!plan_.chosen || plan_.stopped) return;
     PretrainingSettings s = plan_.estimated[*plan_.chosen].settings;
@@ -516,7 +518,7 @@ class PretrainingPlanner {
     choose();
   }
 
-  /// How far from fitting the closest division is.
+  /// How much memory the closest division lacks.
   std::string lacking(const PretrainingCost& cost) const {
     if (!cost.has_figures()) return "the closest has no estimate";
     if (cost.lacking_tile_bytes > 0)

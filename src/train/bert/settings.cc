@@ -44,7 +44,8 @@ nlohmann::ordered_json loss_scale_json(const graph::LossScale& scale) {
   return {{"initial", scale.initial}, {"grow_after", scale.grow_after}};
 }
 
-/// `counts` of each stage, and `with_head` in that of the prediction of masked tokens.
+/// Checks the numbers of layers or parts on each stage, and on the stage of the prediction of masked tokens
+/// (`with_head`).
 void check_placed(const PretrainingSettings& s, const std::vector<uint32_t>& counts, uint32_t with_head,
                   std::string_view what) {
   const uint64_t placed = std::accumulate(counts.begin(), counts.end(), uint64_t{with_head});
@@ -144,7 +145,7 @@ std::string_view rounding_text(graph::Rounding rounding) {
   return rounding == graph::Rounding::stochastic ? "stochastic" : "nearest";
 }
 
-/// That of all stores, or of each.
+/// One rounding for all stores, or one for each kind.
 nlohmann::ordered_json rounding_json(const graph::Numbers& numbers) {
   const auto of = [&](const std::optional<graph::Rounding>& own) { return own.value_or(numbers.rounding); };
   const graph::Rounding parameters = of(numbers.roundings.parameters), state = of(numbers.roundings.state),

@@ -39,7 +39,7 @@ uint64_t checksum_of(const Tokens& tokens) {
 }
 
 std::string identity_of(const TextSplit& text) {
-  constexpr uint64_t kMultiplier = 31;  // so that the order counts
+  constexpr uint64_t kMultiplier = 31;  // makes the sum depend on the order
   uint64_t sum = 0;
   const auto add_sum = [&](uint64_t of) { sum = sum * kMultiplier + of; };
   const auto add = [&](const auto& items) { add_sum(base::checksum(std::as_bytes(std::span(items)))); };
@@ -63,12 +63,13 @@ PretrainingEvaluation evaluation_of(const nlohmann::ordered_json& json) {
           .next_sentence_loss = json.at("next_sentence_loss").get<double>()};
 }
 
-/// Those of which a checkpoint must have the same: all that results depend on.
+/// The settings on which results depend, which must be equal in a checkpoint.
 std::string settings_of_results(const PretrainingSettings& settings) {
   return io::json_text(without_placement(json_of(settings)));
 }
 
-/// Of inputs with the rows of all replicas, those of a rank's, or of the one of which it has stages.
+/// Reduces inputs with the rows of all replicas to the rows of this rank's replicas, or of the one whose
+/// stages it has.
 void take_own_rows(const graph::Graph& graph, const Communicator& ranks, std::vector<graph::Tensor>& arrays) {
   const uint32_t replicas = std::max(1U, graph.replicas() / ranks.size());
   const uint64_t first = uint64_t{ranks.rank()} * graph.replicas() / ranks.size();
@@ -82,7 +83,7 @@ void take_own_rows(const graph::Graph& graph, const Communicator& ranks, std::ve
   }
 }
 
-/// Whether a loss scale leaves out steps.
+/// Whether a loss scale skips steps.
 bool leaves_out_steps(const PretrainingSettings& settings) {
   const std::optional<graph::LossScale> scale = numbers_of(settings).loss_scale;
   return scale && scale->grow_after > 0;
@@ -321,7 +322,7 @@ PretrainingEvaluation BertTrainerImpl::evaluate() {
 }
 
 PretrainingEvaluation BertTrainerImpl::evaluate_now() {
-  enter_phase_of(std::max<uint64_t>(1, position.step) - 1, {});  // a resumed trainer is in the first one
+  enter_phase_of(std::max<uint64_t>(1, position.step) - 1, {});  // a resumed trainer is in the first phase
   return evaluate();
 }
 

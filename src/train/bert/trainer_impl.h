@@ -43,7 +43,7 @@ struct BertTrainerImpl {
 
   /// Throws Error if a phase does not fit the machine's memory.
   void require_fit() const;
-  /// Throws Error after a step that failed, from which nothing can go on but with a checkpoint from before.
+  /// Throws Error after a step that failed: training can only continue from an earlier checkpoint.
   void require_success() const;
 
   uint64_t evaluations_in(size_t phase) const;
@@ -78,12 +78,12 @@ struct BertTrainerImpl {
   Identity identity;
   PretrainingPosition position;
   std::optional<Sessions> present;
-  std::string last_checkpoint;  ///< that was written or read; "": none
+  std::string last_checkpoint;  ///< last one written or read; "": none
   /// The step, counted from 1, that has begun, until it and an evaluation after it have ended well; 0: none.
   uint64_t unfinished = 0;
 
  private:
-  /// What steps of this process took.
+  /// Totals of the steps of this process.
   struct StepTotals {
     uint64_t tokens = 0, sequences = 0;
     double seconds = 0;

@@ -47,7 +47,7 @@ Value loss_of(const ResnetTrainingSettings& s, Value logits) {
   return cross_entropy(logits, labels, {.smoothing = s.label_smoothing});
 }
 
-/// Those of one dimension.
+/// The parameters with one dimension.
 std::vector<Value> vectors_of(Graph& graph) {
   std::vector<Value> vectors;
   for (graph::ValueId id = 0; id < graph.values().size(); ++id)

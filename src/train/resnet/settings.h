@@ -14,14 +14,14 @@ void check(const ResnetTrainingSettings& settings);
 /// Throws UsageError if the images do not suffice.
 void check_images(const ResnetTrainingSettings& settings, uint64_t training, uint64_t testing);
 
-/// Those of the depth, unless others are set.
+/// Size of images: by the depth, unless it is set.
 uint32_t size_of_images(const ResnetTrainingSettings& settings);
 graph::Shortcut shortcut_of(const ResnetTrainingSettings& settings);
 
 bool is_sparse(const ResnetTrainingSettings& settings);
 /// Whether patterns change.
 bool drops_and_grows(const ResnetTrainingSettings& settings);
-/// How many replicas have statistics of norms in common.
+/// Number of replicas that share the statistics of norms.
 uint32_t replicas_of_norm(const ResnetTrainingSettings& settings);
 
 /// All settings, by name.

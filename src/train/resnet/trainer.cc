@@ -76,7 +76,7 @@ class ResnetTrainer final : public TrainerImpl {
     size_t first = 0, count = 0;
   };
 
-  /// Those of this rank's replicas.
+  /// The rows of this rank's replicas.
   Rows own_rows() const {
     if (communicator == nullptr) return {0, settings_.batch};
     const size_t count = settings_.batch / communicator->size();
@@ -85,7 +85,7 @@ class ResnetTrainer final : public TrainerImpl {
   bool grows_by_gradients() const {
     return drops_and_grows(settings_) && settings_.drop_grow.kind == DropGrowKind::rigl;
   }
-  /// That are loaded at once.
+  /// Maximum number of rows that are loaded at once.
   size_t most_rows() const { return grows_by_gradients() ? settings_.batch : own_rows().count; }
   StepResult step(uint64_t number) override;
   std::span<const uint32_t> evaluate_batch(bool of_test, std::span<const uint32_t> which) override;
@@ -117,12 +117,12 @@ void ResnetTrainer::load(const ImageSource& source, std::span<const uint32_t> wh
     });
   };
   if (!source.is_slow()) return read(1);
-  ranks::do_on_each(communicator.get(), [&] { read(most); });  // of a file that one lacks all have to know
+  ranks::do_on_each(communicator.get(), [&] { read(most); });  // all have to know if a rank lacks a file
 }
 
 StepResult ResnetTrainer::step(uint64_t number) {
   const double fraction = drops_and_grows(settings_) ? settings_.drop_grow.fraction(number, steps()) : 0;
-  // Gradients by which patterns change are those of the whole batch, which each rank computes for itself.
+  // Gradients for pattern changes are gradients of the whole batch, which each rank computes for itself.
   const bool takes_all = fraction > 0 && grows_by_gradients();
   const Rows own = own_rows();
   const std::span<const uint32_t> batch = samples_of(number);
@@ -141,8 +141,8 @@ std::span<const uint32_t> ResnetTrainer::evaluate_batch(bool of_test, std::span<
   return labels_;
 }
 
-/// The loaded batch, with images one after another that are normalised together: those of a micro-batch of
-/// several replicas.
+/// The loaded batch, with jointly normalised images one after another: the images of a micro-batch of several
+/// replicas.
 ResnetTrainer::JoinedImages ResnetTrainer::joined() const {
   const size_t image = images_.format.image_size(), rows = rows_of_part(settings_),
                joint = replicas_of_norm(settings_);
@@ -159,7 +159,7 @@ ResnetTrainer::JoinedImages ResnetTrainer::joined() const {
   return batch;
 }
 
-/// Of the batch that is loaded.
+/// The gradients of the loaded batch.
 std::vector<std::vector<float>> ResnetTrainer::dense_gradients() {
   if (gradients_ == nullptr)
     gradients_ =
@@ -187,7 +187,7 @@ void ResnetTrainer::drop_and_grow(uint64_t number, double fraction) {
   regrow(trained(), weights, gradients, fraction, settings_.seed, number);
 }
 
-/// Without running statistics.
+/// Excludes running statistics.
 uint64_t ResnetTrainer::parameters() const {
   uint64_t count = 0;
   for (const graph::ValueInfo& info : graph().values())

@@ -110,7 +110,7 @@ class SpikingTrainer final : public TrainerImpl {
   }
   double loss_of(std::span<const float> row, uint32_t label) const override;
 
-  /// With the arrays of the batch that is loaded, which sessions only read, and of layers.
+  /// Adds the arrays of the loaded batch, which sessions only read, and of layers.
   std::vector<graph::Tensor> with_batch(std::vector<graph::Tensor> arrays);
   /// Runs a forward pass of the batch that lists spikes alone.
   void forward(graph::Session& with, std::vector<graph::Tensor> further = {});
@@ -194,8 +194,8 @@ void SpikingTrainer::forward(graph::Session& with, std::vector<graph::Tensor> fu
   evaluation_seconds = with.last_seconds();
 }
 
-// Layer after layer, so that hidden ones fire as asked: scales its weights up or down until it does, then
-// bisects. On the host, for whatever machine.
+// Adjusts one layer after the other until it fires at the requested rate: scales the weights of a hidden
+// layer up or down until it does, then bisects. Runs on the host, whatever the machine.
 void SpikingTrainer::prepare() {
   graph::Session session(spiking_evaluation_graph(settings_, data_),
                          machine.is_host() ? machine : Machine::host(1), {.threads = threads});
