@@ -36,9 +36,9 @@ struct ParameterGroup {
 struct LayerStages {
   /// Number of stages among which sessions and estimates divide the layers (Graph::balance_stages).
   std::optional<uint32_t> count = {};
-  /// Stages by name of their first layers, and of others if need be: the name of a parameter, or what comes
-  /// before a '.' in some, which stands for the first of their layers. A layer without a name is on the stage
-  /// of the layer before.
+  /// The stage of first layers, and of further layers if necessary, by name: the name of a parameter, or the
+  /// part of several names before a '.', which stands for the first of their layers. A layer without a name
+  /// is on the stage of the layer before.
   std::map<std::string, uint32_t> of_layers = {};
 };
 
@@ -48,12 +48,12 @@ struct TrainingOptions {
   std::optional<double> clip_norm = {};
   /// The graph computes one micro-batch; gradients and scalar outputs are means over all micro-batches.
   uint32_t micro_batches = 1;
-  /// none: as calls and loops name stages, or if none does, as sessions choose.
+  /// none: the stages that calls and loops name; if they name none, sessions choose.
   LayerStages stages = {};
   /// How micro-batches pass through the graph's stages.
   Pipeline pipeline = {};
-  /// Lets as few calls and stages compute their forward passes again as fit this number of bytes of each
-  /// tile's memory, or of a host's memory in all, or kMachineMemory (Graph::set_memory_budget).
+  /// Recomputes the forward passes of as few calls and stages as fit this number of bytes of each tile's
+  /// memory, or of a host's memory in all, or kMachineMemory (Graph::set_memory_budget).
   std::optional<uint64_t> memory_budget = {};
   /// Parameters that keep their values.
   std::vector<Value> frozen = {};

@@ -225,8 +225,8 @@ class Graph {
   const std::vector<ValueId>& stage_begins() const { return stage_begins_; }
   /// Lets sessions and estimates divide the graph into this number of stages of whole layers, which take
   /// about equal predicted time, as far as their bytes fit; with 1, chips work as one. none: as before.
-  /// Throws UsageError for 0, and for more stages than layers, as sessions do if these become fewer than
-  /// stages where operations are fused.
+  /// Throws UsageError for 0, and for more stages than layers; sessions throw it if fusing operations leaves
+  /// fewer layers than stages.
   void balance_stages(std::optional<uint32_t> count);
   std::optional<uint32_t> balanced_stages() const { return balanced_stages_; }
   uint32_t replicas() const { return replicas_; }
@@ -711,9 +711,10 @@ class Session {
   /// The arrays of a run: inputs in their order, then outputs in the order of their names.
   std::vector<ArrayType> arrays() const;
   /// Runs once with the caller's arrays, in place: one for each of the graph's inputs and outputs; throws
-  /// UsageError for an array that is missing, given twice, or neither input nor output. If a run throws when
-  /// it has begun to change parameters and state, the session, and those that share its parameters, refuse
-  /// runs with Error, and do not give what may be half changed, until load() or others have set all of it.
+  /// UsageError for an array that is missing, given twice, or neither input nor output. If a run throws after
+  /// it has begun to change parameters and state, this session and sessions that share its parameters throw
+  /// Error for runs, and for reading values that may be half changed, until load() or other functions have
+  /// set all of these.
   void run(std::span<const Tensor> arrays);
   /// Runs once with an array for each of arrays(), in that order. For short calls: does not check sizes.
   void run_in_order(std::span<void* const> arrays);

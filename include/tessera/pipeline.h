@@ -58,7 +58,7 @@ enum class PassKind : uint8_t {
   forward,
   recomputed,
   backward,         ///< gradients of inputs and weights
-  backward_input,   ///< of inputs, and of all else that other stages wait for
+  backward_input,   ///< gradients of inputs, and everything else that other stages wait for
   backward_weight,  ///< the rest of the gradients
 };
 std::string_view name_of(PassKind kind);
@@ -98,7 +98,7 @@ void check(const PipelineSchedule& schedule);
 /// Times of one micro-batch in one stage, in seconds or any other unit.
 struct StageTimes {
   double forward = 1;
-  double backward = 2;  ///< with passes for gradients of inputs and weights, half of it each
+  double backward = 2;  ///< if split into passes for gradients of inputs and of weights, half for each
 };
 
 /// A pass with the times at which it begins and ends.

@@ -21,7 +21,8 @@ enum class ActionKind : uint8_t {
   backward,          ///< "B": gradients of inputs and of weights in one pass, as torch's FULL_BACKWARD
   backward_input,    ///< "I": gradients of inputs
   backward_weight,   ///< "W": gradients of weights
-  send_forward,      ///< "SEND_F": what a forward pass gives, or passes on, goes to chips of another stage
+  send_forward,      ///< "SEND_F": a result of a forward pass, or a value that it passes on, goes to chips of
+                     ///< another stage
   receive_forward,   ///< "RECV_F": the other end of the same exchange
   send_backward,     ///< "SEND_B"
   receive_backward,  ///< "RECV_B"
@@ -36,9 +37,9 @@ struct PipelineAction {
   ActionKind kind = ActionKind::forward;
   uint32_t stage = 0;
   uint32_t micro_batch = 0;
-  uint32_t peer = 0;  ///< of a SEND the stage that takes it; of a RECV the stage that gives it
-  /// Of a REDUCE_GRAD of all micro-batches: its position in StageLinks::buckets. Without one, the gradients
-  /// of each micro-batch are summed, within its backward pass.
+  uint32_t peer = 0;  ///< for a SEND, the receiving stage; for a RECV, the sending stage
+  /// For a REDUCE_GRAD over all micro-batches: its position in StageLinks::buckets. Without one, the
+  /// gradients of each micro-batch are summed, within its backward pass.
   std::optional<uint32_t> bucket = {};
 
   bool operator==(const PipelineAction&) const = default;
@@ -49,7 +50,7 @@ struct PipelineAction {
 /// micro-batch 3.
 std::string to_string(const PipelineAction& action);
 
-/// What passes through one stage send to the chips of another, for each micro-batch.
+/// A value that passes of one stage send to the chips of another, for each micro-batch.
 struct StageRoute {
   uint32_t from = 0;             ///< the stage whose passes compute it, or pass it on
   uint32_t to = 0;               ///< the first stage there that takes it
@@ -61,13 +62,13 @@ struct StageRoute {
 
 /// Gradients that one collective sums over replicas.
 struct GradientBucket {
-  std::vector<uint32_t> stages = {};  ///< to which they belong
-  uint64_t bytes = 0;                 ///< of a replica
+  std::vector<uint32_t> stages = {};  ///< stages to which the gradients belong
+  uint64_t bytes = 0;                 ///< bytes of a replica's gradients
 
   bool operator==(const GradientBucket&) const = default;
 };
 
-/// Where stages lie, and what their passes send and sum.
+/// The places of stages, and the values that their passes send and sum.
 struct StageLinks {
   std::vector<uint32_t> places = {};      ///< by stage: the part of the chips
   std::vector<StageRoute> routes = {};    ///< between parts of the chips
@@ -99,9 +100,9 @@ struct ActionList {
   bool operator==(const ActionList&) const = default;
 };
 
-/// The actions of a schedule. Each slot has its passes, and then what these send. A bucket is summed once the
-/// last backward pass has added to it. Throws UsageError unless each stage has a place, and for passes
-/// through others.
+/// The actions of a schedule. Each slot has its passes, followed by their exchanges. A bucket is summed once
+/// the last backward pass has added to it. Throws UsageError unless each stage has a place, and for passes
+/// through stages that do not exist.
 ActionList actions_of(const PipelineSchedule& schedule, StageLinks links);
 
 /// Throws UsageError, naming the two actions, if one comes before another on which it depends: a pass before
@@ -126,10 +127,10 @@ struct TimedAction {
   double end = 0;
 };
 
-/// The actions in their order, if each begins as soon as its chips, and those at the other end of an
-/// exchange, have finished what comes before. Sending takes `sending`, in the unit of the times, and sums
-/// over replicas none, as they run beside what follows. Throws UsageError as check() does, for a negative
-/// time of sending, and unless there are times for each stage, above 0.
+/// The actions in their order, if each begins as soon as its chips, and the chips at the other end of an
+/// exchange, have finished the actions before it. Sending takes `sending`, in the unit of the times; sums
+/// over replicas take no time, as they run beside later actions. Throws UsageError as check() does, for a
+/// negative time of sending, and unless there are times for each stage, above 0.
 std::vector<TimedAction> timed(const ActionList& list, std::span<const StageTimes> times, double sending = 0);
 
 /// As for a schedule, but stages that lie on the same chips share their time, and sending counts as waiting.

@@ -148,8 +148,8 @@ struct RunCost {
   /// With lanes: the times at which data of collectives goes over links, while the lanes may show other
   /// activities.
   std::vector<ChipSpan> under_way;
-  /// What the program has the chips of a replica, or the parts of a host, do in a pipeline that is not
-  /// Pipeline{}: its passes, what they send, and the sums of gradients.
+  /// The actions of the chips of a replica, or of the parts of a host, in a pipeline that is not Pipeline{}:
+  /// passes, exchanges between them, and sums of gradients.
   std::optional<ActionList> actions = {};
   /// The placements considered for a graph without stages and replicas.
   std::vector<PlacementCost> placements;

@@ -78,11 +78,12 @@ inline constexpr uint64_t kLargeValue = 8192;
 
 /// How a step is divided among the chips of a machine, and where its values lie.
 struct PlacementSettings {
-  uint32_t micro_batches = 1;  ///< into which a batch is divided
+  uint32_t micro_batches = 1;  ///< number of micro-batches into which a batch is divided
   /// Whether only the inputs of layers, or of blocks of layers, are kept for the backward pass.
   bool recompute = false;
-  /// Instead: lets as few of them as fit a number of bytes of each tile, or of a host in all, or
-  /// graph::kMachineMemory, compute these values again. See graph::TrainingOptions::memory_budget.
+  /// Instead of `recompute`: a number of bytes of each tile, or of a host in all, or graph::kMachineMemory,
+  /// to fit which as few layers or blocks as possible are recomputed. See
+  /// graph::TrainingOptions::memory_budget.
   std::optional<uint64_t> memory_budget = {};
   /// Number of replicas, on equal parts of a machine's chips, among which a batch is divided.
   uint32_t replicas = 1;
