@@ -106,7 +106,7 @@ std::string training_command(const BertRequest& r, const PretrainingSettings& s,
       text += value == "true" ? " " + name : fmt::format(" {}={}", name, value);
   }
   text += " " + division_options(s);
-  // What a file of options asks for stays, unless the command says otherwise.
+  // Options from a file apply unless the command overrides them.
   if (!r.head_layers.is_none() && s.head_layers + s.head_feed_forwards == 0) text += " --head-layers 0";
   if (r.configured.contains("--plan")) text += " --plan=false";
   if (r.settings.head_slices > 1 && s.head_slices == 1) text += " --head-slices 1";

@@ -38,7 +38,7 @@ struct BertRequest : RunOptions {
 
   RankOptions ranks = {};
   bool plan = false;  ///< search how to divide a step, instead of training
-  uint32_t plan_estimates = PretrainingPlanOptions{}.estimates;  ///< of whole networks, at most
+  uint32_t plan_estimates = PretrainingPlanOptions{}.estimates;  ///< maximum, of whole networks
   double plan_time_limit = 0;                                    ///< seconds; 0: none
   std::set<std::string> configured = {};                         ///< options that a file has given
 

@@ -30,8 +30,8 @@ std::string machine_asked_for(const CLI::App& command) {
   return option == nullptr || option->count() == 0 ? "" : option->results().back();
 }
 
-/// Whether a name, or what is left of it without the machine at its end, is this one: with pod16 or
-/// bow_pod16, mlperf-v1.0 stands for mlperf-v1.0-pod16.
+/// Whether a name, with or without the machine at its end, matches: with pod16 or bow_pod16, mlperf-v1.0
+/// stands for mlperf-v1.0-pod16.
 bool is_called(std::string_view whole, std::string_view name, std::string_view machine) {
   if (!whole.starts_with(name)) return false;
   const std::string_view rest = whole.substr(name.size());

@@ -7,7 +7,7 @@ namespace tessera::cli {
 /// effect.
 class Interruption {
  public:
-  /// `last` is what is still finished then.
+  /// `last` names the work that is still finished after a signal.
   explicit Interruption(const char* last = "step");
   ~Interruption();
   Interruption(const Interruption&) = delete;

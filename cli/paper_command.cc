@@ -70,7 +70,7 @@ void load_data(const Paper& paper, std::span<const machine::Machine> machines, R
   }
 }
 
-/// The facts on which the numbers of cells depend: for the host, what it is; for a model, its figures.
+/// The facts on which the numbers of cells depend: for the host, its properties; for a model, its figures.
 ordered_json made_on(const Paper& paper, const machine::Machine& machine) {
   ordered_json figures = ordered_json::object();
   if (machine.kind == machine::Kind::host) {

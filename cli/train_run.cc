@@ -39,7 +39,7 @@ int show_result(const TrainingTask& task, uint64_t first, uint64_t step, uint64_
   if (step == steps) return finished && written ? 0 : 1;
   complain(stopped_text(task.options, fmt::format("after step {} of {}", step, steps)));
   const int last_signal = Interruption::pending();
-  return 128 + (last_signal != 0 ? last_signal : SIGTERM);  // another rank may have had it
+  return 128 + (last_signal != 0 ? last_signal : SIGTERM);  // another rank may have received the signal
 }
 
 int show_estimate(const TrainingTask& task, const report::CostReport& report) {

@@ -20,10 +20,10 @@
 
 namespace tessera::cli {
 
-/// What trainings differ in.
+/// The properties in which trainings differ.
 struct TrainingTask {
   const RunOptions& options;
-  Communicator* ranks = nullptr;  ///< that train together, of which the first writes files; null: none
+  Communicator* ranks = nullptr;  ///< ranks that train together, the first of which writes files; null: none
   std::string heading;            ///< above the rows of a training
   /// The result of a training since that step, or the estimate, as text or JSON.
   std::function<std::string(uint64_t first)> output;
