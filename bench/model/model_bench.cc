@@ -148,7 +148,7 @@ Graph alone(const Operation& operation, const Case& c) {
   return g;
 }
 
-/// Every case of every operation alone: the account, and on a host the least time of a run.
+/// Every case of every operation alone: its predicted cost, and on a host the least time of a run.
 void time_operations(const Options& options) {
   const Machine machine = Machine::find(options.machine, options.threads);
   for (const Operation* operation : all_operations()) {

@@ -47,7 +47,7 @@ NETWORK = ((784, 1024, 1024, 10), 512)
 PIPELINE = (256, 1024, 4, 2, 8)
 CASES = ("bert", "network", "divided", "stages")
 LIBRARIES = ("Tessera", "PyTorch")
-#: Seconds for which ranks wait for each other, so that one that is lost ends the others.
+#: Seconds for which ranks wait for each other, so that the loss of one ends the others.
 RANK_TIMEOUT = 120
 
 
@@ -103,7 +103,7 @@ class Rank:
     session: Any = None
     #: Bytes of gradients, in the order in which they are computed.
     gradients: list[int] = field(default_factory=list)
-    #: What one layer gives the next of a micro-batch.
+    #: Bytes that one layer passes to the next for a micro-batch.
     message: int = 0
 
 

@@ -22,11 +22,11 @@ STYLE = (
     "<style>.ink{fill:#1f2328}.paper{fill:#fff}.grid{stroke:#d8dee4}"
     "@media (prefers-color-scheme:dark){.ink{fill:#e6edf3}.paper{fill:#0d1117}.grid{stroke:#30363d}}</style>"
 )
-#: Among how many computers the layers of a replica are divided; 1: it has one.
+#: Numbers of computers among which the layers of a replica are divided; 1: not divided.
 STAGES = (1, 2, 4, 8)
-#: Of each computer in a step with stages.
+#: Micro-batches of each computer in a step with stages.
 MICRO_BATCHES = 8
-#: Of all gradients, the least share of a sum that begins before the last one, as ops/collective/ has it.
+#: A sum that begins before the last one has at least one in this number of all gradients, as in ops/collective/.
 SHARE = 8
 BEGIN, END = "<!-- measured: begin -->", "<!-- measured: end -->"
 NOT_RECORDED = "not recorded"
@@ -39,7 +39,7 @@ class Transport:
     name: str
     #: By bytes of the message, ascending: seconds, and the seconds in which the rank's own core is busy.
     messages: tuple[tuple[float, float, float], ...]
-    #: For each byte that is received: writing the message, and adding it.
+    #: Seconds for each received byte: writing the message, and adding it.
     handling: float = 0.0
 
     def seconds(self, size: float) -> float:
@@ -75,15 +75,15 @@ class Case:
     """A training step of one rank, and what it sums."""
 
     name: str
-    #: Of a rank alone, with nothing to exchange.
+    #: Seconds of a rank alone, without exchanges.
     step_seconds: float
-    #: Of these, after the forward pass and before the update.
+    #: Part of these seconds after the forward pass and before the update.
     backward_seconds: float
     #: Bytes of each sum, in the order in which they begin.
     sums: tuple[int, ...]
     #: By number of ranks: measured seconds of a step.
     points: tuple[tuple[int, float], ...] = ()
-    #: Bytes that one layer gives the next; 0: nothing is known of stages.
+    #: Bytes that one layer passes to the next; 0: unknown.
     message: int = 0
 
 
@@ -91,7 +91,7 @@ class Case:
 class Pipeline:
     """A training step whose micro-batches go through stages, one of each rank."""
 
-    #: Of a rank alone, with one micro-batch.
+    #: The step of a rank alone, with one micro-batch.
     case: Case
     micro_batches: int
     #: By number of ranks: measured seconds of a step of all micro-batches.
