@@ -1,7 +1,8 @@
 # Every library that Tessera depends on. dependencies.txt lists the Debian packages.
 set(missing "")
 
-# tessera_find(NAME PACKAGE ARGS...): as find_package(NAME ARGS...); notes the Debian package if it is missing.
+# tessera_find(NAME PACKAGE ARGS...): as find_package(NAME ARGS...); records the Debian package if the library
+# is missing.
 macro(tessera_find name package)
   find_package(${name} ${ARGN} QUIET)
   if(NOT ${name}_FOUND)
@@ -9,11 +10,12 @@ macro(tessera_find name package)
   endif()
 endmacro()
 
-# tessera_optional(NAME HELP HEADER LIBRARIES FOLDERS...): TESSERA_NAME, whether the library depends on the first of LIBRARIES,
-# with HEADER in one of FOLDERS: by default if both are found. (CMake's own modules need a compiler of C.)
+# tessera_optional(NAME HELP HEADER LIBRARIES FOLDERS...): TESSERA_NAME, whether the library depends on the
+# first of LIBRARIES, with HEADER in one of FOLDERS: the default is on if both are found. (CMake's own modules
+# need a compiler of C.)
 set(TESSERA_OPTIONAL_LIBRARIES "")
 macro(tessera_optional name help header libraries)
-  # A Python package would depend on the computer's library.
+  # Otherwise a Python package would depend on the library of the computer that built it.
   if(NOT TESSERA_PYTHON OR TESSERA_PREBUILT)
     find_path(TESSERA_${name}_INCLUDE ${header} PATH_SUFFIXES ${ARGN})
     find_library(TESSERA_${name}_LIBRARY NAMES ${libraries})
@@ -28,7 +30,8 @@ macro(tessera_optional name help header libraries)
   endif()
 endmacro()
 
-# tessera_also_uses(TARGET NAMES...): it depends on those of these optional libraries that the library depends on.
+# tessera_also_uses(TARGET NAMES...): TARGET depends on each of these optional libraries that the library
+# depends on.
 function(tessera_also_uses target)
   foreach(name ${ARGN})
     if(TESSERA_${name})

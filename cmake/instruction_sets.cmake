@@ -1,6 +1,6 @@
-# TESSERA_INSTRUCTION_SETS: which of them the kernels are compiled for. With `host`, which takes half of the time, the
-# library runs on other processors too, but without the instruction sets that this one lacks. With `best`, it has the best
-# set of this host and the portable kernels, which are slow.
+# TESSERA_INSTRUCTION_SETS: the instruction sets for which kernels are compiled. With `host`, which takes half
+# of the time, the library runs on other processors too, but without the instruction sets that this one lacks.
+# With `best`, it has the best set of this host and the portable kernels, which are slow.
 set(TESSERA_INSTRUCTION_SETS all CACHE STRING "Kernels for all instruction sets of the processor family, for those of this host, or for its best one")
 set_property(CACHE TESSERA_INSTRUCTION_SETS PROPERTY STRINGS all host best)
 if(NOT TESSERA_INSTRUCTION_SETS MATCHES "^(all|host|best)$")

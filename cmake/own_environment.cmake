@@ -1,5 +1,5 @@
-# own_environment(TEST...): tests of other programs than the test programs, which see to it themselves
-# (tests/support/main.cc), neither read nor write what belongs to the user.
+# own_environment(TEST...): tests that run other programs neither read nor write the user's files. (The test
+# programs themselves see to this in tests/support/main.cc.)
 function(own_environment)
   set(folder ${PROJECT_BINARY_DIR}/tests/own)
   set_tests_properties(${ARGN} PROPERTIES

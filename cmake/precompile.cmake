@@ -3,9 +3,8 @@
 # GCC 12 then rejects the intrinsics with constant arguments.
 option(TESSERA_PRECOMPILE "Precompile the headers that most files include" OFF)
 
-# tessera_precompile(TARGET HEADERS...): HEADERS and the most expensive standard ones.
-# Those for JSON and option parsing are excluded: every file would pay for what they define, unless nothing is
-# compiled.
+# tessera_precompile(TARGET HEADERS...): HEADERS and the most expensive standard ones. Those for JSON and
+# option parsing are excluded: every file would pay for their definitions, unless nothing is compiled.
 function(tessera_precompile target)
   if(TESSERA_PRECOMPILE)
     if(TESSERA_SYNTAX_ONLY)

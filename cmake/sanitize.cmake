@@ -2,16 +2,16 @@
 if(TESSERA_SANITIZE)
   add_compile_options(-fsanitize=${TESSERA_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
   add_link_options(-fsanitize=${TESSERA_SANITIZE})
-  # The address sanitizer catches accesses to null and beyond objects all the same, and the checks of types would take a
-  # third of the time of compiling. With g++'s null checks, no function address is non-null in a constant expression,
-  # which the codelets' list asserts.
+  # The address sanitizer already catches accesses to null and beyond objects, and type checks would take a
+  # third of the compile time. With g++'s null checks, no function address is non-null in a constant
+  # expression, which the codelets' list asserts.
   if(TESSERA_SANITIZE MATCHES undefined)
     add_compile_options(-fno-sanitize=null,nonnull-attribute,returns-nonnull-attribute,object-size,vptr)
     if(CMAKE_CXX_COMPILER_ID MATCHES "Clang")
       add_compile_options(-fsanitize-ignorelist=${PROJECT_SOURCE_DIR}/cmake/sanitizer_ignorelist.txt)
     endif()
   endif()
-  # As g++ does by itself.
+  # g++ does so by default.
   if(CMAKE_CXX_COMPILER_ID MATCHES "Clang" AND TESSERA_SANITIZE STREQUAL thread)
     add_compile_definitions(__SANITIZE_THREAD__)
   endif()

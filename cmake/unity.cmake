@@ -1,13 +1,13 @@
-# Without ccache, which who changes sources has, several of a target are compiled as one file, in two thirds of the time.
-# clang's reading of the sources takes all of a target together.
+# Without ccache, which developers usually have, several sources of a target are compiled as one file, in two
+# thirds of the time. When clang only reads the sources, all sources of a target are read together.
 set(unity ON)
 if(TESSERA_CCACHE)
   set(unity OFF)
 endif()
 option(TESSERA_UNITY "Compile several sources as one" ${unity})
 
-# The more sources a file takes, the less often their headers and templates are compiled, but the fewer compilers work at once,
-# each with up to 2.5 GiB.
+# The more sources are joined, the less often their headers and templates are compiled, but the fewer
+# compilers run in parallel, each with up to 2.5 GiB.
 include(ProcessorCount)
 ProcessorCount(cores)
 cmake_host_system_information(RESULT memory QUERY TOTAL_PHYSICAL_MEMORY)
@@ -21,12 +21,12 @@ else()
 endif()
 set(TESSERA_UNITY_SOURCES ${unity_sources} CACHE STRING "With TESSERA_UNITY, how many sources are compiled as one")
 if(TESSERA_UNITY AND NOT memory LESS needed)
-  # Otherwise g++ looks for garbage from 128 MiB on, and finds little in what headers declare.
+  # Otherwise g++ collects garbage from 128 MiB on, and finds little of it in the declarations of headers.
   add_compile_options($<$<CXX_COMPILER_ID:GNU>:--param=ggc-min-heapsize=1048576>)
 endif()
 
-# tessera_unity(TARGET [BY_FOLDER]): its sources share no names, or BY_FOLDER those of each folder. One that is compiled for
-# each instruction set includes itself again, and stays by itself.
+# tessera_unity(TARGET [BY_FOLDER]): its sources, or BY_FOLDER the sources of each folder, define no equal
+# names. A source that is compiled for each instruction set includes itself again, and is not joined.
 function(tessera_unity target)
   cmake_parse_arguments(PARSE_ARGV 1 unity "BY_FOLDER" "" "")
   get_target_property(sources ${target} SOURCES)
@@ -48,15 +48,16 @@ function(tessera_unity target)
     set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 0)
   elseif(TESSERA_UNITY)
     set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE ${TESSERA_UNITY_SOURCES})
-    # Sources then count as headers, whose types had better not have members of unnamed namespaces.
+    # Joined sources then count as headers, for which g++ warns of types with members from unnamed namespaces.
     target_compile_options(${target} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-Wno-subobject-linkage>)
   endif()
 endfunction()
 
-# tessera_join(VARIABLE NAME PATTERN BEFORE AFTER): with TESSERA_UNITY, puts files NAME_N.cc, which each join several, in the
-# place of those sources in a list of this folder's that match. These may share names in their unnamed namespaces: there,
-# that of each is one of its own, of_FILE. Each joined file begins with the text BEFORE, and AFTER follows each unnamed
-# namespace, with the name of its own for @NAMES@.
+# tessera_join(VARIABLE NAME PATTERN BEFORE AFTER): with TESSERA_UNITY, replaces the sources of this folder in
+# a list that match the pattern by files NAME_N.cc, which each join several of them. The sources may define
+# equal names in their unnamed namespaces, because each becomes a namespace of its own, of_FILE. Each joined
+# file begins with the text BEFORE, and AFTER follows each unnamed namespace, with the name of its namespace
+# for @NAMES@.
 function(tessera_join variable name pattern before after)
   if(NOT TESSERA_UNITY)
     return()

@@ -1,4 +1,5 @@
-# Warnings of the project's own targets. Who installs the Python package sees none, and the compiler takes time to look for them.
+# Warnings of the project's own targets. Installing the Python package shows none, and looking for them takes
+# compile time.
 add_library(tessera_warnings INTERFACE)
 if(NOT TESSERA_PYTHON OR TESSERA_PREBUILT)
   target_compile_options(tessera_warnings INTERFACE
