@@ -30,7 +30,8 @@ std::string between(const std::string& text, size_t begin, std::string_view end)
   return text.substr(begin, std::min(text.find(end, begin), text.size()) - begin);
 }
 
-/// "f(a: int, b: float = 1) -> int" as "(a: int, b: float = 1)", without what stands for the object itself.
+/// "(a: int, b: float = 1)" from "f(a: int, b: float = 1) -> int", without the parameter for the object
+/// itself.
 std::string parameters_of(const std::string& signature) {
   std::string text = signature.substr(signature.find('('));
   text = text.substr(0, text.rfind(") ->") + 1);
@@ -39,7 +40,7 @@ std::string parameters_of(const std::string& signature) {
   return text;
 }
 
-/// nanobind's text in one sentence; the same text if it is another one. `first` is the first argument.
+/// nanobind's text in one sentence; unchanged if it is another text. `first` is the first argument.
 std::string explained(const std::string& text, PyObject* first) {
   const size_t begin = text.find(kBegin);
   if (begin == std::string::npos) return text;

@@ -43,7 +43,7 @@ uint64_t word_at(const std::byte* at, uint64_t bytes = kBytesOfWord) {
   return word;
 }
 
-/// A word of a tensor's memory as it was.
+/// A word of a tensor's memory, with the value that it had.
 struct SampledWord {
   const std::byte* at = nullptr;
   uint64_t bytes = 0;
@@ -74,7 +74,7 @@ std::vector<SampledWord> words_of(const TensorMemory& memory, uint64_t count) {
   return words;
 }
 
-/// A number that changes with most contents of some memory, by a few of its words and where they lie.
+/// A number that changes if the memory does, mostly: it mixes a few of its words and their addresses.
 uint64_t fingerprint(const std::vector<TensorMemory>& memory) {
   constexpr uint64_t kWords = 32;
   uint64_t mixed = memory.size();
@@ -84,9 +84,9 @@ uint64_t fingerprint(const std::vector<TensorMemory>& memory) {
   return mixed;
 }
 
-/// A number that changes with all contents but for a chance of 2⁻⁶⁴, and surely if one word does. Of one
-/// chain of products each would wait for the one before. What follows is fetched, as the next block often is
-/// what follows, in another page, before which processors stop to fetch by themselves.
+/// A number that changes with all contents but for a chance of 2⁻⁶⁴, and surely if one word does. With a
+/// single chain, each product would wait for the one before. The memory that follows is prefetched: the next
+/// block is often there, in another page, where processors stop prefetching by themselves.
 uint64_t sum_of(std::span<const std::byte> block) {
   std::array<uint64_t, 4> chains{};
   constexpr size_t kStep = 4 * kBytesOfWord, kAhead = 24 * kLineBytes;
@@ -103,7 +103,7 @@ uint64_t sum_of(std::span<const std::byte> block) {
   return sum;
 }
 
-/// Pieces of memory as they were, by a few words of each, and a sum of each of their blocks.
+/// Pieces of memory as they were: a few words of each, and a sum of each of their blocks.
 class Contents {
  public:
   explicit Contents(const std::vector<TensorMemory>& memory) {
@@ -158,7 +158,7 @@ class Contents {
     }
   };
 
-  /// The words lie in as many pages: many are fetched at once.
+  /// Each word lies in a page of its own: many are prefetched at once.
   bool samples_are_unchanged() const {
     constexpr size_t kAhead = 24;
     for (size_t i = 0; i < words_.size(); ++i) {

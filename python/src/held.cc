@@ -62,8 +62,8 @@ const std::optional<TensorFunctions>& tensor_functions() {
   return found;
 }
 
-/// Tensors, and their versions, addresses, types, sizes and strides as they were. What writes to their memory
-/// by itself leaves all of these as they are.
+/// Tensors, and their versions, addresses, types, sizes and strides as they were. Code that writes to their
+/// memory directly changes none of these.
 class TensorStates {
  public:
   /// Takes over references to strided tensors that have versions.
@@ -105,7 +105,7 @@ class TensorStates {
     const void* header = nullptr;
     std::array<const void*, 4> parts{};
 
-    /// Of a tensor that has other parts by now, those that it had.
+    /// If the tensor has other parts by now, the parts that it had.
     void prefetch() const {
       prefetch_bytes(handle, sizeof(void*));
       prefetch_bytes(header, kHeaderBytes);
@@ -114,8 +114,8 @@ class TensorStates {
     }
   };
 
-  /// Of PyTorch's TensorImpl: its size, and which of its words is the first address of a part. With another
-  /// PyTorch other memory is prefetched, and no more.
+  /// Layout of PyTorch's TensorImpl: its size, and which of its words is the first address of a part. With
+  /// another PyTorch other memory is prefetched, and no more.
   static constexpr size_t kHeaderBytes = 192, kFirstPart = 2;
 
   std::span<const int64_t> list_of(Handle handle, int32_t (*of)(Handle, int64_t**)) const {
@@ -216,8 +216,8 @@ bool have_values(const AnyList& dictionaries, const AnyList& values) {
   return i == count;
 }
 
-/// Whether a setting is what it was. Of none, which is often a place for what is computed, only a plain value
-/// is another.
+/// Whether a setting is what it was. If it was None, which often reserves a place for a computed value, only
+/// a plain value counts as a change.
 bool is_same_setting(PyObject* now, PyObject* was) {
   if (now == was || now == nullptr) return now == was;
   if (was == Py_None)

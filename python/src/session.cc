@@ -65,8 +65,8 @@ struct BoundSession {
   bool is_host;
 };
 
-// A run holds its session's lock while it waits for Python to exchange messages with other ranks: who waits
-// for the lock lets Python go on.
+// A run holds its session's lock while it waits for Python to exchange messages with other ranks: a thread
+// that waits for the lock releases the GIL.
 
 std::vector<graph::ArrayType> types_of_arrays(const BoundSession& s) {
   const nb::gil_scoped_release released;

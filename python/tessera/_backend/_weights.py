@@ -17,7 +17,7 @@ from tessera.graph._session import Session
 
 #: Sets of weights, such as the sets of equal layers, that have sessions of their own.
 _MOST_SETS = 256
-#: Weights that change after fewer calls than this are read where they lie until they rest as long.
+#: Weights that change after fewer calls than this are read where they lie until they stay unchanged as long.
 PATIENCE = 8
 
 #: Addresses and versions of tensors, and the fingerprint of their contents.

@@ -177,9 +177,9 @@ class Call:
         self.weights = weights
         #: By its path, over how many replicas a norm takes statistics of batches; None: over all.
         self._joint_norms = joint_norms or {}
-        #: Names of parameters of which something is computed here.
+        #: Names of parameters from which something is computed here.
         self.folded: set[str] = set() if folded is None else folded
-        #: What structured layers become.
+        #: The form that structured layers get.
         self.form = form
         self._module = module
         self._known = known
@@ -584,7 +584,7 @@ def _clamp(call: Call, x: Value, least: Any = None, most: Any = None) -> Value:
         least, most = None, least
     if not x.is_integer and not isinstance(least, Value) and not isinstance(most, Value):
         return ops.clip(x, least, most)
-    if x.is_integer:  # which the least and the largest of 64 bits do not bound
+    if x.is_integer:  # the limits of its type bound nothing
         lowest, highest = ops.INTEGERS[x.dtype]
         least = None if type(least) is int and least <= lowest else least
         most = None if type(most) is int and most >= highest else most

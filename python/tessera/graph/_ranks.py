@@ -37,7 +37,7 @@ class _Ranks:
         except RuntimeError as error:
             raise RuntimeError(f"not all ranks have connected within {longest_wait:g} s: {error}") from error
         self._group: Any = cast(Any, made)
-        # Where a rank says why it ends the others, whose connections only break.
+        # Where a rank says why it ends the connections of the others, which see only that they break.
         self._store: Any = _get_default_store()
         self._failure = f"tessera/{self._group.group_name}/failure"
         # Two threads may exchange messages at once, each with other ranks.
