@@ -43,7 +43,7 @@ OnnxFile network(int64_t samples = -1) {
   return file;
 }
 
-/// Whose samples are open and have no name.
+/// Its number of samples is open, and has no name.
 OnnxFile unnamed_network() {
   OnnxFile file = network();
   file.model()
@@ -182,7 +182,7 @@ TEST_F(OnnxTest, MeasuresInStreams) {
                  "--streams is 2; it must be at most the number of threads, 1");
 }
 
-/// Something that takes Python's place writes down its arguments, and prints what is in a file.
+/// A script in Python's place writes down its arguments, and prints the contents of a file.
 TEST_F(OnnxTest, BenchmarksBesideOthers) {
   const std::string arguments = path("arguments"), printed = path("printed");
   const std::string python =
@@ -223,7 +223,7 @@ TEST_F(OnnxTest, BenchmarksBesideOthers) {
                  "--beside: invalid value 'other' (choose from onnxruntime, openvino)");
 }
 
-/// What takes Python's place writes down its number, and ends the tool.
+/// A script in Python's place writes down its process id, and ends the tool.
 TEST_F(OnnxTest, ASignalEndsWhatRunsBesideToo) {
   const std::string number = path("number");
   const std::string python =

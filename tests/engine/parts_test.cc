@@ -41,7 +41,7 @@ using Ranks = std::shared_ptr<Communicator>;
 using Executable = std::shared_ptr<const compiler::Executable>;
 
 constexpr uint32_t kElements = 4, kRuns = 3;
-/// Of a message of one variable.
+/// Size of a message of one variable.
 constexpr uint64_t kBytes = 16 + kElements * sizeof(float);
 
 /// Steps of a program of rows x, which the caller gives, y, which it gets, and the state s.
@@ -160,7 +160,7 @@ TEST(Parts, SendOnlyTheBoxesThatOthersLack) {
   EXPECT_EQ(found.sent, (std::vector<uint64_t>{kRuns * kBytes, kRuns * 2 * kBytes}));
 }
 
-/// What no part runs, all ranks do.
+/// All ranks run the steps that belong to no part.
 TEST(Parts, RunWhatBelongsToNone) {
   PartsProgram of;
   const VariableId a = of.add("a"), b = of.add("b");

@@ -23,15 +23,15 @@ constexpr double kMost = 50;
 
 bool is_float(Type type) { return !is_integer(type); }
 
-/// Of numbers that are rounded, rounding decides.
+/// For rounded numbers, the rounding decides the result.
 bool is_equality(const Operation& operation) {
   return operation.name == std::string_view("equal") || operation.name == std::string_view("not_equal");
 }
 
-/// Of integers that are computed, some may be beyond 32 bits.
+/// Computed integers may be beyond 32 bits.
 bool is_exact(const Operation& operation) { return operation.name == std::string_view("exact"); }
 
-/// What edge blocks have beyond the matrix is ignored.
+/// Values of edge blocks beyond the matrix are ignored.
 void clear_overhang(const Pattern& p, Array& values) {
   const uint32_t b = p.block_size;
   for (uint32_t row = 0; row < p.block_rows(); ++row)
@@ -229,7 +229,7 @@ class Generator {
     const Operation& operation = *all[random_.below(static_cast<uint32_t>(all.size()))];
     if (operation.traits.shards) return false;  // which training adds
     const std::vector<Case> cases = operation.cases();
-    // What may take over the next operation often has one that alone uses it.
+    // After an operation that can absorb its only user, such a user is often added.
     if (ends_with_absorbing() && cases[0].inputs.size() == 1 && !cases[0].hosts_only && random_.below(4) != 0)
       return add(operation, cases[0], {}, {ItemOutput{recipe_.items.size() - 1, 0}});
     const Case& c = cases[random_.below(static_cast<uint32_t>(cases.size()))];
@@ -452,7 +452,7 @@ class Generator {
     if (!pieces.empty()) pieces.back()->stage = stages - 1;
   }
 
-  /// Neither loops nor functions can have these.
+  /// Neither loops nor functions can contain such items.
   static bool is_over_step(const Item& item) {
     return item.kind == Kind::result && !item.body && find_operation(item.operation).traits.over_step;
   }

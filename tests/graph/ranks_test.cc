@@ -42,19 +42,19 @@ SessionOptions of_rank(const Ranks& ranks) { return {.threads = 1, .communicator
 /// Threads need time to compile.
 std::vector<Ranks> patient(uint32_t ranks) { return connect_threads(ranks, std::chrono::minutes(10)); }
 
-/// The replicas of a rank of so many.
+/// The replicas of one of `ranks` ranks.
 struct Share {
   uint32_t rank = 0;
   uint32_t ranks = 1;
 };
 
-/// Those of a rank, which may have stages of one replica only.
+/// The share of a rank, which may have stages of one replica only.
 Share share_of(const Graph& graph, const Communicator& ranks) {
   const uint32_t groups = std::min(ranks.size(), graph.replicas());
   return {ranks.rank() / (ranks.size() / groups), groups};
 }
 
-/// What a rank binds of an array with the rows of all replicas.
+/// The part that a rank binds of an array with the rows of all replicas.
 std::vector<float> part_of(const Graph& graph, ValueId id, const std::vector<float>& all, Share share) {
   const size_t each = graph.bound_type(id, graph.replicas() / share.ranks).elements();
   if (all.size() == each) return all;
@@ -314,7 +314,7 @@ TEST(RanksOfSessions, HaveReplicasWhoseStagesShareParts) {
   expect_same_bits(g, Machine::host(2), {4});
 }
 
-/// Whose rank computes nothing.
+/// One rank computes nothing.
 TEST(RanksOfSessions, DividePartsWithoutStages) {
   Graph g = staged(2, Type::f32,
                    {.optimizer = Sgd{.momentum = 0.9},
