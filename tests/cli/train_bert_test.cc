@@ -59,7 +59,7 @@ TEST_F(TrainBertCliTest, JsonHasWhatWasTrained) {
   EXPECT_GT(r["predicted_seconds"], 0);
 }
 
-/// Two replicas, of which each has half of the optimizer's state of what is large enough. That losses are the
+/// Two replicas, of which each has half of the optimizer's state of large parameters. That losses are the
 /// same wherever values lie is a question of tests of graphs: the short run trains the division alone.
 TEST_F(TrainBertCliTest, TrainsReplicasOnChips) {
   const std::string machine =
@@ -99,7 +99,7 @@ TEST_F(TrainBertCliTest, TrainsReplicasOnChips) {
   const json far = place_on_chips("--offload-weights --offload-gradients --micro-batches 2"),
              near = place_on_chips("--micro-batches 2");
   expect_loss("loss", far, near, 0);
-  // Where that is computed is chosen by predicted times.
+  // Predicted times decide where the held-out loss is computed.
   expect_loss("held_out_loss", far, near, 1e-4);
   EXPECT_EQ(far["settings"]["offload_weights_from"], 8192);
   EXPECT_EQ(far["settings"]["offload_gradients_from"], 8192);

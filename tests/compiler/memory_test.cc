@@ -198,7 +198,7 @@ TEST(Liveness, BranchesExcludeOneAnother) {
 }
 
 TEST(Liveness, AConditionLivesUntilItIsRead) {
-  // What is written in between must not share its bytes, wherever the flag is read.
+  // A variable written in between must not share its bytes, wherever the flag is read.
   const auto check = [](auto step_that_reads, uint64_t outside = 0) {
     Temporaries p(3);
     const VariableId condition = flag(p);

@@ -192,7 +192,7 @@ TEST(Bert, WithoutMasksTheLossIsWrong) {
 }
 
 /// Neither padding to a pack's length nor room for other sequences changes what a sequence alone gives, which
-/// has all of its row and no label that is ignored.
+/// fills its row and has no ignored label.
 TEST(Bert, APackOfOneIsNoPacking) {
   const BertOptions options = {.average = PackedAverage::sequence};
   for (size_t s = 0; s < sequences().size(); ++s) {

@@ -298,7 +298,7 @@ class Generator {
       const auto resized = sizes.to.find(c.below);
       const uint32_t below = resized != sizes.to.end() ? resized->second : c.below;  // ids of rows
       if (places[i]) {
-        // Those of other micro-batches might be no rows.
+        // Indices from other micro-batches might not be rows.
         const Item& from = recipe_.items[places[i]->item];
         if (from.kind != Kind::result && !is_float(from.type.type) && from.below > below) return false;
         item.inputs.push_back(*places[i]);

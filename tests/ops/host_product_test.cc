@@ -372,7 +372,7 @@ std::vector<SeenElement> seen_elements(const kernels::Window& w) {
   return all;
 }
 
-/// Those to which an adjoint adds.
+/// The elements to which an adjoint adds.
 std::vector<SeenElement> seen_elements(const AdjointTaps& adjoint) {
   const kernels::Window &w = adjoint.window, &fold = adjoint.fold;
   std::vector<SeenElement> all;

@@ -95,7 +95,7 @@ TEST(PlannerLimits, VendorDensePlansKeepTemporariesToSixTenths) {
   EXPECT_LE(bytes_with(63'999, Planner::best), 63'999);
 }
 
-/// For one tile: X, W and the partial sums.
+/// The temporaries of one tile: X, W and the partial sums.
 TEST(PlannerLimits, VendorStaticPlansKeepTemporariesToSixTenths) {
   const Pattern pattern = random_matrix(64, 64, 4, 1.0).pattern;
   const double bytes = 4.0 * (64 * 16 + 256 * 16 + 64 * 16);

@@ -15,7 +15,7 @@ namespace {
 
 constexpr uint32_t kRows = 50, kCols = 20, kTiles = 24;
 
-/// Of the first and last rows of parts, some of them several times.
+/// The first and last rows of parts, some of them several times.
 const std::vector<uint32_t> kList = {0, 49, 7, 7, 16, 15, 31, 32, 48, 1, 7};
 
 PartedMatrix grid_of(uint32_t row_parts, uint32_t col_parts) {

@@ -19,8 +19,8 @@ for _name in list(os.environ):
         del os.environ[_name]
 # PyTorch's threads of several tests at once would wait by spinning on the cores of each other.
 os.environ["OMP_WAIT_POLICY"] = "passive"
-# As many tests as there are cores run at once: threads of each would wait for a core that another test has. Those of
-# which threads are the question say how many.
+# As many tests as there are cores run at once: threads of each would wait for a core that another test has.
+# Tests about threads set how many.
 if os.environ.get("TESSERA_TEST_FULL", "0") == "0":
     os.environ["TESSERA_THREADS"] = os.environ["OMP_NUM_THREADS"] = "1"
 os.environ["HOME"] = OWN.name

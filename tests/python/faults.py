@@ -27,7 +27,7 @@ class Fault:
     kind: str
     signal: signal.Signals
     rank: int
-    #: When it comes, as a part of the time of a whole training.
+    #: When the fault comes, as a fraction of the time of a whole training.
     moment: float
 
     @staticmethod

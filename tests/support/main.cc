@@ -38,7 +38,7 @@ class OwnEnvironment {
     for (const char* variable : {"HOME", "TMPDIR", "TEST_TMPDIR"}) setenv(variable, folder.c_str(), 1);
     setenv("TESSERA_CACHE", (folder / "cache").c_str(), 1);
     // As many tests as there are cores run at once: threads of each would wait for a core that another test
-    // has. Those of which threads are the question say how many.
+    // has. Tests about threads set how many.
     if (!test::is_full()) setenv("TESSERA_THREADS", "1", 1);
     setenv(kFolder, folder.c_str(), 1);
   }

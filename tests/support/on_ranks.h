@@ -40,12 +40,12 @@ std::vector<std::string> errors_on_ranks(std::vector<std::shared_ptr<Communicato
 /// Bytes of a message that those of gradients of small networks have, and those of decisions do not.
 inline constexpr size_t kGradientBytes = 1000;
 
-/// A rank's, whose connections break when they are told to.
+/// The communicator of a rank, whose connections break on demand.
 class BreakingCommunicator final : public Communicator {
  public:
   explicit BreakingCommunicator(std::shared_ptr<Communicator> of) : of_(std::move(of)) {}
 
-  /// From now on, messages of at least so many bytes are not sent.
+  /// From now on, messages of at least `bytes` bytes are not sent.
   void refuse(size_t bytes) { refused_ = bytes; }
 
   uint32_t rank() const override { return of_->rank(); }

@@ -75,13 +75,13 @@ class Dice {
   base::RandomSequence sequence_;
 };
 
-/// A vertex or copy; those of one number and several turns run one after another.
+/// A vertex or copy; touchers with one number and several turns run one after another.
 struct Toucher {
   uint32_t number = 0;
   uint32_t turn = 0;
 };
 
-/// Who wrote and who read each element, to find conflicts by brute force.
+/// The writers and readers of each element, to find conflicts by brute force.
 class ElementLog {
  public:
   explicit ElementLog(const Program& program) : program_(program) {}
@@ -602,7 +602,7 @@ class Generator {
     return program_.sequence(std::move(steps));
   }
 
-  /// A block of which nothing that it makes ready can be relied on afterwards.
+  /// A block whose newly ready variables are not relied on afterwards.
   StepId nested_block(uint32_t depth) {
     const std::vector<bool> before = ready_;
     const StepId id = block(depth - 1);

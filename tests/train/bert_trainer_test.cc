@@ -80,7 +80,7 @@ TEST_F(BertTrainerTest, Learns) {
   EXPECT_GT(result.sequences, 150U * 4);
 }
 
-/// What is held out has the same sequences and masks in packs as padded.
+/// The held-out set has the same sequences and masks in packs as padded.
 TEST_F(BertTrainerTest, PacksHaveTheLossesOfPaddedSequences) {
   for (const graph::PackedAverage average : {graph::PackedAverage::token, graph::PackedAverage::sequence}) {
     PretrainingSettings settings = small();
@@ -247,7 +247,7 @@ TEST_F(BertTrainerTest, RanksResumeEqualCheckpointsOrNone) {
     EXPECT_TRUE(error.starts_with("rank 1 has another checkpoint than rank 0")) << error;
 }
 
-/// Of two ranks, one loses its connection in the second step.
+/// One of two ranks loses its connection in the second step.
 TEST_F(BertTrainerTest, RanksDoNotGoOnAfterAStepThatBrokeOff) {
   PretrainingSettings settings = small();
   settings.replicas = 2;
@@ -388,7 +388,7 @@ PretrainingSettings two_phases() {
   return s;
 }
 
-/// What is evaluated in between changes nothing.
+/// Evaluating in between changes nothing.
 TEST_F(BertTrainerTest, MayBeEvaluatedAndSavedBetweenSteps) {
   for (const PretrainingSettings& settings : {small(), two_phases()}) {
     const std::string whole = trained_at_once(settings), file = path("stepwise");

@@ -1,4 +1,4 @@
-// Which blocks go and which come.
+// Which blocks are dropped and which are grown.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <tessera/drop_grow.h>

@@ -412,7 +412,7 @@ TEST(ResnetTrainer, SavesWhatTorchvisionReads) {
   std::filesystem::remove(path);
 }
 
-/// Of two ranks, one loses its connection in the second step.
+/// One of two ranks loses its connection in the second step.
 TEST(ResnetTrainer, RanksDoNotGoOnAfterAStepThatBrokeOff) {
   ResnetTrainingSettings s = small_settings();
   s.replicas = 2;

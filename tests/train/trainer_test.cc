@@ -116,7 +116,7 @@ std::string path_of(const std::string& name) {
   return path;
 }
 
-/// What eight epochs reach; structures of a few numbers per feature learn little in them.
+/// The least that eight epochs reach; structures of a few numbers per feature learn little in them.
 struct Learned {
   double accuracy;
   double loss;  ///< relative to the first epoch's

@@ -4,8 +4,8 @@
 namespace tessera::kernels {
 namespace {
 
-/// Of matrices of m × k and k × n; the vertex begins in the middle of the first, and has all columns from the
-/// third on.
+/// Multiplies matrices of m × k and k × n; the vertex begins in the middle of the first, and has all columns
+/// from the third on.
 template <Type type, bool transpose_a, bool transpose_b>
 Sample product(uint32_t scale, uint64_t seed) {
   const uint32_t m = 5 + 3 * scale, k = scale == 0 ? 1 : 9 * scale - 2, n = 4 + 7 * scale;

@@ -24,7 +24,7 @@ class CrossEntropySample {
     sample_.random(type, in_rows_ ? of_.rows : of_.columns, in_rows_ ? of_.columns : of_.rows, seed, kRange);
     return *this;
   }
-  /// Of these and of other classes, and some beyond all.
+  /// Labels of these and of other classes, and some beyond all classes.
   CrossEntropySample& labels() {
     const uint64_t known = of_.classes + 2;
     return row(Type::u32, [known](uint64_t i) { return static_cast<double>(i * 7 % known); });
