@@ -137,7 +137,7 @@ class Contents {
     return std::ranges::all_of(pieces_, [&](const Piece& each) { return is_unchanged(each); });
   }
 
-  /// Of each of these pieces, whether it has other contents.
+  /// For each of these pieces, whether it has other contents.
   std::vector<bool> changed(const std::vector<uint64_t>& pieces) const {
     std::vector<bool> changed;
     for (const uint64_t each : pieces) changed.push_back(!is_unchanged(pieces_.at(each)));

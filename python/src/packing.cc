@@ -49,7 +49,7 @@ Lengths lengths_of(nb::handle object) {
   type_error(fmt::format("lengths have elements of type {}; they must be integers", name_of(type)));
 }
 
-/// What is wrong with lengths of an array is the caller's error: the library has them come from a file.
+/// Wrong lengths in an array are the caller's error; the library assumes that they come from a file.
 template <class Call>
 auto as_argument(const Call& call) {
   try {

@@ -123,7 +123,7 @@ void bind_schedules(nb::module_& m) {
   m.def("packs_per_batch", &graph::packs_per_batch, "sequences"_a, "packing_factor"_a);
 }
 
-/// Of forward and backward passes, by stage.
+/// Times of forward and backward passes, by stage.
 using StageTimesList = std::vector<std::pair<double, double>>;
 
 std::vector<graph::StageTimes> of_stages(const StageTimesList& times) {

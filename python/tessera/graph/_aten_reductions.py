@@ -48,7 +48,7 @@ def _min(call: Call, x: Value, dims: Any = None, keepdim: bool = False) -> Value
 def _arg(x: Value, dim: int | None, keepdim: bool, sign: int) -> Value:
     if dim is None:
         x, dim = ops.reshape(x, (-1,)), 0
-    # Of integers in the reverse order, without overflow.
+    # Reverses the order of integers, without overflow.
     x = x if sign > 0 else -x - 1 if x.is_integer else -x
     return ops.cast(ops.argmax(x, dim, keepdim), "i32")
 

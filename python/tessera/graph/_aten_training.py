@@ -12,7 +12,7 @@ from tessera.graph._aten_products import heads_first, heads_last, mask_of
 from tessera.graph._parameters import type_of
 from tessera.graph._values import Attribute, Value
 
-# Of one element, by the gradient of the result and what a function keeps.
+# Gradients of elementwise functions, from the gradient of the result and what a function keeps.
 
 _OF_ARGUMENT_OR_RESULT = {
     "silu_backward": "silu_gradient",
@@ -41,7 +41,7 @@ def _dropout_gradient(call: Call, dy: Value, mask: Value, scale: float) -> Value
     return dy * ops.cast(mask, dy.dtype) * scale
 
 
-# Of softmax.
+# Gradients of softmax.
 
 
 @handles("_softmax_backward_data.default")
@@ -59,7 +59,7 @@ def _as_result(call: Call, x: Value) -> Value:
     return x if call.dtype is None else ops.cast(x, type_of(call.dtype))
 
 
-# Of normalisation. Statistics have a size of 1 instead of the dimensions over which they are.
+# Gradients of normalisation. Statistics have a size of 1 instead of the dimensions over which they are.
 
 
 def _statistics_of(x: Value, shape: Sequence[int], *values: Value) -> list[Value]:
@@ -141,7 +141,7 @@ def _sum_of_rows(dy: Value, shape: Sequence[int]) -> Value:
     return ops.reshape(ops.sum(rows, 0), shape)
 
 
-# Of slices.
+# Gradients of slices.
 
 
 @handles("select_backward.default")
@@ -161,7 +161,7 @@ def _slice_gradient(
     return ops.pad(dy, dim, begin, sizes[dim] - stop) if stop - begin < sizes[dim] else shaped(call, dy)
 
 
-# Of attention: heads are the second dimension.
+# Gradients of attention: heads are the second dimension.
 
 
 def _operands(
