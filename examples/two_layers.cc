@@ -42,7 +42,7 @@ constexpr uint32_t kBatch = 64;
 constexpr float kLr = 0.003F;
 constexpr float kMomentum = 0.9F;
 constexpr uint32_t kUsualSteps = 100;
-/// Of losses: rounding errors of FP32 sums grow a little from step to step.
+/// Tolerance of losses: rounding errors of FP32 sums grow a little from step to step.
 constexpr double kTolerance = 1e-3;
 
 /// A weight, where it lies in the program, and its three products.
