@@ -156,8 +156,9 @@ struct DenseRowScratch {
 
 /// An input gradient of images as the forward product of the window's adjoint over dY, with the taps
 /// transposed to panels of channels: its sums stay in registers, instead of the sums of each tap being added
-/// to the images. Not for sums of many outputs, next to which adding takes no time, unless Winograd's products
-/// save more, nor for images much larger than the results: the adjoint multiplies the zeros around these.
+/// to the images. Not for sums of many outputs, next to which adding takes no time, unless Winograd's
+/// products save more, nor for images much larger than the results: the adjoint multiplies the zeros around
+/// these.
 struct DenseAdjoint {
   Window window;
   uint32_t terms;     ///< of a sum: outputs of all taps
