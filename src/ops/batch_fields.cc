@@ -13,12 +13,8 @@ using program::BoxSeries;
 using program::Field;
 using program::StepId;
 
-namespace {
-
-/// Number of floats of a cache line.
-constexpr size_t kLineFloats = 16;
-
 uint32_t whole_lines(size_t floats) {
+  constexpr size_t kLineFloats = 16;
   constexpr size_t kMost = std::numeric_limits<uint32_t>::max() / kLineFloats * kLineFloats;
   if (floats > kMost)
     throw TooLarge(
@@ -26,8 +22,6 @@ uint32_t whole_lines(size_t floats) {
                     floats, kMost));
   return static_cast<uint32_t>((floats + kLineFloats - 1) / kLineFloats * kLineFloats);
 }
-
-}  // namespace
 
 BatchFields::BatchFields(const Builder& builder, const BatchPartition& partition,
                          std::optional<size_t> scratch_floats)

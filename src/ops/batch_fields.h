@@ -13,6 +13,9 @@
 
 namespace tessera::ops {
 
+/// Floats of a vertex's scratch in whole cache lines. Throws TooLarge for more than a variable can have.
+uint32_t whole_lines(size_t floats);
+
 class BatchFields {
  public:
   /// `scratch_floats`: scratch memory of each part; without it, none() and scratch() must not be used.

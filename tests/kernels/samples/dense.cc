@@ -40,14 +40,15 @@ Sample forward_sample(uint32_t scale, uint64_t seed) {
 
 /// Of what a window sees.
 Sample sample_under(const Window& window, uint32_t channels, uint32_t n, Type values, uint32_t scale,
-                    uint64_t seed) {
+                    uint64_t seed, uint32_t planned_images = kSampleImages) {
   const uint32_t m = features(scale), k = channels * window.taps();
   Sample s(panel_forward_codelet);
   s.random(values, kSampleImages * window.positions(), channels, seed);
   add_panels(s, values, m, k, seed + 1);
   s.random(f32, 1, m, seed + 2).random(f32, 1, 0, seed);
   add_window(s, true, window);
-  s.unset(values, n, m).scratch(panel_forward_scratch(m, window, kSampleImages, channels, n, values, values));
+  s.unset(values, n, m)
+      .scratch(panel_forward_scratch(m, window, planned_images, channels, n, values, values));
   s.param(static_cast<int64_t>(Activation::relu)).param(kFirstPosition);
   return s.tolerance(sum_tolerance(values, k)).flops(2.0 * m * k * n);
 }
@@ -56,9 +57,9 @@ Sample seen_sample(uint32_t scale, uint64_t seed) {
   return sample_under(sample_window(strided), 5 * scale, n, values, scale, seed);
 }
 /// By Winograd's products, if there are channels enough.
-template <uint32_t n>
+template <uint32_t n, uint32_t planned_images = kSampleImages>
 Sample winograd_sample(uint32_t scale, uint64_t seed) {
-  return sample_under(sample_window_of_tiles(), 7 * scale, n, f32, scale, seed);
+  return sample_under(sample_window_of_tiles(), 7 * scale, n, f32, scale, seed, planned_images);
 }
 
 template <uint32_t n, bool has_relu, Type weights = f32, Type values = f32, uint32_t fixed_m = 0>
@@ -191,6 +192,7 @@ constexpr NamedSample panel_forward_uses[] = {
     {"n40-seen-strided", seen_sample<40, true>},
     {"n383-seen-tiles", winograd_sample<383>},
     {"n28-seen-tiles", winograd_sample<28>},
+    {"n383-seen-tiles-little-scratch", winograd_sample<383, 1>},
     {"n37-seen-f16", seen_sample<37, false, f16>},
     {"n101-seen-bf16", seen_sample<101, false, bf16>},
     {"n40-seen-strided-bf16", seen_sample<40, true, bf16>},

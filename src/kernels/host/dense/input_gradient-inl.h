@@ -91,7 +91,8 @@ class PanelInputGradient {
   void run_seen() const {
     const FoldedImages images(v_);
     const auto adjoint = DenseAdjoint::of(images.window, dy_.cols, images.all, dx_.rows, dx_.cols, w_.type);
-    if (adjoint && has_contiguous_rows(dy_)) return run_adjoint(*adjoint, images);
+    const bool has_scratch = adjoint && v_.fields[panel_input_gradient_field::scratch].cols >= adjoint->total;
+    if (has_scratch && has_contiguous_rows(dy_)) return run_adjoint(*adjoint, images);
     run_folded(images);
   }
 

@@ -200,8 +200,12 @@ inline std::optional<Winograd> winograd_of_forward(const program::Vertex& v) {
   using namespace panel_forward_field;
   if (v.fields[window].empty()) return {};
   const Window seen = window_of(v.fields[window]);
-  const program::FieldView& images = v.fields[x];
-  return Winograd::of(seen, images.rows / seen.positions(), images.cols, v.fields[w].type, images.type);
+  const program::FieldView &images = v.fields[x], &weight = v.fields[w];
+  const std::optional<Winograd> winograd =
+      Winograd::of(seen, images.rows / seen.positions(), images.cols, weight.type, images.type);
+  // Programs of earlier versions have less scratch.
+  if (!winograd || v.fields[scratch].cols < WinogradScratch(*winograd, weight.rows).total) return {};
+  return winograd;
 }
 
 inline DenseRowScratch panel_forward_scratch(const program::Vertex& v) {

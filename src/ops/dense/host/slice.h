@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "kernels/host/dense/codelet.h"
+#include "ops/batch_fields.h"
 #include "ops/dense/host/host_dense.h"
 
 namespace tessera::ops {
@@ -133,7 +134,7 @@ inline program::Box box_of(const HostDenseProblem& p, const DensePart& part, Den
     case DenseRole::window: return p.window ? program::Box{0, 1, 0, kernels::kWindowWords} : program::Box{};
     case DenseRole::scratch: break;
   }
-  return {0, 1, 0, static_cast<uint32_t>((scratch_floats(p, part) + 15) / 16 * 16)};
+  return {0, 1, 0, whole_lines(scratch_floats(p, part))};
 }
 
 inline Type type_of(const HostDenseProblem& p, DenseRole role) {
