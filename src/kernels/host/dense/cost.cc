@@ -155,16 +155,16 @@ program::PhaseTimes adjoint_times(const program::Vertex& v, const DenseAdjoint& 
   const double weights = panels * static_cast<double>(adjoint.panel_step);
   const double stream = weights * sizeof(float) / streaming_rate(weights * sizeof(float), f);
   const double masks = v.fields[relu].empty() ? 0 : stream_cycles(v.fields[relu], f);
+  const double transposes = std::max(kTransposePerVector / lanes_of(f) * weights, 2 * stream);
   if (adjoint.winograd) {
     program::PhaseTimes times = winograd_times(*adjoint.winograd, in, out.rows, panels, f);
-    times[Phase::rearrange] += std::max(kTransposePerVector / lanes_of(f) * weights, 2 * stream);
+    times[Phase::rearrange] += transposes;
     times[Phase::compute] += stream_cycles(out, f) + masks;
     return times;
   }
   const double arithmetic =
       micro_tile_cycles({panels, double{1} * out.rows, double{1} * adjoint.terms}, 0, f);
-  return phases(std::max(kTransposePerVector / lanes_of(f) * weights, 2 * stream) +
-                    seen_cycles(in, adjoint.window, out.rows, f),
+  return phases(transposes + seen_cycles(in, adjoint.window, out.rows, f),
                 std::max(arithmetic, stream) + kExposedStream * std::min(arithmetic, stream) +
                     stream_cycles(out, f) + masks);
 }

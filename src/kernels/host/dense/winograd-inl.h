@@ -54,7 +54,9 @@ class WinogradForward {
         plan_(plan),
         layout_(plan, w.rows),
         scratch_(scratch),
-        finish_(epilogue) {}
+        finish_(epilogue) {
+    for (uint32_t p = 0; p < kPoints; ++p) offsets_[p] = plan_.offset_of(p);
+  }
 
   // Y begins at position `first`.
   void run(uint32_t first) const {
@@ -127,8 +129,6 @@ class WinogradForward {
   void transform_tile(uint32_t tile, float* to) const {
     const PanelFloats d;
     const std::array<const float*, kPoints> at = positions_under(tile);
-    size_t offsets[kPoints];
-    for (uint32_t p = 0; p < kPoints; ++p) offsets[p] = plan_.offset_of(p);
     each_vector(plan_.channels, [&](size_t i, size_t count) HWY_ATTR {
       Vector rows[kPoints], points[kPoints];
 #pragma GCC unroll 4
@@ -142,7 +142,7 @@ class WinogradForward {
         transform_image(row[0], row[1], row[2], row[3], points + r * kSide, 1);
       }
 #pragma GCC unroll 16
-      for (uint32_t p = 0; p < kPoints; ++p) hn::StoreU(points[p], d, to + offsets[p] + i);
+      for (uint32_t p = 0; p < kPoints; ++p) hn::StoreU(points[p], d, to + offsets_[p] + i);
     });
   }
 
@@ -155,7 +155,7 @@ class WinogradForward {
       const float* weights = weights_at(panel) + p * weights_step;
       const MicroTile<float> tile = {.panels = weights,
                                      .panel_step = plan_.panel_step(),
-                                     .factors = tiles() + plan_.offset_of(p),
+                                     .factors = tiles() + offsets_[p],
                                      .factor_step = 1,
                                      .depth = plan_.channels,
                                      .sums = sums + size_t{p} * plan_.together() * kDenseSumStep,
@@ -229,6 +229,7 @@ class WinogradForward {
   const WinogradScratch layout_;
   float* const scratch_;
   const RowFinish finish_;
+  std::array<size_t, kPoints> offsets_ = {};  // from tile to point
 };
 
 }  // namespace tessera::kernels::HWY_NAMESPACE
