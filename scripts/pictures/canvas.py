@@ -35,6 +35,7 @@ DARK = {
 }
 
 _FONT = 'system-ui,-apple-system,"Segoe UI",Roboto,"DejaVu Sans",sans-serif'
+_CODE = 'ui-monospace,SFMono-Regular,Menlo,Consolas,"DejaVu Sans Mono",monospace'
 
 
 def _rules(colours: dict[str, str], names: Iterable[str]) -> str:
@@ -80,12 +81,15 @@ class Picture:
         size: float = 13,
         bold: bool = False,
         clear: bool = False,
+        code: bool = False,
     ) -> None:
-        """Lines of a text begin below each other; y is the base line of the first. Clear: lines of a grid end around it."""
+        """Lines of a text begin below each other; y is the base line of the first. Clear: lines of a grid end around it.
+        Code: characters of one width, which keeps spaces."""
         options = f' text-anchor="{anchor}"' if anchor != "start" else ""
         options += f' font-size="{_short(size)}"' if size != 13 else ""
         options += ' font-weight="600"' if bold else ""
         classes = self._colour("f", colour)
+        options += f" font-family='{_CODE}' xml:space=\"preserve\"" if code else ""
         if clear:
             classes += f" {self._colour('s', 'paper')}"
             options += ' stroke-width="4" stroke-linejoin="round" paint-order="stroke"'
