@@ -118,20 +118,31 @@ Sample weight_sample(uint32_t scale, uint64_t seed) {
   return s.tolerance(sum_tolerance(gradients, n)).flops(2.0 * m * k * n);
 }
 
-/// Of what a window sees, but for some first columns.
-template <uint32_t n, bool strided, bool adds, Type values = f32, uint32_t fixed_m = 0>
-Sample seen_weight_sample(uint32_t scale, uint64_t seed) {
-  const Window window = sample_window(strided);
-  const uint32_t m = fixed_m != 0 ? fixed_m : features(scale), channels = 5 * scale;
-  const uint32_t first = scale == 0 ? 0 : 7, k = channels * window.taps() - first;
+/// Of what a window sees, but for the first columns.
+Sample sample_weight_under(const Window& window, uint32_t channels, uint32_t first, uint32_t n, bool adds,
+                           Type values, uint32_t m, uint64_t seed) {
+  const uint32_t k = channels * window.taps() - first;
   Sample s(adds ? panel_weight_gradient_add_codelet : panel_weight_gradient_codelet);
   s.random(values, n, m, seed).random(values, kSampleImages * window.positions(), channels, seed + 1);
   s.random(f32, 1, 0, seed);
-  add_window(s, true, strided);
+  add_window(s, true, window);
   const uint32_t panels = (m + kPanelRows - 1) / kPanelRows;
   adds ? s.random(f32, panels, k * kPanelRows, seed + 2) : s.unset(f32, panels, k * kPanelRows);
-  s.scratch(panel_weight_gradient_scratch(m, k, n, f32, values, false, true)).param(first);
+  s.scratch(panel_weight_gradient_scratch(m, k, window, kSampleImages, channels, n, f32, values))
+      .param(first);
   return s.tolerance(sum_tolerance(f32, n)).flops(2.0 * m * k * n);
+}
+template <uint32_t n, bool strided, bool adds, Type values = f32, uint32_t fixed_m = 0>
+Sample seen_weight_sample(uint32_t scale, uint64_t seed) {
+  const uint32_t m = fixed_m != 0 ? fixed_m : features(scale);
+  return sample_weight_under(sample_window(strided), 5 * scale, scale == 0 ? 0 : 7, n, adds, values, m, seed);
+}
+/// By Winograd's products, if there are enough channels.
+template <uint32_t m, bool adds>
+Sample winograd_weight_sample(uint32_t scale, uint64_t seed) {
+  const Window window = sample_window_of_tiles();
+  return sample_weight_under(window, 7 * scale, 0, kSampleImages * window.out_positions(), adds, f32, m,
+                             seed);
 }
 
 /// Products of a caller's matrices, in any strides: with a bias, alpha and beta.
@@ -260,6 +271,8 @@ constexpr NamedSample panel_weight_gradient_uses[] = {
     {"n40-seen-strided", seen_weight_sample<40, true, false>},
     {"n198-seen-m140", seen_weight_sample<198, false, false, f32, 140>},
     {"n40-seen-strided-bf16", seen_weight_sample<40, true, false, bf16>},
+    {"seen-tiles-m10", winograd_weight_sample<10, false>},
+    {"seen-tiles-m140", winograd_weight_sample<140, false>},
 };
 
 constexpr NamedSample panel_weight_gradient_add_uses[] = {
@@ -272,6 +285,7 @@ constexpr NamedSample panel_weight_gradient_add_uses[] = {
     {"n50-f32-bf16", weight_sample<50, true, f32, bf16>},
     {"n101-seen-m10", seen_weight_sample<101, false, true, f32, 10>},
     {"n198-seen-m32", seen_weight_sample<198, false, true, f32, 32>},
+    {"seen-tiles-m60", winograd_weight_sample<60, true>},
 };
 
 }  // namespace

@@ -16,6 +16,13 @@ size_t row_scratch(uint32_t n, uint32_t terms, uint32_t cols, bool transposes, b
   return is_bf16 ? std::max(floats, Bf16RowScratch(n, terms, cols).total) : floats;
 }
 
+/// Scratch of a weight gradient that multiplies FP32.
+size_t gradient_scratch(uint32_t m, uint32_t k, uint32_t n, Type weights, Type values, bool has_rows,
+                        bool sees) {
+  const DenseGradientMethod method(values, weights, n, round_up(m, kPanelRows) / kPanelRows, has_rows);
+  return DenseGradientScratch(method, k, sees).total;
+}
+
 bool are_bf16(Type a, Type b) { return a == Type::bf16 && b == Type::bf16; }
 
 }  // namespace
@@ -42,11 +49,18 @@ size_t panel_input_gradient_scratch(uint32_t m, const Window& window, uint32_t i
   return adjoint ? std::max(folded, adjoint->total) : folded;
 }
 size_t panel_weight_gradient_scratch(uint32_t m, uint32_t k, uint32_t n, Type weights, Type values,
-                                     bool any_strides, bool sees) {
-  const bool has_rows = !any_strides && !sees;
-  const DenseGradientMethod method(values, weights, n, round_up(m, kPanelRows) / kPanelRows, has_rows);
-  const size_t floats = DenseGradientScratch(method, k, sees).total;
+                                     bool any_strides) {
+  const size_t floats = gradient_scratch(m, k, n, weights, values, !any_strides, false);
   return values == Type::bf16 ? std::max(floats, Bf16RowScratch(k, n, m).total) : floats;
+}
+size_t panel_weight_gradient_scratch(uint32_t m, uint32_t k, const Window& window, uint32_t images,
+                                     uint32_t channels, uint32_t n, Type weights, Type values) {
+  if (takes_all_columns(window, images, channels, weights, values)) return WinogradGradient::kScratch;
+  return gradient_scratch(m, k, n, weights, values, false, true);
+}
+
+bool takes_all_columns(const Window& window, uint32_t images, uint32_t channels, Type weights, Type values) {
+  return Winograd::of(window, images, channels, weights, values).has_value();
 }
 
 }  // namespace tessera::kernels

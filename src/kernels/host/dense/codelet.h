@@ -91,9 +91,9 @@ TESSERA_DENSE_CODELETS(TESSERA_DECLARE_FUNCTIONS)
 /// Number of output features of a panel.
 inline constexpr uint32_t kPanelRows = sparse::PanelLayout::kRows;
 
-/// Floats of scratch for slices of these sizes and types, for any instruction set; the second and the fourth
-/// function are for products with a window, of which n counts positions, and `images` all images. Weight
-/// gradients need more where X may have any strides, or has what a window sees.
+/// Floats of scratch for slices of these sizes and types, for any instruction set; the second function of two
+/// is for products with a window, of which n counts positions, and `images` all images. Weight gradients need
+/// more where X may have any strides.
 size_t panel_forward_scratch(uint32_t m, uint32_t k, uint32_t n, Type weights, Type values);
 size_t panel_forward_scratch(uint32_t m, const Window& window, uint32_t images, uint32_t channels, uint32_t n,
                              Type weights, Type values);
@@ -101,6 +101,11 @@ size_t panel_input_gradient_scratch(uint32_t m, uint32_t k, uint32_t n, Type wei
 size_t panel_input_gradient_scratch(uint32_t m, const Window& window, uint32_t images, uint32_t channels,
                                     uint32_t n, Type weights, Type values);
 size_t panel_weight_gradient_scratch(uint32_t m, uint32_t k, uint32_t n, Type weights, Type values,
-                                     bool any_strides = false, bool sees = false);
+                                     bool any_strides = false);
+size_t panel_weight_gradient_scratch(uint32_t m, uint32_t k, const Window& window, uint32_t images,
+                                     uint32_t channels, uint32_t n, Type weights, Type values);
+
+/// Whether a slice of this weight gradient takes all columns of dW.
+bool takes_all_columns(const Window& window, uint32_t images, uint32_t channels, Type weights, Type values);
 
 }  // namespace tessera::kernels

@@ -146,6 +146,27 @@ program::PhaseTimes winograd_times(const Winograd& by, const FieldView& images, 
                     kPerSumVector * panel_vectors * tiles);
 }
 
+/// Winograd's weight gradient: each part of the panels transforms images, and each part of the channels
+/// gradients.
+program::PhaseTimes winograd_gradient_times(const program::Vertex& v, const Winograd& by,
+                                            const HostFigures& f) {
+  using namespace panel_weight_gradient_field;
+  // Loading 16 vectors, adding, and storing as many; the same of 4 and 16 vectors, and of 16 and 9.
+  constexpr double kPerTileVector = 48, kPerGradientVector = 30, kPerSumVector = 40;
+  const FieldView &gradient = v.fields[dy], &in = v.fields[x], &out = v.fields[dw];
+  const double panels = out.rows, channels = by.channels;
+  const double tiles =
+      double{1} * gradient.rows / by.window.out_positions() * by.tiles_down() * by.tiles_across();
+  const double groups = std::ceil(panels / WinogradGradient::kPanels);
+  const double parts = std::ceil(channels / WinogradGradient::kChannels);
+  const double panel_vectors = panels * kPanelRows / lanes_of(f);
+  const double points = kPerTileVector * std::ceil(channels / lanes_of(f)) * tiles * groups +
+                        kPerGradientVector * panel_vectors * tiles * parts;
+  const double arithmetic = Winograd::kPoints * micro_tile_cycles({panels, channels, tiles}, 0, f);
+  return phases(0, arithmetic + points + kPerSumVector * panel_vectors * channels +
+                       groups * stream_cycles(in, f) + stream_cycles(gradient, f) + stream_cycles(out, f));
+}
+
 /// An input gradient of images as a forward product, for which taps are transposed.
 program::PhaseTimes adjoint_times(const program::Vertex& v, const DenseAdjoint& adjoint,
                                   const HostFigures& f) {
@@ -262,6 +283,8 @@ program::PhaseTimes panel_weight_gradient_add_cost(const program::Vertex& v, con
         bf16_cycles({double{1} * in.cols, double{1} * out.rows * kPanelRows, double{1} * in.rows}, kPack, f) +
             stream_cycles(out, f));
   }
+  if (const std::optional<Winograd> winograd = winograd_of_gradient(v))
+    return winograd_gradient_times(v, *winograd, f);
   const MicroTileWork work{double{1} * out.rows, double{1} * factor.cols, double{1} * gradient.rows};
   const DenseGradientMethod method(v);
   const Window seen = factor.sees ? window_of(v.fields[window]) : Window();

@@ -17,6 +17,7 @@
 #include "kernels/host/dense/input_gradient-inl.h"
 #include "kernels/host/dense/weight_gradient-inl.h"
 #include "kernels/host/dense/winograd-inl.h"
+#include "kernels/host/dense/winograd_gradient-inl.h"
 #endif
 
 HWY_BEFORE_NAMESPACE();
@@ -58,6 +59,8 @@ void weight_gradient(const program::Vertex& v, bool adds) {
                                                       v.fields[panel_weight_gradient_field::x], active_isa()))
     return PanelWeightGradientBf16(v, adds).run();
 #endif
+  if (const std::optional<Winograd> winograd = winograd_of_gradient(v))
+    return WinogradWeightGradient(v, *winograd, adds).run();
   PanelWeightGradient(v, adds).run();
 }
 

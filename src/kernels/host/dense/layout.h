@@ -227,6 +227,21 @@ struct DenseGradientFactor {
                   : v.fields[panel_weight_gradient_field::x].cols) {}
 };
 
+/// Winograd's products for a weight gradient, which need all columns of dW; none: they do not suit it.
+inline std::optional<Winograd> winograd_of_gradient(const program::Vertex& v) {
+  using namespace panel_weight_gradient_field;
+  if (v.fields[window].empty()) return {};
+  const Window seen = window_of(v.fields[window]);
+  const program::FieldView &images = v.fields[x], &gradient = v.fields[dy], &weight = v.fields[dw];
+  const uint32_t count = images.rows / seen.positions();
+  if (gradient.rows != count * seen.out_positions() || !has_contiguous_rows(gradient)) return {};
+  const std::optional<Winograd> winograd = Winograd::of(seen, count, images.cols, weight.type, images.type);
+  // Programs of earlier versions divide columns, or have less scratch.
+  const bool has_all = weight.cols == images.cols * seen.taps() * kPanelRows;
+  if (!winograd || !has_all || v.fields[scratch].cols < WinogradGradient::kScratch) return {};
+  return winograd;
+}
+
 /// How a weight gradient is computed. All panels of dW take some rows of X at a time; sums that are rounded
 /// need all rows at once. These rows, or the images under a window, are read in place if they are FP32 and
 /// contiguous, and the L2 cache holds them. Of images with few channels, whole rows are copied, with the

@@ -19,27 +19,97 @@ namespace tessera::kernels::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
 // One dimension of the transformations of images, weights and sums: Bᵀ, G and Aᵀ of the paper.
-template <class V>
-HWY_INLINE void transform_image(V a, V b, V c, V d, V* to, size_t step) {
-  to[0] = hn::Sub(a, c);
-  to[step] = hn::Add(b, c);
-  to[2 * step] = hn::Sub(c, b);
-  to[3 * step] = hn::Sub(b, d);
+struct ImageLine {
+  static constexpr uint32_t kFrom = Winograd::kSide, kTo = Winograd::kSide;
+  template <class V>
+  static HWY_INLINE void apply(const V* from, V* to, size_t step) {
+    to[0] = hn::Sub(from[0], from[2]);
+    to[step] = hn::Add(from[1], from[2]);
+    to[2 * step] = hn::Sub(from[2], from[1]);
+    to[3 * step] = hn::Sub(from[1], from[3]);
+  }
+};
+struct WeightLine {
+  static constexpr uint32_t kFrom = Winograd::kTaps, kTo = Winograd::kSide;
+  template <class V>
+  static HWY_INLINE void apply(const V* from, V* to, size_t step) {
+    const PanelFloats d;
+    const V half = hn::Set(d, 0.5F), ends = hn::Add(from[0], from[2]);
+    to[0] = from[0];
+    to[step] = hn::Mul(half, hn::Add(ends, from[1]));
+    to[2 * step] = hn::Mul(half, hn::Sub(ends, from[1]));
+    to[3 * step] = from[2];
+  }
+};
+struct SumLine {
+  static constexpr uint32_t kFrom = Winograd::kSide, kTo = Winograd::kResults;
+  template <class V>
+  static HWY_INLINE void apply(const V* from, V* to, size_t step) {
+    to[0] = hn::Add(from[0], hn::Add(from[1], from[2]));
+    to[step] = hn::Sub(hn::Sub(from[1], from[2]), from[3]);
+  }
+};
+
+// Transforms both dimensions of a square of vectors, from load(row, column) to store(row, column, vector).
+template <class Line, class Load, class Store>
+HWY_INLINE void transform(const Load& load, const Store& store) {
+  using Vector = hn::Vec<PanelFloats>;
+  Vector lines[Line::kTo * Line::kFrom];
+#pragma GCC unroll 4
+  for (uint32_t c = 0; c < Line::kFrom; ++c) {
+    Vector column[Line::kFrom];
+#pragma GCC unroll 4
+    for (uint32_t r = 0; r < Line::kFrom; ++r) column[r] = load(r, c);
+    Line::apply(column, lines + c, Line::kFrom);
+  }
+#pragma GCC unroll 4
+  for (uint32_t r = 0; r < Line::kTo; ++r) {
+    Vector line[Line::kTo];
+    Line::apply(lines + r * Line::kFrom, line, 1);
+#pragma GCC unroll 4
+    for (uint32_t c = 0; c < Line::kTo; ++c) store(r, c, line[c]);
+  }
 }
-template <class V>
-HWY_INLINE void transform_weight(V a, V b, V c, V* to, size_t step) {
-  const PanelFloats d;
-  const V half = hn::Set(d, 0.5F), ends = hn::Add(a, c);
-  to[0] = a;
-  to[step] = hn::Mul(half, hn::Add(ends, b));
-  to[2 * step] = hn::Mul(half, hn::Sub(ends, b));
-  to[3 * step] = c;
-}
-template <class V>
-HWY_INLINE void transform_sums(V a, V b, V c, V d, V* to, size_t step) {
-  to[0] = hn::Add(a, hn::Add(b, c));
-  to[step] = hn::Sub(hn::Sub(b, c), d);
-}
+
+// The positions of images under Winograd's tiles.
+class WinogradImages {
+ public:
+  WinogradImages(const Winograd& plan, const FieldView& images) : plan_(plan), images_(images) {}
+
+  // Transforms some channels of a tile: its points begin at to + offsets[point].
+  void transform_tile(uint32_t tile, uint32_t channel, uint32_t channels,
+                      const std::array<size_t, Winograd::kPoints>& offsets, float* to) const {
+    const PanelFloats d;
+    const std::array<const float*, Winograd::kPoints> at = positions_under(tile);
+    each_vector(channels, [&](size_t i, size_t count) HWY_ATTR {
+      transform<ImageLine>(
+          [&](uint32_t r, uint32_t c)
+              HWY_ATTR { return load_some(at[r * Winograd::kSide + c] + channel + i, count); },
+          [&](uint32_t r, uint32_t c, hn::Vec<PanelFloats> point)
+              HWY_ATTR { hn::StoreU(point, d, to + offsets[r * Winograd::kSide + c] + i); });
+    });
+  }
+
+ private:
+  // The channels of each position under a tile, or zeros.
+  std::array<const float*, Winograd::kPoints> positions_under(uint32_t tile) const {
+    alignas(64) static constexpr float kZeros[kDenseDepth] = {};
+    const Window& w = plan_.window;
+    const Winograd::Place place = plan_.place_of(tile);
+    std::array<const float*, Winograd::kPoints> at;
+    for (uint32_t p = 0; p < Winograd::kPoints; ++p) {
+      const int64_t row = int64_t{place.row} - w.top + p / Winograd::kSide;
+      const int64_t col = int64_t{place.col} - w.left + p % Winograd::kSide;
+      const int64_t position = (int64_t{place.image} * w.height + row) * w.width + col;
+      at[p] = w.has_row(row) && w.has_col(col) ? images_.as<const float>() + position * images_.row_stride
+                                               : kZeros;
+    }
+    return at;
+  }
+
+  const Winograd& plan_;
+  const FieldView& images_;
+};
 
 // Y = epilogue(X·Wᵀ), of what a window sees.
 class WinogradForward {
@@ -48,10 +118,10 @@ class WinogradForward {
   WinogradForward(const program::Vertex& v, const FieldView& images, const FieldView& w, const Winograd& plan,
                   float* scratch, const DenseEpilogue& epilogue)
       : v_(v),
-        images_(images),
         w_(w),
         y_(epilogue.result),
         plan_(plan),
+        under_(plan_, images),
         layout_(plan, w.rows),
         scratch_(scratch),
         finish_(epilogue) {
@@ -68,7 +138,8 @@ class WinogradForward {
     for (uint32_t tile = plan_.tile_of(first), count; tile < end; tile += count) {
       count = std::min(plan_.together(), end - tile);
       v_.enter(Phase::rearrange);
-      for (uint32_t i = 0; i < count; ++i) transform_tile(tile + i, tiles() + i * kDenseRowStep);
+      for (uint32_t i = 0; i < count; ++i)
+        under_.transform_tile(tile + i, 0, plan_.channels, offsets_, tiles() + i * kDenseRowStep);
       v_.enter(Phase::compute);
       const uint32_t groups = (w_.rows + kDensePanels - 1) / kDensePanels;
       program::share_work(v_.helpers, groups, scratch_, [&](uint32_t i, std::byte* of_thread) {
@@ -82,7 +153,7 @@ class WinogradForward {
  private:
   using Vector = hn::Vec<PanelFloats>;
   static constexpr uint32_t kSide = Winograd::kSide, kPoints = Winograd::kPoints;
-  static constexpr uint32_t kResults = Winograd::kResults, kTaps = 3;
+  static constexpr uint32_t kResults = Winograd::kResults;
 
   float* tiles() const { return scratch_ + layout_.tiles; }
   float* weights_at(uint32_t panel) const { return scratch_ + layout_.weights + panel * plan_.panel_step(); }
@@ -92,58 +163,12 @@ class WinogradForward {
     const size_t step = size_t{plan_.channels} * kPanelRows;  // from tap to tap, and from point to point
     const float* from = row_of<const float>(w_, panel);
     float* to = weights_at(panel);
-    for (size_t i = 0; i < step; i += kPanelLanes) {
-      Vector rows[kSide * kTaps], points[kPoints];
-#pragma GCC unroll 3
-      for (uint32_t c = 0; c < kTaps; ++c) {
-        const auto tap = [&](size_t r) HWY_ATTR { return hn::LoadU(d, from + (r * kTaps + c) * step + i); };
-        transform_weight(tap(0), tap(1), tap(2), rows + c, kTaps);
-      }
-#pragma GCC unroll 4
-      for (uint32_t r = 0; r < kSide; ++r) {
-        const Vector* row = rows + r * kTaps;
-        transform_weight(row[0], row[1], row[2], points + r * kSide, 1);
-      }
-#pragma GCC unroll 16
-      for (uint32_t p = 0; p < kPoints; ++p) hn::StoreU(points[p], d, to + p * step + i);
-    }
-  }
-
-  // The channels of each position under a tile, or zeros.
-  std::array<const float*, kPoints> positions_under(uint32_t tile) const {
-    alignas(64) static constexpr float kZeros[kDenseDepth] = {};
-    const Window& w = plan_.window;
-    const uint32_t of_image = plan_.tiles_down() * plan_.tiles_across(), in_image = tile % of_image;
-    const int64_t top = int64_t{kResults} * (in_image / plan_.tiles_across()) - w.top;
-    const int64_t left = int64_t{kResults} * (in_image % plan_.tiles_across()) - w.left;
-    std::array<const float*, kPoints> at;
-    for (uint32_t p = 0; p < kPoints; ++p) {
-      const int64_t row = top + p / kSide, col = left + p % kSide;
-      const int64_t place = (int64_t{tile / of_image} * w.height + row) * w.width + col;
-      at[p] =
-          w.has_row(row) && w.has_col(col) ? images_.as<const float>() + place * images_.row_stride : kZeros;
-    }
-    return at;
-  }
-
-  void transform_tile(uint32_t tile, float* to) const {
-    const PanelFloats d;
-    const std::array<const float*, kPoints> at = positions_under(tile);
-    each_vector(plan_.channels, [&](size_t i, size_t count) HWY_ATTR {
-      Vector rows[kPoints], points[kPoints];
-#pragma GCC unroll 4
-      for (uint32_t c = 0; c < kSide; ++c) {
-        const auto position = [&](uint32_t r) HWY_ATTR { return load_some(at[r * kSide + c] + i, count); };
-        transform_image(position(0), position(1), position(2), position(3), rows + c, kSide);
-      }
-#pragma GCC unroll 4
-      for (uint32_t r = 0; r < kSide; ++r) {
-        const Vector* row = rows + r * kSide;
-        transform_image(row[0], row[1], row[2], row[3], points + r * kSide, 1);
-      }
-#pragma GCC unroll 16
-      for (uint32_t p = 0; p < kPoints; ++p) hn::StoreU(points[p], d, to + offsets_[p] + i);
-    });
+    for (size_t i = 0; i < step; i += kPanelLanes)
+      transform<WeightLine>(
+          [&](size_t r, size_t c)
+              HWY_ATTR { return hn::LoadU(d, from + (r * Winograd::kTaps + c) * step + i); },
+          [&](size_t r, size_t c, Vector point)
+              HWY_ATTR { hn::StoreU(point, d, to + (r * kSide + c) * step + i); });
   }
 
   // Multiplies the tiles by some panels, point by point.
@@ -189,22 +214,11 @@ class WinogradForward {
   void transform_sums_of(const float* sums, float* to) const {
     const PanelFloats d;
     const size_t step = size_t{plan_.together()} * kDenseSumStep;
-    for (size_t i = 0; i < kDenseSumStep; i += kPanelLanes) {
-      Vector rows[kResults * kSide], results[kResults * kResults];
-#pragma GCC unroll 4
-      for (uint32_t c = 0; c < kSide; ++c) {
-        const auto point = [&](size_t r) HWY_ATTR { return hn::LoadU(d, sums + (r * kSide + c) * step + i); };
-        transform_sums(point(0), point(1), point(2), point(3), rows + c, kSide);
-      }
-#pragma GCC unroll 2
-      for (uint32_t r = 0; r < kResults; ++r) {
-        const Vector* row = rows + r * kSide;
-        transform_sums(row[0], row[1], row[2], row[3], results + r * kResults, 1);
-#pragma GCC unroll 2
-        for (uint32_t c = 0; c < kResults; ++c)
-          hn::StoreU(results[r * kResults + c], d, to + r * kRowStep + c * kDenseSumStep + i);
-      }
-    }
+    for (size_t i = 0; i < kDenseSumStep; i += kPanelLanes)
+      transform<SumLine>([&](size_t r, size_t c)
+                             HWY_ATTR { return hn::LoadU(d, sums + (r * kSide + c) * step + i); },
+                         [&](size_t r, size_t c, Vector result)
+                             HWY_ATTR { hn::StoreU(result, d, to + r * kRowStep + c * kDenseSumStep + i); });
   }
 
   // Finishes positions of a row of results that are within the image and the slice.
@@ -222,10 +236,10 @@ class WinogradForward {
   }
 
   const program::Vertex& v_;
-  const FieldView& images_;
   const FieldView& w_;
   const FieldView& y_;
   const Winograd plan_;
+  const WinogradImages under_;
   const WinogradScratch layout_;
   float* const scratch_;
   const RowFinish finish_;

@@ -17,6 +17,7 @@ namespace tessera::kernels {
 /// Tiles of results, numbered image by image and row by row, and the 4 × 4 positions of images under each.
 struct Winograd {
   static constexpr uint32_t kResults = 2;  ///< of a tile in each dimension
+  static constexpr uint32_t kTaps = 3;     ///< in each dimension
   static constexpr uint32_t kSide = 4;     ///< positions under a tile in each dimension
   static constexpr uint32_t kPoints = kSide * kSide;
 
@@ -29,7 +30,7 @@ struct Winograd {
                                     Type values) {
     constexpr uint32_t kLeastChannels = 32, kLeastPositions = kDenseBatch;
     constexpr double kMostWork = 1.35;
-    const bool takes_window = window.kernel_height == 3 && window.kernel_width == 3 &&
+    const bool takes_window = window.kernel_height == kTaps && window.kernel_width == kTaps &&
                               window.stride_down == 1 && window.stride_across == 1 &&
                               window.dilation_down == 1 && window.dilation_across == 1;
     if (!takes_window || weights != Type::f32 || values != Type::f32) return {};
@@ -39,6 +40,15 @@ struct Winograd {
     const double computed = double{kResults * kResults} * winograd.tiles_down() * winograd.tiles_across();
     if (images * positions < kLeastPositions || computed > kMostWork * positions) return {};
     return winograd;
+  }
+
+  /// An image, and the first position of a tile in its results.
+  struct Place {
+    uint32_t image, row, col;
+  };
+  Place place_of(uint32_t tile) const {
+    const uint32_t of_image = tiles_down() * tiles_across(), in_image = tile % of_image;
+    return {tile / of_image, in_image / tiles_across() * kResults, in_image % tiles_across() * kResults};
   }
 
   uint32_t tiles_down() const { return (window.out_height + 1) / kResults; }
@@ -82,6 +92,21 @@ struct WinogradScratch {
     weights = results + size_t{kFinished} * Winograd::kResults * Winograd::kResults * kDenseSumStep;
     total = weights + panels * of.panel_step();
   }
+};
+
+/// Blocking of the weight gradient. A thread adds the products of some tiles, point by point, to the sums of
+/// some panels and channels; a point's factors stay in the L1 cache, and all points' in the L2 cache.
+struct WinogradGradient {
+  static constexpr uint32_t kTogether = 48, kPanels = 4, kChannels = 128;
+  static constexpr uint32_t kRowStep = kChannels + 16;  ///< of a tile's channels: in other sets than the next
+
+  // A thread's scratch; offsets in floats.
+  static constexpr size_t kImages = 0;  ///< [point][tile][kRowStep]
+  static constexpr size_t kGradients = kImages + size_t{Winograd::kPoints} * kTogether * kRowStep;
+  ///< [point][panel][tile][kPanelRows]
+  static constexpr size_t kSums = kGradients + size_t{Winograd::kPoints} * kPanels * kTogether * kPanelRows;
+  ///< [point][panel][channel][kPanelRows]
+  static constexpr size_t kScratch = kSums + size_t{Winograd::kPoints} * kPanels * kChannels * kPanelRows;
 };
 
 }  // namespace tessera::kernels

@@ -62,6 +62,7 @@ uint32_t units_of(const HostDenseProblem& p) {
 HostDensePartition partition_of(const HostDenseProblem& p, const HostDenseSchedule& schedule) {
   const bool has_columns = p.arrays && p.arrays->y == Layout::row_major;
   const uint32_t grain = folds(p)                                            ? p.window->out_positions()
+                         : takes_all_columns(p)                              ? p.k
                          : p.product == ProductKind::forward && !has_columns ? 1
                          : p.product == ProductKind::sddmm && p.values == Type::f32 ? PanelLayout::kRows / 2
                                                                                     : PanelLayout::kRows;

@@ -58,6 +58,12 @@ inline DenseImages images_of(const HostDenseProblem& p) {
 inline bool folds(const HostDenseProblem& p) { return p.product == ProductKind::input_gradient && p.window; }
 inline uint32_t cols_of_dx(const HostDenseProblem& p) { return folds(p) ? images_of(p).cols : p.k; }
 
+/// Whether only panels of dW are divided.
+inline bool takes_all_columns(const HostDenseProblem& p) {
+  return p.product == ProductKind::sddmm && p.window &&
+         kernels::takes_all_columns(*p.window, image_count(p), images_of(p).cols, p.weights, p.values);
+}
+
 /// Panels [panel, panel + panels) and columns of W, rows of the batch. Of an input gradient with a window,
 /// columns are channels.
 struct DensePart {
@@ -69,9 +75,12 @@ struct DensePart {
 /// Number of scratch floats of a part.
 inline size_t scratch_floats(const HostDenseProblem& p, const DensePart& part) {
   const uint32_t features = part.panels * PanelLayout::kRows;
+  if (p.product == ProductKind::sddmm && p.window)
+    return kernels::panel_weight_gradient_scratch(features, part.cols, *p.window, image_count(p),
+                                                  images_of(p).cols, part.rows, p.weights, p.values);
   if (p.product == ProductKind::sddmm)
     return kernels::panel_weight_gradient_scratch(features, part.cols, part.rows, p.weights, p.values,
-                                                  p.arrays.has_value(), p.window.has_value());
+                                                  p.arrays.has_value());
   if (folds(p))
     return kernels::panel_input_gradient_scratch(p.m, *p.window, image_count(p), part.cols, part.rows,
                                                  p.weights, p.values);

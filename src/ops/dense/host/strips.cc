@@ -25,6 +25,8 @@ struct Strips {
 /// Strips fit in an eighth of an L2 cache, beside the operands and the data that the consumer reads; strips
 /// are larger for weights that would have more than kMostStrips, as compiling takes time.
 constexpr uint64_t kMostStrips = 256;
+/// Each strip that takes all columns transforms all images.
+constexpr uint64_t kPanelsOfImages = 4;
 Strips strips_of(const HostDenseProblem& p, const std::vector<DensePart>& slices,
                  const machine::Machine& machine) {
   uint32_t most_panels = 1, most_cols = 1;
@@ -40,8 +42,13 @@ Strips strips_of(const HostDenseProblem& p, const std::vector<DensePart>& slices
   const bool holds_x = p.values == Type::f32 && !p.window &&
                        uint64_t{p.n} * p.k * sizeof(float) <= machine.figures.l2_bytes / 2;
   const uint64_t wanted_panels = holds_x ? 2 : 8;
-  const auto cols = static_cast<uint32_t>(std::clamp<uint64_t>(columns / wanted_panels, 1, most_cols));
-  const auto panels = static_cast<uint32_t>(std::clamp<uint64_t>(columns / cols, 1, most_panels));
+  const bool has_all_columns = takes_all_columns(p);
+  const auto cols = has_all_columns
+                        ? most_cols
+                        : static_cast<uint32_t>(std::clamp<uint64_t>(columns / wanted_panels, 1, most_cols));
+  const uint64_t least_panels = has_all_columns ? kPanelsOfImages : 1;
+  const auto panels =
+      static_cast<uint32_t>(std::min<uint64_t>(std::max(columns / cols, least_panels), most_panels));
   const uint32_t down = (most_panels - 1) / panels + 1, across = (most_cols - 1) / cols + 1;
   Strips strips{std::vector(size_t{down} * across, std::vector<DensePart>(slices.size(), DensePart{}))};
   for (size_t tile = 0; tile < slices.size(); ++tile) {
