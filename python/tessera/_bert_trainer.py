@@ -15,11 +15,9 @@ from tessera._trainer import (
     Trainer,
     TrainerOptimizer,
     path_of,
-    replicas_of_ranks,
     set_counts,
     set_learning,
     set_placement,
-    set_recomputation,
 )
 from tessera.graph._bert import PackedAverage, bert_config
 from tessera.graph._estimate import Estimate, machine_for
@@ -31,7 +29,6 @@ from tessera.graph._training import (
     ParameterGroup,
     ScheduleKind,
     StoreRounding,
-    native_groups,
     native_roundings,
 )
 from tessera.graph._values import value_type
@@ -165,9 +162,7 @@ class BertTrainer(Trainer):
         rank_timeout: float = 10,
         divide_cores: bool = True,
     ) -> None:
-        super().__init__()
-        if only_estimates and process_group is not None:
-            raise ValueError("estimates take one process: leave out process_group")
+        super().__init__(only_estimates, process_group)
         if estimate_packs and not only_estimates:
             raise ValueError("estimate_packs is for only_estimates=True: add that, or leave it out")
         own, phases, seed = bert_config(config), phases_of(length, packs, steps), checked_seed(seed)
@@ -229,23 +224,16 @@ def settings_of(
     settings = _tessera.PretrainingSettings(own, phases, *(given[name] for name in names))
     settings.packed = given["pack"] == "optimal"
     set_learning(settings, given)
-    set_placement(settings, given)
     set_counts(
         settings,
-        *((name, given[name], 1) for name in ("micro_batches", "head_slices", "stages")),
+        *((name, given[name], 1) for name in ("head_slices", "stages")),
         *((name, given[name], 0) for name in ("head_layers", "head_feed_forwards", "evaluate_every")),
         optional=(("max_per_pack", given["max_per_pack"], 1),),
     )
-    replicas = given["replicas"]
-    if replicas is None:
-        replicas = replicas_of_ranks(given["machine"], given["process_group"], settings.stages)
-    settings.replicas = _tessera.whole_number("replicas", replicas, 1)
+    set_placement(settings, given, settings.stages)
     settings.stage_layers = _whole_numbers("stage_layers", given["stage_layers"])
     settings.stage_feed_forwards = _whole_numbers("stage_feed_forwards", given["stage_feed_forwards"])
-    settings.groups = native_groups(given["groups"], None)
-    set_recomputation(settings, given["recompute"])
-    settings.overlap = bool(given["overlap"])
-    settings.prefetch, settings.estimate_packs = bool(given["prefetch"]), bool(given["estimate_packs"])
+    settings.estimate_packs = bool(given["estimate_packs"])
     if given["rounding"] is not None:
         settings.set_roundings(*native_roundings(given["rounding"]))
     if given["partial_dtype"] is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
@@ -13,19 +13,11 @@ from tessera import _tessera
 from tessera._arguments import checked_seed, checked_threads
 from tessera._images import ImageSet, ImageSplit
 from tessera._tessera import EpochResult, Machine, SampleScore
-from tessera._trainer import (
-    Trainer,
-    TrainerOptimizer,
-    replicas_of_ranks,
-    set_counts,
-    set_learning,
-    set_placement,
-    set_recomputation,
-)
+from tessera._trainer import Trainer, TrainerOptimizer, set_counts, set_learning, set_placement
 from tessera.graph._estimate import Estimate, machine_for
 from tessera.graph._ranks import communicator_of, on_each
 from tessera.graph._resnet import Shortcut
-from tessera.graph._training import Numbers, ScheduleKind
+from tessera.graph._training import Numbers, ParameterGroup, ScheduleKind
 
 if TYPE_CHECKING:
     from torch.distributed import ProcessGroup
@@ -57,14 +49,18 @@ class ResnetTrainer(Trainer):
       of the machine's chips. The images of a replica are normalised by their own statistics, or the images of each
       group of `norm_replicas` consecutive replicas (None: all replicas) as one batch. With `recompute`, only the inputs
       of blocks are kept for backward passes; if it is a number of bytes or "fit", of as few blocks as fit these bytes
-      of each tile (of a host in all), or the machine. `shard` and `offload` are as for `Graph.training_step`.
+      of each tile (of a host in all), or the machine.
+    - `overlap`, `shard`, `shard_weights`, `shard_gradients`, `offload`, `offload_weights`, `offload_gradients` and
+      `prefetch` are as for `Graph.training_step`: they say where values lie and when they move. They change no bit of
+      the results, except that with `shard` or `shard_gradients` the last bits may differ. `groups` are as there too,
+      but name parameters.
     - Training takes `epochs` epochs, by default 30, or `steps` steps, and validates after each epoch and after the last
       step; then the parameters of the epoch with the best accuracy are restored.
     - The learning rate rises to `lr` in the first `warmup` steps. Then it falls as `lr_schedule` says: to `lr_end`
       times `lr` at the last step, polynomially with the exponent `lr_power`; or, as "step", by the factor `lr_decay`
       after each of the fractions `lr_decay_at` of all steps.
-    - Parameters that `exclude` names, with `*` for any characters, have neither weight decay nor a trust ratio; with
-      LARS, if it names none, parameters of one dimension have neither.
+    - Parameters that `exclude` names, with `*` for any characters, have neither weight decay nor a trust ratio,
+      whatever `groups` say; with LARS, if it names none, parameters of one dimension have neither.
 
     `machine` is a `Machine` or its name. `threads` is the number of threads of the host, 0 for the default; if the
     machine is "host", it is also its number of tiles. With the same options, images, tiles and instruction set,
@@ -116,14 +112,21 @@ class ResnetTrainer(Trainer):
         trust_coefficient: float = 0.001,
         weight_decay: float = 1e-4,
         exclude: Sequence[str] = (),
+        groups: Iterable[ParameterGroup] = (),
         clip_norm: float | None = None,
         batch: int = 128,
         micro_batches: int = 1,
         replicas: int | None = None,
         norm_replicas: int | None = 1,
         recompute: bool | int | Literal["fit"] = False,
+        overlap: bool = True,
         shard: bool | int = False,
+        shard_weights: bool | int = False,
+        shard_gradients: bool | int = False,
         offload: bool | int = False,
+        offload_weights: bool | int = False,
+        offload_gradients: bool | int = False,
+        prefetch: bool = False,
         epochs: int | None = None,
         steps: int | None = None,
         validation: float = 0.1,
@@ -136,17 +139,13 @@ class ResnetTrainer(Trainer):
         rank_timeout: float = 10,
         divide_cores: bool = True,
     ) -> None:
-        super().__init__()
-        if only_estimates and process_group is not None:
-            raise ValueError("estimates take one process: leave out process_group")
+        super().__init__(only_estimates, process_group)
         if epochs is not None and steps is not None:
             raise ValueError("steps and epochs both say how long to train: leave out one of them")
         settings = _tessera.ResnetTrainingSettings(
             _tessera.whole_number("depth", depth), shortcut, numbers, optimizer, lr_schedule, drop_grow
         )
         epochs, seed = 30 if epochs is None else epochs, checked_seed(seed)
-        if replicas is None:
-            replicas = replicas_of_ranks(machine, process_group)
         set_learning(settings, locals())
         set_placement(settings, locals())
         set_counts(
@@ -154,12 +153,9 @@ class ResnetTrainer(Trainer):
             ("block_size", block_size, 1),
             ("padding", padding, 0),
             ("batch", batch, 1),
-            ("micro_batches", micro_batches, 1),
-            ("replicas", replicas, 1),
             optional=(("size", size, 8), ("norm_replicas", norm_replicas, 1), ("steps", steps, 1)),
         )
         settings.label_smoothing, settings.density, settings.augment = label_smoothing, density, bool(augment)
-        set_recomputation(settings, recompute)
         settings.set_drop_grow(change, _tessera.whole_number("every", every, 1), until)
         threads = checked_threads(threads)
         ranks = communicator_of(process_group, rank_timeout, divide_cores)

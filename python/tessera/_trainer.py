@@ -15,6 +15,7 @@ from tessera._locks import Lock
 from tessera._tessera import Machine
 from tessera.graph._graph import least_elements
 from tessera.graph._pipeline import memory_budget
+from tessera.graph._training import native_groups
 
 if TYPE_CHECKING:
     from torch.distributed import ProcessGroup
@@ -47,7 +48,9 @@ class Trainer:
     machine: Machine
     _native: _Native
 
-    def __init__(self) -> None:
+    def __init__(self, only_estimates: bool, group: ProcessGroup | None) -> None:
+        if only_estimates and group is not None:
+            raise ValueError("estimates take one process: leave out process_group")
         self._lock = Lock()
 
     # Training.
@@ -169,15 +172,25 @@ def set_counts(
         setattr(settings, name, 0 if choice is None else _tessera.whole_number(name, choice, least))
 
 
-def set_placement(settings: _Settings, given: Mapping[str, Any]) -> None:
-    """Set the smallest number of elements of values that lie elsewhere, by the names of `Graph.training_step`."""
+def set_placement(settings: _Settings, given: Mapping[str, Any], stages: int = 1) -> None:
+    """Set how a step is divided among chips, and where its values lie, from a trainer's arguments, by name.
+
+    Without `replicas`, every rank of a process group has one, or on a host one of its `stages`.
+    """
+    replicas = given["replicas"]
+    if replicas is None:
+        replicas = replicas_of_ranks(given["machine"], given["process_group"], stages)
+    set_counts(settings, ("micro_batches", given["micro_batches"], 1), ("replicas", replicas, 1))
+    _set_recomputation(settings, given["recompute"])
+    settings.overlap, settings.prefetch = bool(given["overlap"]), bool(given["prefetch"])
     for option, choice in given.items():
         if hasattr(settings, f"{option}_from") and (least := least_elements(option, choice)) is not None:
             setattr(settings, f"{option}_from", least)
+    settings.groups = native_groups(given["groups"], None)
 
 
-def set_recomputation(settings: _Settings, recompute: bool | int | Literal["fit"]) -> None:
-    """Let all layers or blocks compute values again, or as few as a number of bytes, or the machine, allows."""
+def _set_recomputation(settings: _Settings, recompute: bool | int | Literal["fit"]) -> None:
+    """Compute all layers or blocks again, or as few as fit a number of bytes, or the machine."""
     budget = memory_budget(recompute)
     if budget is not None:
         settings.memory_budget = budget

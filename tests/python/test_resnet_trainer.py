@@ -17,6 +17,9 @@ from tessera.vision import ImageSet, ImageSplit, ResnetTrainer, random_crops, sy
 OPTIONS: dict[str, Any] = {"depth": 8, "batch": 16, "steps": 6, "lr": 0.05, "padding": 1, "seed": 3, "threads": 1}
 OPTIONS["machine"] = tessera.Machine("host", threads=2)
 SPARSE = {"density": 0.5, "block_size": 4, "every": 2}
+#: Two small chips, each with a replica.
+CHIPS: dict[str, Any] = {"batch": 8, "steps": 2, "micro_batches": 2, "replicas": 2}
+CHIPS["machine"] = tessera.Machine("m2000", chips=2, tiles=4, tile_bytes=40_000_000)
 
 
 def images() -> ImageSplit:
@@ -54,6 +57,54 @@ def test_replicas_share_statistics_and_blocks_are_computed_again() -> None:
         trainer_of(replicas=2, norm_replicas=3)
     with pytest.raises(ValueError, match="blocks whose patterns change cannot be computed again"):
         trainer_of(recompute=True, **SPARSE)
+
+
+@pytest.mark.parametrize(
+    ("options", "has_same_bits"),
+    [
+        ({"overlap": False}, True),
+        ({"shard_weights": 1}, True),
+        ({"offload": 1, "offload_weights": 1, "offload_gradients": 1, "prefetch": True}, True),
+        ({"shard_weights": 1, "offload": 1, "offload_weights": 1}, True),
+        ({"groups": [tg.ParameterGroup("layer*.weight", shard_weights=True, offload_weights=True)]}, True),
+        ({"shard": 1, "shard_gradients": 1}, False),
+    ],
+)
+def test_places_of_values_change_no_results(options: dict[str, Any], has_same_bits: bool, tmp_path: Path) -> None:
+    small = synthetic_images(32, 8, 3, height=8, width=8, channels=3)
+    plain, placed = trainer_of(small, **CHIPS), trainer_of(small, **CHIPS, **options)
+    names = {name.removesuffix("_from") for name in placed.settings.keys() - plain.settings.keys()}
+    assert names == options.keys()
+    tolerance = 0 if has_same_bits else 1e-6
+    np.testing.assert_allclose(placed.train(), plain.train(), rtol=0, atol=tolerance)
+    found = placed.state_dict()
+    for name, values in plain.state_dict().items():
+        np.testing.assert_allclose(found[name], values, rtol=0, atol=tolerance, err_msg=name)
+    if has_same_bits:
+        assert placed.validate().loss == plain.validate().loss
+        plain.save(tmp_path / "plain.safetensors")
+        placed.resume(tmp_path / "plain.safetensors")
+
+
+def test_estimates_count_what_lies_beside_the_chips() -> None:
+    def bytes_beside(**options: Any) -> int:
+        return trainer_of(**CHIPS, **options, only_estimates=True).estimate().streaming_bytes
+
+    sizes = [bytes_beside(), bytes_beside(offload=1), bytes_beside(offload=1, offload_weights=1)]
+    sizes.append(bytes_beside(offload=1, offload_weights=1, offload_gradients=1))
+    assert sizes[0] == 0 and sizes == sorted(set(sizes))
+
+
+def test_groups_of_parameters_have_settings_of_their_own() -> None:
+    trainer = trainer_of(groups=[tg.ParameterGroup("layer1.*", lr_scale=0.0), tg.ParameterGroup("fc.*", lr_scale=2.0)])
+    assert trainer.settings["groups"][0] == {"names": ["layer1.*"], "lr_scale": 0}
+    before = trainer.state_dict()
+    trainer.step()
+    after = trainer.state_dict()
+    np.testing.assert_array_equal(after["layer1.0.conv1.weight"], before["layer1.0.conv1.weight"])
+    assert (after["layer2.0.conv1.weight"] != before["layer2.0.conv1.weight"]).any()
+    with pytest.raises(TypeError, match="name parameters here"):
+        trainer_of(groups=[tg.ParameterGroup(tg.Graph().parameter("w", (2,)))])
 
 
 def test_a_memory_budget_says_which_blocks_are_computed_again() -> None:
@@ -168,6 +219,10 @@ def test_estimates_need_no_training() -> None:
         ({"size": 16}, "size is 16, and the images are"),
         ({"lr_schedule": "step", "lr_decay_at": (1.5,)}, "a schedule decays after 1.5 of the steps"),
         ({"replicas": 5}, "cannot be divided among 5 replicas"),
+        ({"shard_weights": True}, "parameters are divided among replicas, and there is one"),
+        ({"shard_gradients": True}, "sums of gradients are divided among replicas, and there is one"),
+        ({"offload_gradients": -1}, "offload_gradients is -1"),
+        ({"groups": [tg.ParameterGroup("missing", offload=True)]}, "no parameter has the name 'missing'"),
     ],
 )
 def test_options_that_do_not_fit_are_refused(options: dict[str, Any], message: str) -> None:
