@@ -52,8 +52,8 @@ class ResnetTrainer(Trainer):
       of each tile (of a host in all), or the machine.
     - `overlap`, `shard`, `shard_weights`, `shard_gradients`, `offload`, `offload_weights`, `offload_gradients` and
       `prefetch` are as for `Graph.training_step`: they say where values lie and when they move. They change no bit of
-      the results, except that with `shard` or `shard_gradients` the last bits may differ. `groups` are as there too,
-      but name parameters.
+      the results, except that with `shard` or `shard_gradients` the last bits may differ. `groups` are as there too;
+      they name parameters.
     - Training takes `epochs` epochs, by default 30, or `steps` steps, and validates after each epoch and after the last
       step; then the parameters of the epoch with the best accuracy are restored.
     - The learning rate rises to `lr` in the first `warmup` steps. Then it falls as `lr_schedule` says: to `lr_end`

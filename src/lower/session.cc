@@ -97,9 +97,13 @@ class BoundRun {
 
  private:
   explicit BoundRun(Session::Impl& impl)
-      : impl_(impl), externals_(impl.externals()), arrays_(impl.program()) {
+      : impl_(prepared(impl)), externals_(impl.externals()), arrays_(impl.program()) {}
+
+  /// `arrays_` begins with the metadata of patterns, which move when the owner's patterns have changed.
+  static Session::Impl& prepared(Session::Impl& impl) {
     impl.require_whole();
     impl.take_shared();
+    return impl;
   }
 
   /// An input or output of all parts, as the caller has it.

@@ -392,6 +392,28 @@ TEST(Session, SharesParametersWithAnEvaluation) {
     }
 }
 
+TEST(Session, RunsWithThePatternThatItsOwnerHasNow) {
+  const auto pattern_of = [](double density, uint64_t seed) {
+    return sparse::generate_pattern({PatternKind::random, 64, 64, density, 8, seed});
+  };
+  const Pattern first = pattern_of(0.25, 1), second = pattern_of(0.5, 2);
+  Graph g;
+  const Value w = g.sparse_parameter("w", first, Initial::normal(1), Type::f32, second.blocks());
+  g.output("y", linear(g.input("x", {3, 64}), w));
+  std::vector<float> x(3 * 64, 1), expected(3 * 64), found(3 * 64);
+  for (const Machine& machine : {Machine::host(2), Machine::find("bow").with("tiles", 12)}) {
+    Session owner(g, machine), shared(g, owner);
+    for (const Pattern& pattern : {first, second, first}) {
+      owner.set_pattern("w", pattern);
+      owner.set("w", std::vector<float>(pattern.blocks() * 64, 0.5F));
+      owner.run(std::vector<Tensor>{{"x", x.data()}, {"y", expected.data()}});
+      // Nothing else has looked at this session since: arrays(), say, would follow the pattern too.
+      shared.run(std::vector<Tensor>{{"x", x.data()}, {"y", found.data()}});
+      EXPECT_EQ(found, expected) << machine.name() << ", " << pattern.blocks() << " blocks";
+    }
+  }
+}
+
 /// A training step with a lookup of `ids`, which fails for one that is too large: after the updates, or
 /// before them.
 Graph step_with_lookup(Layers kind, bool fails_late) {

@@ -86,6 +86,15 @@ def test_places_of_values_change_no_results(options: dict[str, Any], has_same_bi
         placed.resume(tmp_path / "plain.safetensors")
 
 
+def test_patterns_change_on_chips_as_on_a_host() -> None:
+    small = synthetic_images(32, 8, 3, height=8, width=8, channels=3)
+    options = CHIPS | SPARSE | {"steps": 6, "every": 1, "shard_weights": 1, "offload_weights": 1}
+    on_chips, on_host = trainer_of(small, **options), trainer_of(small, **(options | {"machine": OPTIONS["machine"]}))
+    for _ in range(3):
+        assert on_chips.step() == pytest.approx(on_host.step(), rel=1e-3)
+        assert on_chips.validate().loss == pytest.approx(on_host.validate().loss, rel=1e-3)
+
+
 def test_estimates_count_what_lies_beside_the_chips() -> None:
     def bytes_beside(**options: Any) -> int:
         return trainer_of(**CHIPS, **options, only_estimates=True).estimate().streaming_bytes
