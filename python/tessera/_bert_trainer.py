@@ -51,7 +51,7 @@ class BertTrainer(Trainer):
     Steps and phases:
     - A step takes `packs` packs of `length` tokens, in `micro_batches` equal parts. If `length` is a list, training has
       one phase for each length, and `packs` and `steps` may be lists too. Without `steps`, a phase takes `epochs`
-      epochs. A checkpoint is also written before each phase but the first.
+      epochs, by default 10. A checkpoint is also written before each phase but the first.
     - `pack` is "optimal", with at most `max_per_pack` sequences in a pack, or "none", with one padded sequence in each
       pack.
     - `train` evaluates the held-out text after each `evaluate_every` steps (0: as many as an epoch of the first phase
@@ -106,7 +106,7 @@ class BertTrainer(Trainer):
         length: int | Sequence[int] = 128,
         packs: int | Sequence[int] = 32,
         steps: int | Sequence[int] | None = None,
-        epochs: int = 10,
+        epochs: int | None = None,
         pack: Literal["optimal", "none"] = "optimal",
         max_per_pack: int | None = None,
         average: PackedAverage = "token",

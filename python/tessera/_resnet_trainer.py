@@ -140,12 +140,10 @@ class ResnetTrainer(Trainer):
         divide_cores: bool = True,
     ) -> None:
         super().__init__(only_estimates, process_group)
-        if epochs is not None and steps is not None:
-            raise ValueError("steps and epochs both say how long to train: leave out one of them")
         settings = _tessera.ResnetTrainingSettings(
             _tessera.whole_number("depth", depth), shortcut, numbers, optimizer, lr_schedule, drop_grow
         )
-        epochs, seed = 30 if epochs is None else epochs, checked_seed(seed)
+        seed = checked_seed(seed)
         set_learning(settings, locals())
         set_placement(settings, locals())
         set_counts(

@@ -147,7 +147,10 @@ def path_of(path: str | os.PathLike[str] | None) -> str:
 
 def set_learning(settings: _Settings, given: Mapping[str, Any]) -> None:
     """Set the settings common to all trainings from a trainer's arguments, by name; the library checks the values."""
-    settings.epochs = _tessera.whole_number("epochs", given["epochs"], 1)
+    if given["epochs"] is not None:
+        if given["steps"] is not None:
+            raise ValueError("steps and epochs both say how long to train: leave out one of them")
+        settings.epochs = _tessera.whole_number("epochs", given["epochs"], 1)
     for name in ("lr", "momentum", "trust_coefficient", "weight_decay", "validation", "seed"):
         setattr(settings, name, given[name])
     warmup = _tessera.whole_number("warmup", given["warmup"])

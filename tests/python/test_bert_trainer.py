@@ -214,6 +214,8 @@ def test_configurations_that_do_not_fit_are_refused(config: dict[str, Any], mess
         ({"packs": 100_000}, "larger than the"),
         ({"packs": (1, 2)}, "packs has 2 items: give one, or one for each of the 1 lengths"),
         ({"steps": 0}, "steps is 0; it must be from 1"),
+        ({"epochs": 2}, "steps and epochs both say how long to train"),
+        ({"steps": None, "epochs": 0}, "epochs is 0; it must be from 1"),
         ({"micro_batches": 3}, "cannot be divided into 3"),
         ({"pack": "all"}, r"unknown pack 'all' \(choose from optimal, none\)"),
         ({"pack": "none", "max_per_pack": 2}, "max_per_pack is for pack='optimal'"),
