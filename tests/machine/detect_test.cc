@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <fstream>
 #include <future>
+#include <optional>
 #include <span>
 #include <string>
 #include <thread>
@@ -190,8 +191,9 @@ TEST(Affinity, ComputersMayHaveMoreThan1024Processors) {
 
 TEST(Affinity, AllThreadsOfAProcessAreBound) {
   const char* given = std::getenv("TESSERA_THREADS");
-  const std::string threads = given == nullptr ? "" : given;
-  setenv("TESSERA_THREADS", "", 1);
+  const std::optional<std::string> threads =
+      given == nullptr ? std::nullopt : std::optional<std::string>(given);
+  unsetenv("TESSERA_THREADS");
   const std::vector<int> before = allowed_cpus();
   const uint32_t bindings = process_bindings();
   std::promise<void> is_bound;
@@ -207,7 +209,7 @@ TEST(Affinity, AllThreadsOfAProcessAreBound) {
   EXPECT_EQ(of_other, std::vector<int>{before.back()});
   EXPECT_EQ(process_bindings(), bindings + 1);
   EXPECT_EQ(tessera::default_threads(), 1U);
-  setenv("TESSERA_THREADS", threads.c_str(), 1);
+  if (threads) setenv("TESSERA_THREADS", threads->c_str(), 1);
   bind_process(before);
   EXPECT_EQ(allowed_cpus(), before);
 }
