@@ -384,6 +384,7 @@ RunCost Session::Impl::cost(std::span<const Tensor> inputs) const {
 
 RunCost Session::cost(std::span<const Tensor> inputs) const {
   const Impl::Lock lock(*impl_);
+  impl_->follow_patterns();
   return impl_->cost(inputs);
 }
 

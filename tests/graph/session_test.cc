@@ -411,6 +411,11 @@ TEST(Session, RunsWithThePatternThatItsOwnerHasNow) {
       shared.run(std::vector<Tensor>{{"x", x.data()}, {"y", found.data()}});
       EXPECT_EQ(found, expected) << machine.name() << ", " << pattern.blocks() << " blocks";
     }
+    for (const Pattern& pattern : {second, first}) {
+      owner.set_pattern("w", pattern);
+      const double own = shared.cost({}).seconds;
+      EXPECT_EQ(own, owner.cost({}).seconds) << machine.name() << ", " << pattern.blocks() << " blocks";
+    }
   }
 }
 
