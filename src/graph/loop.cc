@@ -133,7 +133,9 @@ class Opening {
       for (ValueId output : node.outputs) opened.outputs.push_back(numbers[output]);
       for (ValueId input : node.inputs) opened.inputs.push_back(numbers[input]);
       if (node.gradient_of) opened.gradient_of = numbers[*node.gradient_of];
+      const size_t before = opened_.nodes.size();
       if (is_loop(node)) opened.inputs = open_body(node, opened.inputs, opened.stage);
+      opened.inside = opened_.nodes.size() - before;
       for (size_t output : opened.outputs) opened_.values[output].node = opened_.nodes.size();
       opened_.nodes.push_back(std::move(opened));
     }

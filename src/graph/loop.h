@@ -61,6 +61,7 @@ struct OpenedNode {
   std::vector<size_t> inputs = {};
   std::vector<size_t> outputs = {};
   std::optional<size_t> gradient_of = {};
+  size_t inside = 0;  ///< for a loop: how many operations before it are in its body, and in loops there
 };
 struct OpenedValue {
   const Graph* graph = nullptr;

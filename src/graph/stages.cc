@@ -20,7 +20,12 @@ class StageSearch {
       : whole_(graph),
         graph_(opened(graph)),
         of_value_(graph_.values.size()),
-        follows_(graph_.values.size()) {}
+        follows_(graph_.values.size()),
+        around_(graph_.nodes.size()) {
+    for (size_t n = 0; n < around_.size(); ++n)
+      for (size_t inside = n - graph_.nodes[n].inside; inside < n; ++inside)
+        if (!around_[inside]) around_[inside] = n;
+  }
 
   WholeLayers find_layers() {
     WholeLayers layers;
@@ -54,22 +59,70 @@ class StageSearch {
     return found;
   }
 
+  /// The first and the last of some stages.
+  struct Range {
+    uint32_t first = 0, last = 0;
+  };
+
   bool is_parameter(size_t value) const { return graph_.values[value].info().kind == Kind::parameter; }
+  size_t position_of(const OpenedNode& node) const {
+    return static_cast<size_t>(&node - graph_.nodes.data());
+  }
 
   uint32_t place(const OpenedNode& node) {
-    if (is_loop(*node.node)) {
-      for (size_t i = 0; i < node.outputs.size(); ++i) of_value_[node.outputs[i]] = of_value_[node.inputs[i]];
-      return node.stage.value_or(0);
-    }
+    if (is_loop(*node.node)) return place_loop(node);
     if (is_free(node)) {
-      free_.insert(static_cast<size_t>(&node - graph_.nodes.data()));
+      free_.insert(position_of(node));
       return 0;
     }
-    const uint32_t stage = node.stage ? *node.stage : stage_beside(node);
+    const uint32_t stage = node.stage ? *node.stage : within_loops(node, stage_beside(node));
     for (const size_t output : node.outputs) of_value_[output] = stage;
     for (const size_t input : node.inputs)
       if (is_parameter(input) && !of_value_[input]) of_value_[input] = stage;
     if (node.stage) named_ = stage;
+    return stage;
+  }
+
+  /// A loop begins on the first of the stages on which its operations run. Its results are its body's.
+  uint32_t place_loop(const OpenedNode& loop) {
+    for (size_t i = 0; i < loop.outputs.size(); ++i) of_value_[loop.outputs[i]] = of_value_[loop.inputs[i]];
+    const auto placed = [&](size_t n) -> std::optional<uint32_t> {
+      if (is_loop(*graph_.nodes[n].node) || free_.contains(n)) return {};
+      return of_nodes_[n];
+    };
+    const std::optional<Range> range = range_of_body(loop, placed);
+    note_range(loop, range);
+    return loop.stage ? *loop.stage : within_loops(loop, range.value_or(Range()).first);
+  }
+
+  /// The stages of the operations in a loop, as far as `known` says them by position.
+  template <class Known>
+  std::optional<Range> range_of_body(const OpenedNode& loop, const Known& known) const {
+    std::optional<Range> range;
+    const size_t end = position_of(loop);
+    for (size_t n = end - loop.inside; n < end; ++n)
+      if (const std::optional<uint32_t> stage = known(n))
+        range = range ? Range{std::min(range->first, *stage), std::max(range->last, *stage)}
+                      : Range{*stage, *stage};
+    return range;
+  }
+
+  void note_range(const OpenedNode& loop, const std::optional<Range>& range) {
+    if (!range || loop.node->backward) return;
+    for (const size_t output : loop.outputs) ranges_[output] = *range;
+  }
+
+  /// The stage closest to `stage` among those of the loops around an operation: no pass of a loop waits for
+  /// other stages, nor does its gradient, which runs where the loop does.
+  uint32_t within_loops(const OpenedNode& node, uint32_t stage) const {
+    for (std::optional<size_t> n = around_[position_of(node)]; n; n = around_[*n]) {
+      const OpenedNode& loop = graph_.nodes[*n];
+      std::optional<size_t> result = loop.gradient_of;
+      if (!loop.node->backward && !loop.outputs.empty()) result = loop.outputs[0];
+      if (!result) continue;
+      if (const auto range = ranges_.find(*result); range != ranges_.end())
+        return std::clamp(stage, range->second.first, range->second.last);
+    }
     return stage;
   }
 
@@ -139,11 +192,13 @@ class StageSearch {
     });
   }
 
-  /// A loop's results are its body's outputs.
+  /// A loop's results are its body's outputs. All of it runs beside the parameters that it takes.
   void pass_through(const OpenedNode& loop) {
+    const std::optional<Range> layers = range_of_body(loop, [&](size_t n) { return graph_.nodes[n].stage; });
+    note_range(loop, layers);
     for (size_t i = 0; i < loop.outputs.size(); ++i) {
       computed_from_[loop.outputs[i]] = parameters_of(loop.inputs[i]);
-      follows_[loop.outputs[i]] = follows_[loop.inputs[i]];
+      follows_[loop.outputs[i]] = std::max(follows_[loop.inputs[i]], layers.value_or(Range()).first);
     }
   }
 
@@ -224,7 +279,9 @@ class StageSearch {
   std::vector<uint32_t> of_nodes_ = {};
   std::map<size_t, std::vector<size_t>> computed_from_;  ///< by value: parameters, if from them alone
   std::vector<uint32_t> follows_;                        ///< by value: the last layer on which it depends
-  std::set<size_t> free_;                                ///< positions of free operations
+  std::vector<std::optional<size_t>> around_;  ///< by position: that of the innermost loop around it
+  std::map<size_t, Range> ranges_;             ///< by result of a forward loop: its stages
+  std::set<size_t> free_;                      ///< positions of free operations
   uint32_t named_ = 0;  ///< the last stage that is named: gradients begin where the loss is
 };
 

@@ -33,7 +33,8 @@ struct Stages {
 /// yet, and count as one. Otherwise the stages that calls and loops name. Other operations run on the stage
 /// of their parameters, which are on the stage that takes them first; operations without parameters run on
 /// the stage of their inputs, operations on inputs of the graph alone on the first stage that takes their
-/// results, and gradients on the stage of the operation to which they belong.
+/// results, and gradients on the stage of the operation to which they belong. A loop without a stage begins
+/// on the first of the stages on which its operations run; its gradient runs on no others.
 Stages stages_of(const Graph& graph);
 
 /// Bytes of a layer, without values in streaming memory.
@@ -45,7 +46,8 @@ struct LayerBytes {
 /// The layers of a graph, in their order. A layer has the parameters that a forward operation is the first to
 /// take, as they are or computed from parameters alone, such as casts; and all operations that run beside
 /// them: forward, gradients and updates. An operation that takes them again after a later layer is in that
-/// later layer, unless they have a pattern.
+/// later layer, unless they have a pattern. All operations of a loop are in the layers whose parameters it
+/// takes.
 struct WholeLayers {
   Stages stages = {};  ///< with a stage for each layer, regardless of those that calls and loops name
   std::vector<LayerBytes> bytes = {};

@@ -11,9 +11,11 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "graph/loop.h"
 #include "graph/operation.h"
+#include "graph/stages.h"
 #include "graph/transforms/transforms.h"
 #include "staged_networks.h"
 #include "support/error_of.h"
@@ -65,6 +67,71 @@ TEST(StagesOfLayers, GiveTheBitsOfStagesOfCallsAndOfNone) {
     const Steps found = steps_of(given, chips(2));
     EXPECT_EQ(found.results, by_calls.results);
     EXPECT_EQ(found.state, by_calls.state);
+  }
+}
+
+/// Four layers that are repeated, each followed by a loop without parameters, on two stages that loops name,
+/// or that training names.
+Graph repeated_layers(TrainingOptions options, bool by_loops = false) {
+  auto layer = std::make_shared<Graph>(), map = std::make_shared<Graph>();
+  const Value x = layer->input("x", {6, 16}), w = layer->input("w", {16, 16});
+  layer->output("y", x + tanh(linear(tanh(x), w)));
+  map->output("y", tanh(map->input("x", {6, 16})) * 0.5);
+  Graph g;
+  Value h = g.input("x", {6, 16});
+  for (uint32_t i = 0; i < 4; ++i) {
+    const Value weight = g.parameter(fmt::format("layers.{}.weight", i), {16, 16}, Initial::normal(0.2));
+    Loop loop{.count = 3, .carried = {{"x", "y"}}};
+    if (by_loops) loop.stage = i / 2;
+    h = g.loop(map, g.loop(layer, {h, weight}, loop), loop)[0];
+  }
+  const Value loss = mean(square(h));
+  g.output("loss", loss);
+  options.micro_batches = 8;
+  add_training(loss, options);
+  return g;
+}
+
+/// The state that the first pass of a loop takes comes from the layer before, and the gradient that the last
+/// pass takes comes from the layer after.
+TEST(StagesOfLayers, HaveLoopsAndTheirGradientsAsAWhole) {
+  const Graph g = repeated_layers(
+      {.stages = {.of_layers = {{"layers.2", 1}}}, .pipeline = {PipelineKind::one_forward_one_backward}});
+  const auto micro_batches = std::ranges::find_if(g.nodes(), is_loop);
+  ASSERT_NE(micro_batches, g.nodes().end());
+  const Graph& body = *micro_batches->body;
+  const auto index = static_cast<uint32_t>(micro_batches - g.nodes().begin());
+  const Stages stages = stages_of(g).loops.at(index);
+  std::vector<uint32_t> forward, backward;
+  for (const auto& [n, inside] : stages.loops) {
+    (body.nodes()[n].backward ? backward : forward).push_back(stages.nodes[n]);
+    EXPECT_THAT(inside.nodes, testing::Each(stages.nodes[n])) << "node " << n;
+  }
+  EXPECT_THAT(forward, testing::ElementsAre(0, 0, 0, 0, 1, 1, 1, 1));
+  EXPECT_THAT(backward, testing::ElementsAre(1, 1, 1, 1, 0, 0, 0, 0));
+  for (const StagePart& part : parts_of_stages(body, stages))
+    for (const uint32_t n : part.nodes)
+      if (is_loop(body.nodes()[n])) {
+        EXPECT_EQ(part.stage, stages.nodes[n]);
+        EXPECT_EQ(part.is_backward(), body.nodes()[n].backward);
+      }
+}
+
+TEST(StagesOfLayers, GiveTheBitsOfStagesOfLoopsAndOfNone) {
+  const Steps whole = steps_of(repeated_layers({}), Machine::host(2));
+  for (const PipelineKind kind : {PipelineKind::one_forward_one_backward, PipelineKind::zero_bubble}) {
+    SCOPED_TRACE(name_of(kind));
+    const Graph given = repeated_layers({.stages = {.of_layers = {{"layers.2", 1}}}, .pipeline = {kind}});
+    const Graph balanced = repeated_layers({.stages = {.count = 2}, .pipeline = {kind}});
+    for (const Graph* graph : {&given, &balanced}) {
+      const Steps found = steps_of(*graph, Machine::host(2));
+      EXPECT_EQ(found.results, whole.results);
+      EXPECT_EQ(found.state, whole.state);
+    }
+    const Steps by_loops = steps_of(repeated_layers({.pipeline = {kind}}, true), chips(2));
+    const Steps found = steps_of(given, chips(2));
+    EXPECT_EQ(found.results, by_loops.results);
+    EXPECT_EQ(found.state, by_loops.state);
   }
 }
 
