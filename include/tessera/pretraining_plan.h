@@ -40,7 +40,8 @@ struct PretrainingDivision {
 };
 
 struct PretrainingPlanOptions {
-  uint32_t estimates = 6;  ///< maximum number of estimates of whole networks, besides one within a budget
+  /// Maximum number of estimates of whole networks, besides one of a zb-h1 pipeline and one within a budget.
+  uint32_t estimates = 6;
   bool compare = false;  ///< whether the division of the settings is estimated first, in addition; it counts
                          ///< as not fitting if the machine cannot be divided that way
   double margin = 0.02;  ///< whole networks are estimated if extrapolation says that they are slower than the
@@ -88,9 +89,10 @@ struct PretrainingPlan {
 /// for memory: parameters divided among replicas; parameters, sums of gradients and activations in streaming
 /// memory; and slices of the head. The effect of each measure is estimated with a pair of small networks, and
 /// no more measures are combined than the memory requires. The most promising divisions are then estimated as
-/// whole networks, until extrapolation says that no other division can be faster than one that fits. If the
-/// fastest computes all layers again, it is estimated once more with as few of them as fit
-/// (PlacementSettings::memory_budget).
+/// whole networks, until extrapolation says that no other division can be faster than one that fits. Of those
+/// estimated, the fastest 1f1b pipeline is estimated once more as zb-h1, which extrapolation cannot compare,
+/// if it is at most PretrainingPlanOptions::margin slower than the fastest division. If the fastest computes
+/// all layers again, it is estimated once more with as few of them as fit (PlacementSettings::memory_budget).
 ///
 /// Throws UsageError for the host, for several phases, for a margin or time limit that is negative or NaN,
 /// and for settings that BertTrainer refuses on any machine; Error if there is no way to divide a step at

@@ -147,11 +147,31 @@ TEST(BertPlan, RanksDivisionsAsTheirEstimatesDo) {
   size_t compared = 0;
   for (const PretrainingDivision& a : plan.estimated)
     for (const PretrainingDivision& b : plan.estimated)
-      if (1.25 * a.extrapolated->seconds < b.extrapolated->seconds) {
+      if (a.extrapolated && b.extrapolated && 1.25 * a.extrapolated->seconds < b.extrapolated->seconds) {
         EXPECT_LT(a.estimated->seconds, b.estimated->seconds);
         ++compared;
       }
   EXPECT_GT(compared, 0U);
+}
+
+/// Replicas would have five packs to divide, so each chip has a stage, which waits for others often.
+TEST(BertPlan, TriesTheFastestPipelineWithGradientsOfWeightsInPassesOfTheirOwn) {
+  PretrainingSettings settings = tiny(5);
+  settings.config.num_hidden_layers = 4;
+  const Machine chips = two_chips().with("chips", 4);
+  const PretrainingPlan plan = plan_pretraining(settings, text_to_plan(), chips, {.estimates = 1});
+  ASSERT_EQ(plan.estimated.size(), 2U);
+  const PretrainingDivision &whole = plan.estimated[0], &split = plan.estimated[1];
+  EXPECT_EQ(whole.settings.pipeline, graph::PipelineKind::one_forward_one_backward);
+  EXPECT_EQ(split.settings.pipeline, graph::PipelineKind::zero_bubble);
+  EXPECT_EQ(split.settings.stages, 4U);
+  EXPECT_EQ(split.settings.micro_batches, 5U);
+  EXPECT_EQ(split.settings.stage_layers, whole.settings.stage_layers);
+  EXPECT_FALSE(split.extrapolated);
+  EXPECT_LT(split.estimated->seconds, whole.estimated->seconds);
+  EXPECT_EQ(plan.chosen, 1U);
+  const BertTrainer trainer = BertTrainer::for_estimates(split.settings, text_to_plan(), chips);
+  EXPECT_EQ(trainer.step_cost().seconds, split.estimated->seconds);
 }
 
 bool saves_more_than_state(const PretrainingDivision& division) {

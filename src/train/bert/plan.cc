@@ -119,7 +119,7 @@ class PretrainingPlanner {
                            [this](const std::string& name) {
                              return (found_.empty() || has_time(kShareOfSmallNetworks)) && goes_on(name);
                            });
-    most_estimates_ = options_.estimates + (options_.compare ? 2 : 1) + small_networks_on(1);
+    most_estimates_ = options_.estimates + (options_.compare ? 3 : 2) + small_networks_on(1);
   }
   PretrainingPlanner(const PretrainingPlanner&) = delete;
   PretrainingPlanner& operator=(const PretrainingPlanner&) = delete;
@@ -139,6 +139,7 @@ class PretrainingPlanner {
     find_frontier();
     if (!plan_.stopped) estimate_best();
     choose();
+    split_backward();
     recompute_less();
     return std::move(plan_);
   }
@@ -397,13 +398,16 @@ class PretrainingPlanner {
   }
 
   /// A division that the machine cannot run counts as one that does not fit; others may.
-  void estimate_given() {
-    PretrainingDivision given{settings_, {}, {}};
+  std::optional<PretrainingCost> estimate_if_possible(const PretrainingSettings& s) {
     try {
-      given.estimated = estimate(settings_);
+      return estimate(s);
     } catch (const UsageError& e) {
-      given.estimated = PretrainingCost{.overflow = e.what()};
+      return PretrainingCost{.overflow = e.what()};
     }
+  }
+
+  void estimate_given() {
+    PretrainingDivision given{settings_, {}, estimate_if_possible(settings_)};
     if (!given.estimated) return;
     start_ = Clock::now();
     if (given.estimated->has_figures() && can_extrapolate(settings_))
@@ -505,6 +509,41 @@ class PretrainingPlanner {
                                  lacking(cost), cost.overflow);
   }
 
+  /// How long stages wait with and without passes for gradients of weights depends on more than the times of
+  /// passes, so extrapolation cannot tell which is faster: the fastest 1f1b pipeline is tried as zb-h1.
+  void split_backward() {
+    if (!plan_.chosen || plan_.stopped) return;
+    const PretrainingDivision* fastest = fastest_pipeline();
+    if (fastest == nullptr || !has_time(1)) return;
+    PretrainingSettings s = fastest->settings;
+    s.pipeline = PipelineKind::zero_bubble;
+    if (!is_estimated(s)) estimate_variant(std::move(s));
+  }
+
+  /// Whether a division has been estimated as a whole, such as the given one.
+  bool is_estimated(const PretrainingSettings& s) const {
+    const std::string text = io::json_text(json_of(s));
+    return std::ranges::any_of(plan_.estimated, [&](const PretrainingDivision& division) {
+      return io::json_text(json_of(division.settings)) == text;
+    });
+  }
+
+  /// Of the divisions that fit and are slower than the fastest by at most the margin, the fastest one with a
+  /// 1f1b pipeline; null: there is none.
+  const PretrainingDivision* fastest_pipeline() const {
+    const double limit = (1 + options_.margin) * plan_.estimated[*plan_.chosen].estimated->seconds;
+    const PretrainingDivision* fastest = nullptr;
+    for (const PretrainingDivision& division : plan_.estimated) {
+      const PretrainingSettings& s = division.settings;
+      const PretrainingCost& cost = *division.estimated;
+      const bool may_wait = s.pipeline == PipelineKind::one_forward_one_backward && s.micro_batches > 1;
+      if (may_wait && cost.fits && cost.seconds <= limit &&
+          (fastest == nullptr || cost.seconds < fastest->estimated->seconds))
+        fastest = &division;
+    }
+    return fastest;
+  }
+
   /// If all layers are recomputed, recomputing fewer may suffice.
   void recompute_less() {
     if (!plan_.chosen || plan_.stopped) return;
@@ -512,7 +551,12 @@ class PretrainingPlanner {
     if (!s.recompute || !has_time(1)) return;
     s.recompute = false;
     s.memory_budget = graph::kMachineMemory;
-    std::optional<PretrainingCost> cost = estimate(s);
+    estimate_variant(std::move(s));
+  }
+
+  /// Estimates a division that is not among those extrapolated.
+  void estimate_variant(PretrainingSettings s) {
+    std::optional<PretrainingCost> cost = estimate_if_possible(s);
     if (!cost) return;
     plan_.estimated.push_back({std::move(s), {}, std::move(cost)});
     choose();
