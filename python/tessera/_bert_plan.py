@@ -118,8 +118,8 @@ def plan_pretraining(
     the optimizer state; where a division does not fit, also what saves more memory. Most divisions are extrapolated
     from estimates of small networks (docs/plans.md); then at most `estimates` divisions are estimated as whole
     networks, the fastest first, as long as another one may be faster than the fastest that fits, or slower by at most
-    the fraction `margin`. The fastest "1f1b" pipeline is also estimated as "zb-h1". If `options` have a division of their own, such as `stages`, it is estimated first, so the
-    choice is at least as good.
+    the fraction `margin`. The fastest "1f1b" pipeline is also estimated as "zb-h1". If `options` have a division of
+    their own, such as `stages`, it is estimated first, so the choice is at least as good.
 
     With `time_limit`, no estimate begins after this number of seconds, and no estimate of a small network after half of
     it; at least one division is extrapolated and one estimated. `progress` is called before each estimate, with the
