@@ -107,8 +107,8 @@ TEST(StagesOfLayers, HaveLoopsAndTheirGradientsAsAWhole) {
     (body.nodes()[n].backward ? backward : forward).push_back(stages.nodes[n]);
     EXPECT_THAT(inside.nodes, testing::Each(stages.nodes[n])) << "node " << n;
   }
-  EXPECT_THAT(forward, testing::ElementsAre(0, 0, 0, 0, 1, 1, 1, 1));
-  EXPECT_THAT(backward, testing::ElementsAre(1, 1, 1, 1, 0, 0, 0, 0));
+  EXPECT_EQ(forward, (std::vector<uint32_t>{0, 0, 0, 0, 1, 1, 1, 1}));
+  EXPECT_EQ(backward, (std::vector<uint32_t>{1, 1, 1, 1, 0, 0, 0, 0}));
   for (const StagePart& part : parts_of_stages(body, stages))
     for (const uint32_t n : part.nodes)
       if (is_loop(body.nodes()[n])) {
