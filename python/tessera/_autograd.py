@@ -52,7 +52,7 @@ def differentiable(
         @staticmethod
         def forward(*arguments: Any) -> Any:
             *inputs, keyset = arguments
-            with torch.enable_grad():  # which `apply` disables, for the levels below
+            with torch.enable_grad():  # for the levels below, as `apply` disables it
                 return below(keyset, *inputs)
 
         @staticmethod
@@ -70,8 +70,8 @@ def differentiable(
     def above_autograd(keyset: Any, *arguments: Any) -> Any:
         keyset = keyset & _C._after_autograd_keyset
         if _C._are_functorch_transforms_active():
-            # The dispatcher goes through the transforms one by one; torch.autograd.Function would begin again. Also
-            # without gradients: forward derivatives, which are none of these, are refused there.
+            # The dispatcher goes through the transforms one by one; torch.autograd.Function would begin again. Calls
+            # without gradients go this way too, as it refuses forward derivatives.
             with enable_single_level_autograd_function():
                 return Transformed.apply(*arguments, keyset)  # type: ignore[attr-defined]
         if torch.is_grad_enabled():

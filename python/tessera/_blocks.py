@@ -89,7 +89,7 @@ def block_norms(matrix: Tensor, block_size: int) -> Tensor:
     return blocks_of(matrix, block_size).square().sum((2, 3)).reshape(-1)
 
 
-# From this number of scores on, it is faster to find those above a bound first.
+# From this number of scores on, it is faster to find the scores above a bound first.
 _MANY_SCORES = 1 << 20
 
 
@@ -98,7 +98,7 @@ def largest(scores: Tensor, count: int) -> Tensor:
     if scores.numel() >= _MANY_SCORES and count < scores.numel() // 8:
         sample = scores[:: max(1, scores.numel() >> 16)]
         rank = min(sample.numel(), math.ceil(1.3 * count / scores.numel() * sample.numel()) + 64)
-        # Not below: NaN is above every bound.
+        # "Not below", since NaN counts as above every bound.
         above = (scores < torch.topk(sample, rank).values[-1]).logical_not_().nonzero().reshape(-1)
         if above.numel() >= count:
             return above[torch.topk(scores[above], count, sorted=False).indices].sort().values

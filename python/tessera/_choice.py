@@ -48,7 +48,7 @@ class _Pattern:
 
 
 class Choice:
-    """Decides once for each weight of a module in which form it is kept; the `Weights` of imported graphs."""
+    """Decides, once for each weight of a module, in which form the weight is kept: the `Weights` of imported graphs."""
 
     def __init__(self, measure: bool) -> None:
         self.measure = measure
@@ -135,7 +135,7 @@ class Choice:
         if pattern is None:
             return np.ascontiguousarray(weight).reshape(-1)
         if weight.shape != pattern.shape:
-            return None  # the values of a layer that is sparse by itself
+            return None  # a layer that was sparse before: these are its values
         values = pattern.values_of(weight)
         return values if np.count_nonzero(values) == np.count_nonzero(weight) else None
 

@@ -136,7 +136,7 @@ def _buckets(buckets: Mapping[str, Sequence[int]] | None) -> dict[str, list[int]
 
 def _require_ready(module: nn.Module) -> None:
     require_readable(module)
-    has_mode = "eval" not in vars(module)  # which is another function in modules of exported programs
+    has_mode = "eval" not in vars(module)  # modules of exported programs replace eval()
     for path, each in module.named_modules():
         where = f"its part {path!r}" if path else "the module"
         if each.training and has_mode:
@@ -149,7 +149,7 @@ def _require_ready(module: nn.Module) -> None:
 def _require_values(module: nn.Module) -> None:
     for name, tensor in [*module.named_parameters(), *module.named_buffers()]:
         if tensor.dtype.is_complex:
-            raise ValueError(f"{name} is {tensor.dtype}: complex numbers are not possible, only their parts as real ones")
+            raise ValueError(f"{name} is {tensor.dtype}, which is not possible: use real and imaginary parts")
         if tensor.dtype == torch.float64:
             raise ValueError(f"{name} is {tensor.dtype}: convert the module, by module.float()")
         if tensor.is_inference():
@@ -255,7 +255,7 @@ class _Compiler:
             return f"than when it was compiled, values of {types[0]} instead of {types[1]}: compile it again"
         if sizes == self._present():
             return "than when it was compiled: compile it again"
-        return f"{_at(sizes)}than at the example's sizes: compile it apart"
+        return f"{_at(sizes)}than at the example's sizes: compile it separately for these"
 
     def _import(self, sizes: dict[str, int]) -> Imported:
         args, kwargs = self.inputs_of(sizes)
@@ -299,7 +299,7 @@ class _Compiler:
         return interface
 
     def _output_sizes(self) -> dict[tuple[int, int], Size]:
-        """How sizes of results follow from input sizes with buckets, found by runs at three sizes of each."""
+        """How sizes of results follow from input sizes with buckets, found by runs of the module at three of each."""
         assert self.interface is not None
         largest = {**self._present(), **{name: sizes[-1] for name, sizes in self.interface.buckets.items()}}
         shapes = self._result_shapes(largest)
@@ -387,9 +387,9 @@ class _Compiler:
         return True
 
     def verify_padding(self, model: CompiledModel, padded: dict[str, int]) -> None:
-        """Raise ValueError if zeros change a result: of these buckets' smallest sizes, or the largest that are padded.
+        """Raise ValueError if padding changes the results for the smallest or the largest sizes that these buckets pad.
 
-        Also checks combinations in which only some sizes are the smallest, if the module takes them.
+        Combinations in which only some sizes are smallest are checked too, if the module takes them.
         """
         buckets = model.interface.buckets
         combination = tuple(padded[name] for name in buckets)
@@ -450,7 +450,7 @@ class _Compiler:
             return False
         natives = set(session._native.parameters)
         if any(set(each.session._native.parameters) - natives for each in model._sessions.values()):
-            return False  # one has weights that others have not, or in another form
+            return False  # a session has weights that the first one lacks or has in another form
         forms, folded = _forms_by_parameter(natives), _forms_by_parameter(self.folded)
         names = {id(parameter): name for name, parameter in self.module.named_parameters()}
         values = {}
@@ -473,7 +473,7 @@ class _Compiler:
 
 
 def _at(sizes: dict[str, int]) -> str:
-    """Sizes in a message, before what is said of them."""
+    """Sizes as the beginning of a message on them."""
     return f"at {', '.join(f'{name} {size}' for name, size in sizes.items())} " if sizes else ""
 
 
@@ -488,7 +488,7 @@ def _is_close(wanted: Tensor, found: Tensor) -> bool:
     return torch.allclose(found.float(), wanted.float(), rtol=2e-3, atol=1e-3 * scale, equal_nan=True)
 
 
-#: A parameter's name, the part of it, and the ends of the names of its forms.
+#: The name of a form: a parameter's name, a part of the parameter, and suffixes for the form.
 _FORM = re.compile(r"(.+?)(?:\[(\d+)(?::(\d+))?\])?(\.transposed)?(?:\.sparse)?")
 
 

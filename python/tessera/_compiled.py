@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from tessera._tensor_calls import TensorCalls
 
 _INTEGERS = ("int64", "int32", "uint32")
-_TEXT = "tessera_model"  # of a file: what it has beside graphs
+_TEXT = "tessera_model"  # the entry of a file that holds everything besides graphs
 _VERSION = 1
 
 #: Types that arrays may have, and their types in NumPy.
@@ -60,8 +60,8 @@ class Outputs(dict[str, Any]):
         return tuple(self.values())
 
 
-# Structures of arguments and results: what has parts is ["tuple", [part, …]], ["list", …], ["dict", {name: part}],
-# ["named", …], a tuple with names, or ["outputs", …], an array its number, and anything else ["value", it].
+# Structures of arguments and results: an array is its number, a container is ["tuple", [part, …]], ["list", …],
+# ["dict", {name: part}], ["outputs", …] or, for a tuple with names, ["named", …], and anything else is ["value", it].
 
 _WITH_NAMES = ("dict", "named", "outputs")
 
@@ -155,7 +155,7 @@ class Interface:
     def arrays_of(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
         if len(args) > self.most_positional:
             by_name = self.names[self.most_positional :]
-            named = f", of them by name {', '.join(by_name)}" if by_name else ""
+            named = f" ({', '.join(by_name)} only by name)" if by_name else ""
             raise TypeError(f"{len(args)} arguments without names; the model takes {', '.join(self.names)}{named}")
         given = dict(zip(self.names, args, strict=False))
         for name, each in kwargs.items():
@@ -190,7 +190,7 @@ class Interface:
             if array is None:
                 raise TypeError(f"{path} is None; the model was compiled for {self.input_dtypes[i]}: give an array")
             array = np.asarray(array)
-            if (self.input_dtypes[i] == "bool") != (array.dtype == np.bool_):  # sessions have truth values as numbers
+            if (self.input_dtypes[i] == "bool") != (array.dtype == np.bool_):  # sessions represent truth values as numbers
                 raise TypeError(f"{path} is {array.dtype}; the model was compiled for {self.input_dtypes[i]}")
             return array.astype(np.int32) if array.dtype.kind in "iu" and array.dtype.itemsize < 4 else array
         if array.device.type != "cpu":
@@ -344,7 +344,7 @@ class CompiledModel:
         return [_tensor(array, dtype) for array, dtype in zip(results, self.interface.dtypes, strict=True)]
 
     def refresh(self) -> None:
-        """Read all weights again, and compile the module as it is now, after changes that calls do not see at once."""
+        """Read all weights again, and compile the present module: for changes that calls do not see at once."""
         if self._follow is not None:
             self._follow(self, changed=True)
 
@@ -404,12 +404,12 @@ class CompiledModel:
                 asked = ", ".join(f"{name} {size}" for name, size in key)
                 raise ValueError(f"the file has the model for {known}, not for {asked}: compile it for these and save it")
             if self._follow is not None:
-                self._follow(self, fully=True)  # weights are shared, and from now on compared with what they are now
+                self._follow(self, fully=True)  # weights are shared, and compared with their present values from now on
             prepared = self.add(key, self._make(sizes))
             try:
                 if self._verify is not None:
                     self._verify(self, sizes)
-            except BaseException:  # an interruption too: what was not checked is not kept
+            except BaseException:  # interruptions too: no session is kept that was not checked
                 self._sessions.pop(key, None)
                 if self._first is prepared.session:
                     self._first = None
@@ -444,7 +444,7 @@ class CompiledModel:
             session = graph.session(share=self._first)
         graph.native.drop_initial_values()
         self._sessions[key] = prepared = Prepared(session, graph, next(self._numbers))
-        # The first holds the weights of all. The new one, which is called next, stays too.
+        # The first session holds the weights of all sessions. The new one, which is called next, stays too.
         others = [each for each, of in self._sessions.items() if each != key and of.session is not self._first]
         if others and len(self._sessions) > self._most_shapes:
             del self._sessions[min(others, key=lambda each: self._sessions[each].call)]

@@ -38,7 +38,7 @@ def warn_without_kernels() -> None:
 
 def show_config() -> None:
     """Print versions, instruction sets (TESSERA_ISA restricts them), threads and the host's processor."""
-    import importlib.metadata  # imports much that nothing else here needs
+    import importlib.metadata  # slow to import, and used only here
 
     available = ", ".join(_tessera.instruction_sets())
     print(f"tessera: {importlib.metadata.version('tessera')}")

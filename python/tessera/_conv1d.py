@@ -11,7 +11,7 @@ _TENSORS = [f"{name}{end}" for name in ("weight", "bias") for end in ("", "_orig
 
 
 def is_conv1d(layer: nn.Module) -> bool:
-    """Whether a layer is a `Conv1D`, x · W + b; told by its attributes, as `transformers` may be missing."""
+    """Whether a layer is a `Conv1D`, x · W + b; its attributes decide, as `transformers` may not be installed."""
     if type(layer).__name__ != "Conv1D":
         return False
     weight, bias = getattr(layer, "weight", None), getattr(layer, "bias", None)

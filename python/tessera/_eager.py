@@ -27,7 +27,7 @@ def _plain_keys() -> frozenset[int]:
     return frozenset((_keys(torch.empty(0, device="cpu")), inferred))
 
 
-# The dispatch keys of tensors of numbers on the CPU that are no views under conjugation and the like.
+# The dispatch keys of plain tensors on the CPU; lazily conjugated or negated views have others.
 _PLAIN_KEYS = _plain_keys()
 _TYPES = (Tensor, nn.Parameter)
 
@@ -37,7 +37,7 @@ def is_in_dual_level() -> bool:
     return forward_ad._current_level >= 0
 
 
-# Something true: a mode, a transform, a tracer, or the profiler has to see each operator.
+# If one of these returns a true value, a mode, a transform, a tracer or the profiler has to see each operator.
 _WATCHERS: list[Callable[[], object]] = [
     _C._len_torch_dispatch_stack,
     _C._len_torch_function_stack,

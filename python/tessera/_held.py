@@ -35,16 +35,16 @@ class Held:
         self._tensors = [*strided, *sparse]
         self._types = [each.dtype for each in self._tensors]
         parts = [(i, part.detach()) for i, each in enumerate(self._tensors) for part in parts_of(each)]
-        #: No other tensor can come to lie where one of these lies, as long as they are held.
+        #: As long as these are held, no other tensor can get their memory.
         self._memory = [part for _, part in parts]
-        #: For each of them the number of its tensor.
+        #: The number of the tensor to which each of them belongs.
         self._owners = [i for i, _ in parts]
         self._states = _states_of(strided)
         self._sparse_states = _SlowStates(sparse) if sparse else None
         self._contents = _tessera.Contents([_readable_memory_of(part) for part in self._memory])
 
     def is_unchanged(self, fully: bool = False) -> bool:
-        """Whether nothing has changed; compares a part of the contents, another at each call, or `fully` all."""
+        """Whether nothing has changed. Each call compares the next part of the contents, or with `fully` all."""
         return (
             self._states.are_unchanged()
             and _tessera.have_values(self._places, self._values)
@@ -63,7 +63,7 @@ class Held:
     def changed(self) -> Iterator[Tensor]:
         """The tensors whose contents or versions have changed."""
         changed = [*self._states.changed(), *(self._sparse_states.changed() if self._sparse_states else ())]
-        # The memory of others may be gone.
+        # The memory of a changed tensor may be gone.
         readable = [i for i, owner in enumerate(self._owners) if not changed[owner]]
         for i, is_written in zip(readable, self._contents.changed(readable), strict=True):
             changed[self._owners[i]] |= is_written
@@ -80,13 +80,13 @@ def _may_grow(module: nn.Module, place: dict[str, Any]) -> bool:
 
 
 class Attributes:
-    """Tensors that are constants of a program, and attributes of a module, or in lists, tuples and dicts there."""
+    """Constants of a program that are attributes of a module, or lie in its lists, tuples and dicts."""
 
     def __init__(self, module: nn.Module, constants: Sequence[Tensor]) -> None:
         self.tensors: list[Tensor] = []
-        self._values: list[tuple[Any, Any, Any]] = []  # what is in which container, and where
+        self._values: list[tuple[Any, Any, Any]] = []  # container, key or index, value
         self._sizes: list[tuple[Any, int]] = []
-        #: By address: of a parameter that no module has registered, PyTorch has an alias.
+        #: Addresses identify them, as PyTorch has only an alias of a parameter that no module registered.
         self._wanted = {_address_of(each) for each in constants} - {0}
         self._seen: set[int] = set()
         if self._wanted:
@@ -105,7 +105,7 @@ class Attributes:
         )
 
     def _look_into(self, container: Any, items: Mapping[Any, Any]) -> bool:
-        """Record such tensors in a container; returns whether there are any."""
+        """Record the wanted tensors in a container; returns whether there are any."""
         before = len(self.tensors)
         for key, value in items.items():
             if isinstance(value, Tensor):

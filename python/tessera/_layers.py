@@ -30,7 +30,7 @@ class LayerReport:
     sparse_seconds: float
     block_size: int = 1
     rows: int = 0  # of the layer's input
-    copy_bytes: int = 0  # of a form of its own, where other operations take the weight too; else 0
+    copy_bytes: int = 0  # of a separate sparse form, where other operations take the dense weight; else 0
 
     @property
     def speedup(self) -> float:
@@ -87,7 +87,7 @@ def kinds_text(seconds: Mapping[str, float]) -> str:
     whole = sum(seconds.values())
     unit, count = ("milliseconds", 1e3) if whole >= 1e-3 else ("microseconds", 1e6)
     parts = ", ".join(f"{kind} {each * count:.2f}" for kind, each in seconds.items())
-    return f"{unit} of a call: {whole * count:.2f}, of them {parts}"
+    return f"{unit} of a call: {whole * count:.2f}, of which {parts}"
 
 
 def _milliseconds(seconds: float) -> str:

@@ -8,7 +8,7 @@ import weakref
 
 
 class Lock:
-    """As `threading.RLock`, to be used in a `with` statement.
+    """Like `threading.RLock`, for use in a `with` statement.
 
     A forked process has none of its parent's other threads: a lock that one of them held at the fork protects a
     half-changed object there, and acquiring it raises RuntimeError.
@@ -22,8 +22,8 @@ class Lock:
     def __enter__(self) -> None:
         if self._is_lost:
             raise RuntimeError(
-                "another thread was using this when this process was forked: it is of no use here; make it anew, or fork "
-                "while no call is running"
+                "another thread was using this when this process was forked: it cannot be used here; make another one, or "
+                "fork while no call is running"
             )
         self._lock.acquire()
 

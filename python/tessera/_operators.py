@@ -142,7 +142,7 @@ def refuse_device(*arguments: Any) -> Tensor:
     )
 
 
-# What the compiler sees: shapes and types. Tensors on meta come here too, with others or alone.
+# What the compiler sees: shapes and types. Calls with tensors on meta come here too.
 
 
 def check_devices(*arguments: Any) -> None:
@@ -176,7 +176,7 @@ def _sddmm_fake(dy: Tensor, x: Tensor, *arguments: Any) -> Tensor:
     return dy.new_empty((arguments[-1],), dtype=torch.float32)
 
 
-# Derivatives. All three products are bilinear, so each one's are the other two.
+# Derivatives. All three products are bilinear, so the derivatives of each one are the other two.
 
 _NO_INDEX = (None,) * 7
 
@@ -264,7 +264,7 @@ implement(
 )
 implement("sddmm", _sddmm_cpu, _sddmm_fake, _setup, _sddmm_backward)
 
-# Layers: past the dispatcher where it has nothing to do.
+# Layers skip the dispatcher where it has nothing to do.
 
 
 class _Layer(torch.autograd.Function):

@@ -1,4 +1,4 @@
-"""What is planned once and then found by all that it depends on, such as shapes."""
+"""Plans that are made once and then found by everything on which they depend, such as shapes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ Value = TypeVar("Value")
 
 
 class Planned(dict[Key, Value]):
-    """At most `most` values; when they are full, all are forgotten before the next one is added."""
+    """Holds at most `most` values; when it is full, all are forgotten before the next one is added."""
 
     def __init__(self, most: int) -> None:
         super().__init__()

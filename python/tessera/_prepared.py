@@ -15,7 +15,7 @@ from tessera import _tessera
 from tessera._blocks import check_block_size
 from tessera._planned import Planned
 
-# Products planned for one pattern, at most: each number of columns, type and epilogue has its own.
+# The most products planned for one pattern: each number of columns, type and epilogue has its own.
 _MOST_PRODUCTS = 256
 
 #: Types of values that the kernels read.
@@ -89,7 +89,7 @@ class Prepared:
         return relocations[torch.float32]
 
     def collect_dense_gradient(self, collects: bool) -> None:
-        """Let sddmm() also add up the gradient of the dense matrix from now on, or forget this gradient."""
+        """Make sddmm() also sum the gradient of the dense matrix from now on, or forget this gradient."""
         self._collects = collects
         self.dense_gradient = None
 
@@ -183,7 +183,7 @@ class _Entry:
         self.digest = digest
 
 
-# By the storage of col_indices, whose Python object lives as long as its memory, and the place in it.
+# Entries by the storage of col_indices, whose Python object lives as long as its memory, and the place in it.
 _entries: dict[tuple[int, int], _Entry] = {}
 atexit.register(_entries.clear)
 

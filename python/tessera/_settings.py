@@ -27,7 +27,7 @@ _OF_ALL = frozenset(vars(nn.Module()))
 
 
 class Settings:
-    """Plain attribute values of a module and its parts, and their hooks and replacements of `forward`, as they were.
+    """A record of the plain attribute values of a module and its parts, their hooks, and replacements of `forward`.
 
     Attributes that calls of a module or its hooks assign themselves, such as a number of calls, are ignored.
     """
@@ -52,18 +52,18 @@ class Settings:
             if "forward" not in attributes:
                 unpatched.append(attributes)
             hooks += own_hooks
-        #: Values: dictionaries, names in these, and the values under these names.
+        #: For each turn: dictionaries, names in them, and the values under these names.
         self._values = [
             ([of for of, _, _ in some], [name for _, name, _ in some], [value for _, _, value in some])
             for some in _parted(values, _LEAST_VALUES)
         ]
-        #: Dictionaries of hooks, and all hooks in these, one after another.
+        #: For each turn: dictionaries of hooks, and all their hooks, one after another.
         self._hooks = [
-            # In the order in which they were registered: one that was prepended is the first of `each.values()`.
+            # In the order of registration, unlike `each.values()`, which begins with a hook that was prepended.
             (some, [hook for each in some for hook in dict.values(each)])
             for some in _parted(hooks, _LEAST_DICTIONARIES)
         ]
-        #: Attributes of modules that have the `forward` of their class.
+        #: For each turn: the attributes of modules that have the `forward` of their class.
         self._unpatched = list(_parted(unpatched, _LEAST_DICTIONARIES))
         self._turn = 0
 

@@ -43,7 +43,7 @@ def sparsify_(
     if rows < 1:
         raise ValueError(f"rows is {rows}; it is the number of rows of a layer's input, at least 1")
     if density is not None:
-        _blocks.count_for(density, 1)  # refuses what is none
+        _blocks.count_for(density, 1)  # refuses a density out of range
     report = SparsityReport(measure)
     asked = math.nan if density is None else density
     owners = Counter(id(p) for module in model.modules() for p in module._parameters.values() if p is not None)

@@ -37,7 +37,7 @@ from tessera._prepared import check_real
 from tessera.nn import formulas
 
 
-# Not frozen: PyTorch 2.6 compiles a frozen one with all its fields, keys of dictionaries included.
+# Not frozen: PyTorch 2.6 compiles all fields of a frozen one, and even the keys of its dictionaries.
 @dataclass(eq=False)
 class _Map:
     """A structured map: an operator's arguments are x, the parameters, and further arguments."""
@@ -57,7 +57,7 @@ class _Map:
     others: Callable[..., tuple[Any, ...]] = lambda *others: others
     #: The number of tensors, which are the first arguments.
     tensors: int = 1
-    #: Whether parameters may have other shapes of as many elements.
+    #: Whether parameters may have other shapes with the same number of elements.
     takes_any_shape: bool = False
     #: Products, by the values on which they depend.
     calls: Planned[tuple[Any, ...], products.Call] = field(default_factory=lambda: Planned(products.MOST_PRODUCTS))
@@ -70,7 +70,7 @@ class _Map:
                 raise ValueError(f"{self.name} has a size of {size}; sizes must be at least 1")
 
     def leading(self, x: Tensor, result: tuple[int, ...]) -> torch.Size:
-        """The batch dimensions of x, which has as many other dimensions as the result."""
+        """The batch dimensions of x; x has as many further dimensions as `result`."""
         if x.dim() < len(result):
             raise ValueError(f"x has shape {tuple(x.shape)}; {self.name} needs at least {len(result)} dimensions")
         return x.shape[: x.dim() - len(result)]
@@ -175,7 +175,7 @@ def _second_derivative(
     dy, x, *arguments, needs_x, needs_parameters = inputs
     tensors, others = (dy, x, *arguments[: kind.parameters]), arguments[kind.parameters :]
     wanted = [*([0] if needs_x else []), *(range(1, len(tensors) - 1) if needs_parameters else [])]
-    # As the kernels compute, whose operands may have different types.
+    # Like the kernels, whose operands may have different types, compute at least in FP32.
     dtype = torch.float32
     for tensor in tensors:
         dtype = torch.promote_types(dtype, tensor.dtype)
@@ -190,7 +190,7 @@ def _second_derivative(
     return *found, *([None] * (len(arguments) - kind.parameters + 2))
 
 
-# Autocast: results in 16 bits, as of nn.Linear; parameters are taken as they are.
+# Autocast: results have 16 bits, as with nn.Linear; parameters are not converted.
 
 
 def _autocast(operator: Any, x: Tensor, *arguments: Any) -> Tensor:
@@ -207,7 +207,7 @@ def _butterfly_result(x: Tensor, twiddle: Tensor, out_features: int, increasing_
     if not 4 <= twiddle.dim() <= 7 or (products.is_complex_butterfly(twiddle) and x.shape[-1] != 2):
         raise ValueError(
             f"twiddle has shape {tuple(twiddle.shape)}, and x {tuple(x.shape)}; twiddle is [stacks, blocks, log N, "
-            "N/2, 2, 2], or tied [stacks, N - 1, 2, 2], and all have another dimension of 2 if they are complex"
+            "N/2, 2, 2], or tied [stacks, N - 1, 2, 2]; complex x and twiddle have another dimension of 2 at the end"
         )
     return (out_features, 2) if products.is_complex_butterfly(twiddle) else (out_features,)
 
@@ -298,11 +298,11 @@ def _define(kind: _Map) -> None:
     library.impl(kind.name, partial(_autocast, operator), "AutocastCPU")
 
 
-# Layers: with a bias, and past the dispatcher and all of Python where these have nothing to do.
+# Layers have a bias, and skip the dispatcher and Python where these have nothing to do.
 
 
 class _Layer(torch.autograd.Function):
-    """Autograd's record of a layer's result, which was computed already."""
+    """Records a layer's result, which is already computed, for autograd."""
 
     @staticmethod
     def forward(

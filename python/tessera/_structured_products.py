@@ -14,7 +14,7 @@ from tessera import _eager, _tessera
 from tessera._planned import Planned
 from tessera._prepared import floats
 
-# Products planned, at most: each structure, batch size and number of threads has its own.
+# The most products planned: each structure, batch size and number of threads has its own.
 MOST_PRODUCTS = 256
 
 default_threads = _tessera.default_threads
@@ -83,7 +83,7 @@ def product_for(structure: tuple[Any, ...], batch: int, bias: bool) -> _tessera.
     return product
 
 
-# Descriptions of structures, which are keys. Each takes x and what its operator takes.
+# Descriptions of structures, which are keys. Each takes x and the other arguments of its operator.
 
 
 def butterfly(x: Tensor, twiddle: Tensor, out_features: int, increasing_stride: bool) -> tuple[Any, ...]:
@@ -126,17 +126,17 @@ class _Permutation:
         self._bytes = self.indices.tobytes()
 
     def is_in(self, tensor: Tensor) -> bool:
-        """Whether the tensor still holds the indices: writes by `.data` or a collective change only the contents."""
+        """Whether the tensor still holds the indices; only contents show writes by `.data` or a collective."""
         return self._bytes == tensor.numpy().tobytes()
 
 
-# By the storage, whose Python object lives as long as its memory, and the place in it.
+# Permutations by their storage, whose Python object lives as long as its memory, and their place in it.
 _permutations: dict[tuple[int, int, int], _Permutation] = {}
 atexit.register(_permutations.clear)
 
 
 def permutation_of(tensor: Tensor) -> _Permutation:
-    """The permutation of a tensor; another object only if it has changed."""
+    """The permutation of a tensor: the same object until the tensor changes."""
     storage = tensor.untyped_storage()
     key = (id(storage), tensor.data_ptr(), tensor.numel())
     known = _permutations.get(key)

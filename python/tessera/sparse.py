@@ -278,7 +278,7 @@ def _random_others(taken: Tensor, total: int, count: int, generator: torch.Gener
         others = is_empty.nonzero().reshape(-1)
         return others[_blocks.random_positions(min(count, empty), empty, generator)]
     chosen = torch.empty(0, dtype=torch.int64)
-    while chosen.numel() < count:  # what is drawn twice or taken is drawn again
+    while chosen.numel() < count:  # positions that are taken or drawn twice are drawn again
         drawn = torch.randint(total, (count - chosen.numel(),), generator=generator)
         at = torch.searchsorted(taken, drawn).clamp_(max=max(0, taken.numel() - 1))
         fresh = drawn[taken[at] != drawn] if taken.numel() else drawn

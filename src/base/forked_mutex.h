@@ -46,8 +46,8 @@ class ForkedMutex {
       const bool is_of_parent = static_cast<uint32_t>(before >> 32) != process;
       if (is_of_parent && static_cast<uint32_t>(before) != 0)
         throw Error(
-            "another thread was using this when this process was forked: it is of no use here; make it anew, "
-            "or fork while no call is running");
+            "another thread was using this when this process was forked: it cannot be used here; make "
+            "another one, or fork while no call is running");
       after = is_of_parent ? state_of(process, 1) : before + 1;
     } while (!uses_.compare_exchange_weak(before, after, std::memory_order_relaxed));
   }

@@ -93,7 +93,7 @@ std::optional<fs::path> test_folder_of(const fs::path& folder) {
 void require_each_class(const ImageFolder& folder) {
   if (folder.classes.size() == 1)
     throw Error(
-        fmt::format("{}: '{}' is the only class, from which there is none to tell it: give at least two",
+        fmt::format("{}: '{}' is the only class, so there is nothing to tell it from: give at least two",
                     folder.name, folder.classes.front()));
   std::vector<size_t> counts(folder.classes.size());
   for (const uint32_t label : folder.train.labels) ++counts[label];

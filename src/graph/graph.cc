@@ -347,7 +347,7 @@ void Graph::replace_output(const std::string& name, Value value) {
 }
 
 void Graph::require_own(Value value, std::string_view what) const {
-  if (&value.owner() != this) throw UsageError(fmt::format("{}: a value is of another graph", what));
+  if (&value.owner() != this) throw UsageError(fmt::format("{}: a value belongs to another graph", what));
 }
 
 void Graph::require_computed(Value value) const {

@@ -452,7 +452,7 @@ uint32_t stage_of(const Graph& graph, const Stages& stages, ValueId id) {
 }
 
 void check_places(const std::vector<uint32_t>& places) {
-  if (places.empty()) throw UsageError("stages are placed nowhere: name the part of the chips of each stage");
+  if (places.empty()) throw UsageError("stages have no places: give the part of the chips for each stage");
   const std::set<uint32_t> parts(places.begin(), places.end());
   uint32_t next = 0;
   for (const uint32_t part : parts)

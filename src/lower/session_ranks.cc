@@ -91,10 +91,10 @@ std::shared_ptr<Session::Impl> Session::Impl::from_options(const Graph& graph,
   ranks::do_on_each(communicator, [&] {
     const auto require_some = [&](bool are_there) {
       if (!are_there)
-        throw UsageError(
-            fmt::format("{} ranks divide the replicas of a graph among them, and there is one: ask for a "
-                        "multiple of {}, or on a host for stages, which they divide as well",
-                        communicator->size(), communicator->size()));
+        throw UsageError(fmt::format(
+            "{} ranks divide the replicas of a graph among them, but there is only one: ask for a "
+            "multiple of {}, or on a host for stages, which they divide as well",
+            communicator->size(), communicator->size()));
     };
     const bool may_have_parts = machine.kind == machine::Kind::host && has_stages(graph);
     require_some(of.session != nullptr || graph.replicas() > 1 || may_have_parts);

@@ -234,7 +234,7 @@ TEST(Pipelines, ShareChipsAmongStages) {
   EXPECT_THAT(
       message_of([&] { Session(shared, chips(4)); }),
       HasSubstr("stages are placed on 3 parts of the 4 chips of m2000, which cannot be divided equally"));
-  EXPECT_THAT(message_of([&] { shared.place_stages({}); }), HasSubstr("stages are placed nowhere"));
+  EXPECT_THAT(message_of([&] { shared.place_stages({}); }), HasSubstr("stages have no places"));
   EXPECT_THAT(message_of([&] {
                 shared.place_stages({0, 2});
               }),

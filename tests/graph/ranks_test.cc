@@ -624,7 +624,7 @@ TEST(RanksOfSessions, AreRefusedTogether) {
   EXPECT_THAT(errors[1], HasSubstr("2 replicas of a program need a machine of whole chips"));
   EXPECT_EQ(errors[0], "rank 1: " + errors[1]);
   EXPECT_THAT(errors_of_making([&](const Ranks& ranks) { Session(alone.graph, chips(1), of_rank(ranks)); }),
-              Each(HasSubstr("2 ranks divide the replicas of a graph among them, and there is one")));
+              Each(HasSubstr("2 ranks divide the replicas of a graph among them, but there is only one")));
   EXPECT_THAT(errors_of_making([&](const Ranks& ranks) { Session(three.graph, chips(6), of_rank(ranks)); }),
               Each(HasSubstr("3 replicas cannot be divided among 2 ranks equally")));
   const Graph staged_on_three = staged(3, Type::f32, {});
@@ -633,7 +633,7 @@ TEST(RanksOfSessions, AreRefusedTogether) {
               Each(HasSubstr("1 replicas with 3 stages each cannot be divided among 2 ranks equally")));
   EXPECT_THAT(
       errors_of_making([&](const Ranks& ranks) { Session(staged_on_three, chips(2), of_rank(ranks)); }),
-      Each(HasSubstr("2 ranks divide the replicas of a graph among them, and there is one")));
+      Each(HasSubstr("2 ranks divide the replicas of a graph among them, but there is only one")));
   // Nobody waits in vain, so they can go on.
   EXPECT_THAT(errors_of_making([&](const Ranks& ranks) {
                 EXPECT_THROW(Session(alone.graph, chips(1), of_rank(ranks)), UsageError);

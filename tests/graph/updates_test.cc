@@ -200,14 +200,15 @@ TEST(UpdatesInParts, SaveAndTakeWholeState) {
 }
 
 TEST(UpdatesInParts, NeedSeveralReplicas) {
-  EXPECT_USAGE_ERROR("the optimizer's state is divided among replicas, and there is one: ask for several",
-                     network(1, {.replicas = 1, .shard_from = 0}, Type::f32, Code::shared));
-  EXPECT_USAGE_ERROR("parameters are divided among replicas, and there is one: ask for several",
+  EXPECT_USAGE_ERROR(
+      "the optimizer's state is divided among replicas, but there is only one: ask for several",
+      network(1, {.replicas = 1, .shard_from = 0}, Type::f32, Code::shared));
+  EXPECT_USAGE_ERROR("parameters are divided among replicas, but there is only one: ask for several",
                      network(1, {.replicas = 1, .shard_weights_from = 0}, Type::f32, Code::shared));
   EXPECT_USAGE_ERROR(
       "parameters are divided among replicas",
       network(1, {.groups = {{.names = {"*.bias"}, .shard_weights = true}}}, Type::f32, Code::shared));
-  EXPECT_USAGE_ERROR("sums of gradients are divided among replicas, and there is one: ask for several",
+  EXPECT_USAGE_ERROR("sums of gradients are divided among replicas, but there is only one: ask for several",
                      network(1, {.micro_batches = 2, .shard_gradients_from = 0}, Type::f32, Code::shared));
 }
 

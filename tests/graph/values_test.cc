@@ -522,7 +522,7 @@ TEST(Graphs, RefuseValuesOfOthers) {
   for (int i = 0; i < 100; ++i) other.input(fmt::format("x{}", i), {2});
   const Value far = other.value(99);
   const auto refuses = [](const auto& use) {
-    EXPECT_TRUE(says(error_of<UsageError>(use), "is of another graph"));
+    EXPECT_TRUE(says(error_of<UsageError>(use), "belongs to another graph"));
   };
   refuses([&] { gradients(sum(w), {far}); });
   refuses([&] { add_training(sum(w), {.frozen = {far}}); });

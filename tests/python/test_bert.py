@@ -274,7 +274,7 @@ def test_published_numbers_train(numbers: Any) -> None:
     arrays = packed([[first, third], [fourth, second]], 48, 2, 9)
     losses = [float(session.run(**arrays)) for _ in range(10)]
     assert np.isfinite(losses).all() and losses[-1] < losses[0]
-    with pytest.raises(ValueError, match="give numbers by name, or partial_dtype"):
+    with pytest.raises(ValueError, match="give either numbers or partial_dtype"):
         bert.graph.training_step(bert.loss, numbers=numbers, loss_scale=8.0)
 
 

@@ -178,11 +178,11 @@ def test_sums_over_replicas_may_begin_before_the_last_gradient():
 
 def test_a_single_replica_has_no_state_to_divide():
     graph = tg.from_torch(nn.Linear(24, 10), torch.randn(BATCH, 24))
-    with pytest.raises(ValueError, match="is divided among replicas, and there is one: ask for several"):
+    with pytest.raises(ValueError, match="is divided among replicas, but there is only one: ask for several"):
         graph.training_step("cross_entropy", shard=True)
-    with pytest.raises(ValueError, match="parameters are divided among replicas, and there is one"):
+    with pytest.raises(ValueError, match="parameters are divided among replicas, but there is only one"):
         graph.training_step("cross_entropy", shard_weights=True)
-    with pytest.raises(ValueError, match="sums of gradients are divided among replicas, and there is one"):
+    with pytest.raises(ValueError, match="sums of gradients are divided among replicas, but there is only one"):
         graph.training_step("cross_entropy", micro_batches=2, shard_gradients=True)
 
 

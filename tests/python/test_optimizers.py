@@ -225,7 +225,7 @@ def test_parameters_of_a_graph_as_a_group(name):
     assert np.array_equal(session.get(name), np.ones(3))
     assert np.array_equal(session.get("v"), np.full(3, 0.5))
     other = tg.Graph().parameter(name, (3,), 1.0)
-    with pytest.raises(ValueError, match="is of another graph"):
+    with pytest.raises(ValueError, match="belongs to another graph"):
         graph.training_step(loss, groups=[tg.ParameterGroup([other], lr_scale=0.0)])
     with pytest.raises(ValueError, match="is in a group of parameters, but is not a parameter"):
         graph.training_step(loss, groups=[tg.ParameterGroup(loss, lr_scale=0.0)])

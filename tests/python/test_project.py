@@ -166,7 +166,7 @@ def test_errors():
         nn.project(torch.ones(8), "circulant")
     with pytest.raises(TypeError, match=r"a weight of torch\.int64"):
         nn.project(torch.ones(8, 8, dtype=torch.int64), "circulant")
-    with pytest.raises(ValueError, match="infinite or not numbers"):
+    with pytest.raises(ValueError, match="infinite or NaN"):
         nn.project(torch.full((8, 8), math.nan), "monarch")
     with pytest.raises(ValueError, match="init is not an option"):
         nn.project(dense, "monarch", init="scaled")

@@ -521,7 +521,8 @@ TEST(ResnetTrainer, RefusesSettingsOutOfRange) {
   EXPECT_TRUE(says(error([](auto& s) { s.replicas = 5; }), "cannot be divided among 5 replicas"));
   EXPECT_TRUE(says(error([](auto& s) { s.norm_replicas = 2; }),
                    "statistics of 2 replicas together, which is no divisor of the number of replicas, 1;"));
-  EXPECT_TRUE(says(error([](auto& s) { s.shard_from = 1; }), "divided among replicas, and there is one"));
+  EXPECT_TRUE(
+      says(error([](auto& s) { s.shard_from = 1; }), "divided among replicas, but there is only one"));
   EXPECT_TRUE(says(error([](auto& s) {
                      s.recompute = true;
                      s.density = 0.5;

@@ -57,7 +57,7 @@ def backend(
     )
     try:
         compiled: Callable[..., Any] = compile(module, example_inputs)
-    except torch._dynamo.exc.TorchDynamoException:  # by which the compiler begins again
+    except torch._dynamo.exc.TorchDynamoException:  # makes the compiler begin again
         raise
     except Exception:
         log.warning("graph %d: PyTorch computes it as it is", number, exc_info=True)
@@ -75,7 +75,7 @@ def backend_reports() -> list[GraphReport]:
 
 
 def _boxed(call: Callable[[list[Any]], Any]) -> Callable[..., Any]:
-    """The call in the form for graphs that get their arguments in a list, and clear it."""
+    """Wrap a call for PyTorch, which then passes the arguments in a list that the call clears."""
 
     def run(args: list[Any]) -> Any:
         return call(args)
@@ -85,7 +85,7 @@ def _boxed(call: Callable[[list[Any]], Any]) -> Callable[..., Any]:
 
 
 def _by_pytorch(module: GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any]:
-    log.info("a graph has gradients, and options no training=True: PyTorch computes it, with dense weights")
+    log.info("a graph needs gradients, and training=True is not set: PyTorch computes it, with dense weights")
     return _boxed(lambda args: module(*args))
 
 

@@ -42,7 +42,7 @@ class Divided:
                 self._known[node] = self._graph.node_copy(node, self._value)
         self._graph.node_copy(graph.output_node(), self._value)
         remove_unused(self._graph)
-        #: Its copy, in which parts are calls of programs.
+        #: A copy of the graph in which each part is a call of its program.
         self.module = GraphModule(self._root, Graph())
         for name, program in self._programs.items():
             setattr(self.module, name, program)
@@ -50,7 +50,7 @@ class Divided:
         self.module.recompile()
 
     def _value(self, node: Node) -> Node:
-        """Compute a node outside of programs; views of programs' results are made there, so that they are views."""
+        """Compute a node outside of programs. Views of results are made there too, or they would not be views."""
         if node not in self._known:
             self._known[node] = self._graph.node_copy(node, self._value)
         return self._known[node]
@@ -93,7 +93,7 @@ class _Body:
         self._known: dict[Node, Node] = {}
         self._weights: dict[Node, Node] = {}
         needed = self._needed(taken, results)
-        #: Nodes outside of it: what it is called with, and the placeholders that weights are computed from.
+        #: Nodes outside of the part: its arguments, and the placeholders from which its weights are computed.
         self.inputs = self._inputs(needed)
         self.sources: list[Node] = []
         self.weights = self._add_weights(needed)

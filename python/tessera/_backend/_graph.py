@@ -1,4 +1,4 @@
-"""PyTorch's graphs, of which sessions compute the parts that they support."""
+"""PyTorch's graphs: sessions compute the parts that they support."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from tessera.graph._factors import take_factors_as_they_are
 
 log = logging.getLogger(__name__)
 
-#: Sizes of which a graph is compiled; of others PyTorch computes all.
+#: The most sets of sizes for which a graph is compiled; for other sizes PyTorch computes the whole graph.
 _MOST_SIZES = 8
 
 aten = torch.ops.aten
@@ -52,7 +52,7 @@ class CompiledGraph:
         self._compiled: dict[tuple[Any, ...], GraphModule] = {}
         self._sets: dict[tuple[Any, ...], WeightSets] = {}
         self._reports: dict[tuple[Any, ...], GraphReport] = {}
-        #: By sizes and name, what became of weights; sessions add theirs when they are made.
+        #: The reports on weights, by sizes and name; a session adds its own when it is made.
         self._found: dict[tuple[Any, ...], dict[str, LayerReport]] = {}
         self._lock = Lock()
 
@@ -108,7 +108,7 @@ class CompiledGraph:
         return Divided(graph, stages, support, prepared, functools.partial(self._program, sizes)).module
 
     def _program(self, sizes: tuple[Any, ...], body: GraphModule, weights: list[Weight]) -> Program:
-        # What weights are computed from may be the same for all sizes, and the result depend on these.
+        # A weight that is computed may depend on the sizes, even if its sources are the same for all sizes.
         own = sizes if any(weight.compute is not None for weight in weights) else ()
         key = (own, *(weight.name for weight in weights))
         sets = self._sets.setdefault(key, WeightSets(self._patience))
@@ -150,7 +150,7 @@ class CompiledGraph:
         stages: list[Stage],
         support: Support,
     ) -> dict[str, LayerReport]:
-        """The weights that are not considered for a sparse form, and why, also logged; sessions add others."""
+        """The weights for which no sparse form is considered, and why; they are logged too. Sessions add the others."""
         taken = {node for stage in stages for node in stage.taken}
         found = {each.name: each for each in left_dense(parameters, prepared, live, taken, support)}
         for each in found.values():
@@ -164,7 +164,7 @@ def _is_plain(tensor: Any) -> bool:
 
 
 def _with_sizes(module: GraphModule, args: list[Any]) -> GraphModule:
-    """The graph with the sizes of the arguments; its nodes keep the modules that they are of."""
+    """The graph with the sizes of the arguments; its nodes keep their modules."""
     mode = FakeTensorMode(allow_non_fake_inputs=True)
     fakes = [mode.from_tensor(each, static_shapes=True) if isinstance(each, Tensor) else each for each in args]
     with mode, preserve_node_meta():
@@ -193,7 +193,7 @@ def _simplify(graph: Graph) -> None:
 
 
 def _draw_masks_apart(graph: Graph) -> None:
-    """Let the masks of dropout depend only on sizes, so that they divide no part."""
+    """Make the masks of dropout depend only on sizes, so that drawing them does not divide a part."""
     for node in graph.find_nodes(op="call_function", target=aten.native_dropout.default):
         x, p, train = node.args
         if train is False or not 0 < p < 1 or x.meta["val"].device.type != "cpu":
@@ -211,7 +211,7 @@ def _draw_masks_apart(graph: Graph) -> None:
 
 
 def _drawn_mask(graph: Graph, drawn: Tensor, p: float) -> Node:
-    """A mask like this one, whose elements PyTorch draws in the order of their addresses."""
+    """A mask like `drawn`, whose elements PyTorch draws in the order of their addresses."""
     strides = drawn.stride()
     order = sorted(range(drawn.dim()), key=lambda dim: (-strides[dim], -drawn.shape[dim]))
     in_order = drawn.permute(order)

@@ -39,7 +39,7 @@ class Stage:
 
 
 def divide(nodes: list[Node], taken: set[Node]) -> list[Stage]:
-    """Divide the nodes of a graph into stages, of which the first takes nothing."""
+    """Divide the nodes of a graph into stages; in the first one, sessions compute nothing."""
     while True:
         stages = _stages(nodes, taken)
         parts = [part for stage in stages for part in _connected(stage.taken)]
@@ -66,7 +66,7 @@ def _stages(nodes: list[Node], taken: set[Node]) -> list[Stage]:
         before = [number[each] + (is_taken and each not in taken) for each in inputs]
         stage = max([floor + is_taken, *before])
         if not is_pure(node):
-            # In their order; operators that write come after all before them.
+            # Draws keep their order, and an operator that writes comes after all operators before it.
             writes = not hasattr(node.target, "_schema") or node.target._schema.is_mutable
             last = stage = max(stage, len(stages) - 1 if writes else last)
             floor = stage if writes else floor

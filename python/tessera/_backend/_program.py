@@ -40,7 +40,7 @@ class Settings:
     threads: int = 0
     #: Whether each part is timed when it is compiled, and left to PyTorch if that is faster.
     measure: bool = False
-    #: Whether sessions compute what graphs with gradients consist of, forward and backward.
+    #: Whether sessions also compute graphs that need gradients, forward and backward.
     training: bool = False
 
     def __post_init__(self) -> None:
@@ -57,7 +57,7 @@ class _Array:
         self.shape = tuple(meaning.shape)
         self.dtype = meaning.dtype
         self.stride = tuple(meaning.stride())
-        #: Dimensions from the largest stride to the least.
+        #: Dimensions from the largest stride to the smallest.
         self.order = sorted(range(len(self.shape)), key=lambda d: (-self.stride[d], -self.shape[d]))
         if not self._is_dense():
             self.stride = tuple(torch.empty(self.shape, device="meta").stride())
@@ -123,7 +123,7 @@ def _forms_of(name: str, weight: NDArray[Any]) -> Iterator[tuple[str, NDArray[An
 
 
 def _is_of(form: str, weight: str) -> bool:
-    """Whether a form by its name is one of a weight."""
+    """Whether the name of a form belongs to this weight."""
     return form == weight or form.startswith((f"{weight}.", f"{weight}["))
 
 
@@ -142,7 +142,7 @@ class Program:
         found: dict[str, LayerReport],
     ) -> None:
         self._body = body
-        #: By name, what became of the weights of the graph, for its report.
+        #: The reports on the weights of the graph, by name.
         self._found = found
         self._weights = weights
         self._sets = sets
@@ -153,14 +153,14 @@ class Program:
         self._count = len(placeholders) - len(weights)
         (results,) = body.graph.output_node().args
         self._results = [_Array(node.meta["val"], is_result=True) for node in results]  # type: ignore[union-attr]
-        #: Inputs of integers, and the least and the largest that each may have.
+        #: Integer inputs, each with the smallest and the largest value that it may have.
         self._integers = [
             (i, *limits_of(node)) for i, node in enumerate(placeholders) if node.meta["val"].dtype is torch.int64
         ]
         #: A session whose weights are inputs.
         self._plain: Session | None = None
         self._is_measured = not settings.measure
-        #: Whether PyTorch computes it.
+        #: Whether PyTorch computes the part.
         self._is_left = False
 
     def __call__(self, *args: Tensor) -> list[Tensor]:
@@ -172,7 +172,7 @@ class Program:
             return self.by_session(*args)
         except Exception as error:
             failure = error
-        results = self.by_pytorch(*args)  # raises an error if the inputs are wrong, such as an id without a row
+        results = self.by_pytorch(*args)  # raises an error if an input is wrong, such as an id without a row
         log.warning("a session failed: PyTorch computes its part from now on", exc_info=failure)
         self._leave("a session failed")
         return results
@@ -213,7 +213,7 @@ class Program:
         except ValueError:
             if not self._integers:
                 raise
-            return self.by_pytorch(*args)  # which names an id that is no row
+            return self.by_pytorch(*args)  # its error names the id that has no row
         return [array.given(result) for array, result in zip(self._results, results, strict=True)]
 
     def _prepared(self, sources: Sequence[Tensor]) -> Session | None:
@@ -256,10 +256,10 @@ class Program:
         return any(weight.must_be_parameter for weight in self._weights)
 
     def _values(self, known: WeightSet, sources: Sequence[Tensor]) -> dict[str, Any] | None:
-        """The values of each of a session's parameters, by name; None if they do not fit its form."""
+        """The values of each parameter of the sessions, by name; None if they do not fit the parameter's form."""
         names, *others = [set(session._native.parameters) for session in known.sessions.values()] or [set()]
         if any(not other <= names for other in others):
-            return None  # one has a weight in another form, and so for itself
+            return None  # a session has its own copy of a weight, in another form
         values: dict[str, Any] = {}
         for weight in self._weights:
             for name, array in _forms_of(weight.name, weight.of(sources).float().numpy()):

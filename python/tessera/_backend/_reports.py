@@ -15,14 +15,15 @@ class GraphReport:
     """A report on one graph of `torch.compile(backend="tessera")`; printing it gives text and a table."""
 
     name: str  # as in the log: "graph 0, inference"
-    sizes: tuple[Any, ...] = ()  # sizes that the graph leaves open
+    sizes: tuple[Any, ...] = ()  # of the dimensions that the graph leaves open
     operators: int = 0
     taken: int = 0  # by sessions
     parts: int = 0  # each a session
-    #: How often PyTorch computes what, and why: "aten.cumprod.default: there is no such operation".
+    #: The operators that PyTorch computes, with the reason, and their numbers, such as
+    #: {"aten.cumprod.default: there is no such operation": 2}.
     by_pytorch: dict[str, int] = field(default_factory=dict)
-    error: str = ""  # for which PyTorch computes all of it
-    #: By the graph's names and, in parentheses, their modules; with predicted times, once sessions have been called.
+    error: str = ""  # makes PyTorch compute the whole graph
+    #: Named by the graph and, in parentheses, by module; with predicted times once sessions have been called.
     weights: SparsityReport = field(default_factory=lambda: SparsityReport(False))
 
     def operators_text(self) -> str:

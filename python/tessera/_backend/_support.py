@@ -17,11 +17,11 @@ from tessera.graph._conversion import Conversion
 from tessera.graph._parameters import Parameter, Weights, type_of
 from tessera.graph._values import INTEGERS, Truth, Value
 
-#: The types of tensors that sessions take and give here.
+#: The types of tensors that sessions take and return here.
 TYPES = (torch.float32, torch.float16, torch.bfloat16, torch.bool, torch.int64)
 
-#: Operators on integers that give the same as PyTorch: their results are some of these integers, or no integers. Sums
-#: and products stay with PyTorch, as integers of sessions have 32 bits.
+#: Operators on integers whose results equal PyTorch's: `_MOVES` return some of their integers, `_OF_INTEGERS` other
+#: types. Sums and products stay with PyTorch, as integers of sessions have 32 bits.
 _MOVES = frozenset(
     f"aten.{name}"
     for name in (
@@ -38,7 +38,7 @@ _OF_INTEGERS = frozenset(
 
 _CONVOLUTIONS = ("aten.conv2d.default", "aten.convolution.default")
 
-#: By operator, the arguments of which one may be a weight that is prepared once, the first that is known before.
+#: The arguments that may be a weight that is prepared once, by operator: the first one that is known before the call.
 _WEIGHTS = {
     "aten.mm.default": (1, 0),
     "aten.addmm.default": (2, 1),
@@ -47,7 +47,7 @@ _WEIGHTS = {
     "aten.baddbmm.default": (2, 1),
     **dict.fromkeys(_CONVOLUTIONS, (1,)),
 }
-#: The same for operators that gain nothing by a weight that is prepared, unless it is sparse.
+#: The arguments for which a prepared weight gains nothing unless it is sparse, by operator.
 _UNPREPARED = {
     "aten.mm.default": (0,),
     "aten.addmm.default": (1,),
@@ -56,8 +56,8 @@ _UNPREPARED = {
     "aten.baddbmm.default": (1, 2),
 }
 
-#: Why one of several results stays with PyTorch.
-_OF_PYTORCH = "the result it is a part of stays with PyTorch"
+#: Why a node that takes one of several results stays with PyTorch.
+_OF_PYTORCH = "it takes a result of an operator that stays with PyTorch"
 
 _TRANSPOSES = ("aten.t.default", "aten.transpose.int", "aten.permute.default")
 
@@ -89,7 +89,7 @@ def is_pure(node: Node) -> bool:
 
 
 def remove_unused(graph: Graph) -> None:
-    """Remove what computes nothing that a graph returns or changes."""
+    """Remove nodes that contribute nothing to what a graph returns or changes."""
     graph.eliminate_dead_code(lambda node: node.op == "placeholder" or not is_pure(node))
 
 
@@ -223,7 +223,7 @@ def limits_of(placeholder: Node) -> tuple[int, int]:
 def handle_of(
     conversion: Conversion, node: Node, name: str, tensor: Tensor, weights: Weights | None = None
 ) -> Parameter | Constant:
-    """The value that stands for a weight, a node of the graph, in a conversion."""
+    """The value that stands for a weight in a conversion; `node` is its node in the graph."""
     if not tensor.dtype.is_floating_point:
         return Constant(conversion.graph, tensor)
     handle = Parameter(conversion.graph, name, tensor, weights)
@@ -249,7 +249,7 @@ class Support(Conversion):
         self._leave_with_parts(graph)
 
     def _leave_with_parts(self, graph: Graph) -> None:
-        """Leave operators to PyTorch of whose results sessions lack some, as running means are of batch norms."""
+        """Leave an operator to PyTorch if sessions lack one of its results, such as a batch norm's running mean."""
         parts = [node for node in graph.nodes if is_part(node)]
         for node in parts:
             if node in self.obstacles and not self.is_constant(node.all_input_nodes[0]):
@@ -279,7 +279,7 @@ class Support(Conversion):
             if obstacle is None:
                 self.apply(node)
                 obstacle = self._difference(node)
-        except Exception as error:  # what a handler does not expect: PyTorch says whether it is one
+        except Exception as error:  # unexpected by the handler: PyTorch decides whether it is an error
             obstacle = f"{type(error).__name__}: {error}"
         if obstacle is not None:
             self.obstacles[node] = obstacle
@@ -302,7 +302,7 @@ class Support(Conversion):
         return _obstacle_of_integers(node)
 
     def _difference(self, node: Node) -> str | None:
-        """The way in which the result differs from PyTorch's."""
+        """How the result differs from PyTorch's; None: it does not."""
         if node in self.missing:
             return self.missing[node].reason
         known, meaning = self.known[node], node.meta.get("val")

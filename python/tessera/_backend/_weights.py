@@ -15,7 +15,7 @@ from tessera._choice import Choice
 from tessera._held import memory_of
 from tessera.graph._session import Session
 
-#: Sets of weights, such as the sets of equal layers, that have sessions of their own.
+#: The most sets of weights with their own sessions; equal layers, for example, have one set each.
 _MOST_SETS = 256
 #: Weights that change after fewer calls than this are read where they lie until they stay unchanged as long.
 PATIENCE = 8
@@ -29,12 +29,12 @@ _OTHER: State = ([], 0)
 
 @dataclass(frozen=True)
 class Weight:
-    """A parameter of sessions, with its name and its computation from sources; without one, it is its only source."""
+    """A parameter of sessions: its name, and how it is computed from sources (None: it is its only source)."""
 
     name: str
     sources: tuple[int, ...]
     compute: GraphModule | None
-    #: Whether it is no input of sessions that read weights where they lie; with other values they are made anew.
+    #: Whether no session may take it as an input: for other values, sessions are made again.
     must_be_parameter: bool
     #: The module whose product takes it, for reports.
     place: str = ""
@@ -50,12 +50,12 @@ class WeightSet:
 
     def __init__(self, sources: Sequence[Tensor], state: State, patience: int) -> None:
         self._sources = [weakref.ref(each) for each in sources]
-        #: What the sessions have, if there are any, and what was found by the last call.
+        #: The state that the sessions have, if there are any, and the state that the last call found.
         self.state = self._seen = state
         self._contents: _tessera.Contents | None = None
-        #: By the program whose sessions they are; the first has the parameters, which the others share.
+        #: Sessions by their program; the first one has the parameters, which the others share.
         self.sessions: dict[Any, Session] = {}
-        #: In which form sessions have them: sparse where they have zeros and that pays.
+        #: The forms in which sessions have the weights: sparse where zeros make that pay.
         self.choice = Choice(measure=False)
         #: Calls since the last change.
         self.calls = 0

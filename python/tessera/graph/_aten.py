@@ -16,11 +16,11 @@ from tessera.graph._graph import Graph
 from tessera.graph._parameters import INTEGER_TYPES, Parameter, Weights, type_of
 from tessera.graph._values import Truth, Value
 
-# What is added to the graph only where it is used.
+# Operands that are added to the graph only where they are used.
 
 
 class Constant:
-    """A buffer of the module, a tensor in its code, or a value computed from these, or in inference from parameters."""
+    """A buffer of the module, a tensor in its code, or a value computed from these, or for inference from parameters."""
 
     def __init__(self, graph: Graph, tensor: Tensor, *, of_parameters: bool = False) -> None:
         self.tensor = tensor.detach()
@@ -41,7 +41,7 @@ class Constant:
 
 
 class State:
-    """A buffer that a module changes, such as running statistics: no constant."""
+    """A buffer that a module changes, such as running statistics."""
 
     def __init__(self, graph: Graph, name: str, tensor: Tensor) -> None:
         self.name = name
@@ -175,9 +175,9 @@ class Call:
     ) -> None:
         self.graph = graph
         self.weights = weights
-        #: By its path, over how many replicas a norm takes statistics of batches; None: over all.
+        #: The number of replicas over which a norm takes statistics of batches, by the norm's path; None: all.
         self._joint_norms = joint_norms or {}
-        #: Names of parameters from which something is computed here.
+        #: Names of parameters from which this operator computes other values.
         self.folded: set[str] = set() if folded is None else folded
         #: The form that structured layers get.
         self.form = form
@@ -192,7 +192,7 @@ class Call:
 
     def refuse_draws(self) -> None:
         if self.weights is not None:
-            raise ValueError("it draws at random in evaluation mode too: let it do so in training mode alone")
+            raise ValueError("it draws random numbers in evaluation mode too: draw them only in training mode")
 
     def replicas_of_norm(self, running_mean: Any) -> int | None:
         """The number of replicas over which a norm takes statistics of batches; None: all replicas."""
@@ -261,7 +261,7 @@ _OF_INTEGERS: dict[str, Callable[[Value], Value]] = {
 
 
 def _whole(x: Value, of: Value) -> Value:
-    """`of` where x may have a fraction, else x: numbers from 2^23 on are integers already. Its derivative is 0."""
+    """`of` where x may have a fraction, else x, as numbers from 2^23 on are integers. The derivative is 0."""
     return ops.apply("where", ops.abs(x) < 2.0**23, of, x, zero_derivative=1)
 
 
@@ -384,7 +384,7 @@ def _scaled_elu(x: Value, alpha: float, scale: float, input_scale: float) -> Val
 
 
 def _type_of_all(values: Sequence[Any]) -> str:
-    """The type in which PyTorch compares values and numbers."""
+    """The type in which PyTorch compares these values and numbers."""
     held = [value for value in values if isinstance(value, Value)]
     floats = [value for value in held if not value.is_integer and not isinstance(value, Truth)]
     if not floats and any(isinstance(value, float) for value in values):
@@ -406,7 +406,7 @@ def together(call: Call, *values: Any) -> list[Any]:
     return [ops.cast(value, common) if isinstance(value, Value) else value for value in values]
 
 
-#: Of integers that have 64 bits in PyTorch: a run whose results 32 do not hold is an error.
+#: Functions of integers that have 64 bits in PyTorch: a result that needs more than 32 bits is an error of the run.
 _EXACT: dict[Callable[[Any, Any], Any], str] = {operator.add: "add", operator.sub: "sub", operator.mul: "mul"}
 
 
@@ -470,7 +470,7 @@ def _floor_quotient(call: Call, a: Any, b: Any) -> tuple[Value, Value, Value]:
         return ops.cast(ops.cast(of, "f32") / ops.cast(y, "f32"), x.dtype)
 
     quotient = about(x)
-    quotient = quotient + about(x - quotient * y)  # which FP32 rounds, where it is large
+    quotient = quotient + about(x - quotient * y)  # corrects large quotients, which FP32 rounds
     rest = x - quotient * y
     return x, y, quotient - ops.not_equal(rest, 0) * ops.not_equal(rest < 0, y < 0)
 
@@ -507,7 +507,7 @@ def _fmod(call: Call, a: Any, b: Any) -> Value:
     return x - _whole_quotient(call, a, b, rounding_mode="trunc") * y
 
 
-# Truth is 1, falsehood 0, as comparisons give them.
+# True is 1 and false is 0, as in the results of comparisons.
 
 
 def _as_truths(call: Call, *values: Any) -> list[Any]:
@@ -541,13 +541,13 @@ def _xor(call: Call, a: Any, b: Any) -> Value:
     return ops.not_equal(first, second) if isinstance(first, Value) else ops.not_equal(second, first)
 
 
-#: What PyTorch takes for sums and products of truth values.
+#: The operations that PyTorch uses as sum and product of truth values.
 _OF_TRUTH = {operator.add: _or, operator.mul: _and}
 
 
 def _require_truth(call: Call) -> None:
     if call.dtype != torch.bool:
-        raise ValueError("bitwise operations on integers are not possible, only on truth values")
+        raise ValueError("bitwise operations are possible only on truth values, not on integers")
 
 
 @handles("where.self", "where.ScalarSelf", "where.ScalarOther", "where.Scalar")
@@ -555,7 +555,7 @@ def _where(call: Call, condition: Value, a: Any, b: Any) -> Value:
     a, b = together(call, a, b)
     like = next((each for each in (a, b) if isinstance(each, Value)), None)
     dtype = type_of(call.dtype, allow_integers=True) if like is None else like.dtype
-    return ops.where(ops.cast(condition, dtype), a, b)  # 0 and 1 are these in each type
+    return ops.where(ops.cast(condition, dtype), a, b)  # 0 and 1 exist in every type
 
 
 @handles("masked_fill.Scalar", "masked_fill.Tensor")
@@ -576,7 +576,7 @@ def _masked_fill(call: Call, x: Value, mask: Value, value: Any) -> Value:
 )
 def _clamp(call: Call, x: Value, least: Any = None, most: Any = None) -> Value:
     x = ops.cast(x, type_of(call.dtype, allow_integers=True))
-    if call.operator == "aten.hardtanh.default":  # exported programs lack arguments that are the defaults
+    if call.operator == "aten.hardtanh.default":  # exported programs leave out default arguments
         least, most = -1.0 if least is None else least, 1.0 if most is None else most
     if call.operator == "aten.relu6.default":
         least, most = 0.0, 6.0
@@ -584,7 +584,7 @@ def _clamp(call: Call, x: Value, least: Any = None, most: Any = None) -> Value:
         least, most = None, least
     if not x.is_integer and not isinstance(least, Value) and not isinstance(most, Value):
         return ops.clip(x, least, most)
-    if x.is_integer:  # the limits of its type bound nothing
+    if x.is_integer:  # a limit at the end of the type's range has no effect
         lowest, highest = ops.INTEGERS[x.dtype]
         least = None if type(least) is int and least <= lowest else least
         most = None if type(most) is int and most >= highest else most
@@ -613,7 +613,7 @@ def _pow(call: Call, x: Value, exponent: float) -> Value:
 @handles("pow.Scalar")
 def _power_of(call: Call, base: float, x: Value) -> Value:
     if call.dtype in INTEGER_TYPES:
-        raise ValueError(f"integer powers of {base} are not possible: only of floating-point numbers")
+        raise ValueError(f"{base} to the power of integers is not possible: use a floating-point exponent")
     x = in_result_type(call, x)
     is_usual = 0 < base < math.inf and base != 1
     return ops.exp(x * math.log(base)) if is_usual else ops.pow(ops.value_of(base, x), x)
@@ -622,7 +622,7 @@ def _power_of(call: Call, base: float, x: Value) -> Value:
 @handles("pow.Tensor_Tensor")
 def _power(call: Call, x: Value, exponent: Value) -> Value:
     if call.dtype in INTEGER_TYPES:
-        raise ValueError("integers to the power of others are not possible, only of floating-point numbers")
+        raise ValueError("powers of integers with computed exponents are not possible: use a floating-point base")
     return ops.pow(*_both(call, x, exponent))
 
 
@@ -636,7 +636,7 @@ def _cast(call: Call, x: Value, *_: Any, **__: Any) -> Value:
 
 
 def over_last(x: Value, shape: Sequence[int], *parameters: Value | None) -> list[Value | None]:
-    """x and parameters of its last dimensions, with these dimensions as one."""
+    """x and parameters over its last dimensions, with these dimensions merged into one."""
     if len(shape) == 1:
         return [x, *parameters]
     size = math.prod(shape)
@@ -666,7 +666,7 @@ def _rms_norm(
     flat, weight = over_last(x, shape, weight)
     assert flat is not None
     if eps is None:
-        eps = torch.finfo(torch.float32).eps  # 16-bit values are widened
+        eps = torch.finfo(torch.float32).eps  # as norms compute 16-bit values in FP32
     return shaped(call, ops.rms_norm(flat, weight, eps=eps))
 
 
@@ -681,7 +681,7 @@ def _dropout(call: Call, x: Value, p: float, train: bool) -> Value:
 @handles("bernoulli.p")
 def _bernoulli(call: Call, x: Value, p: float) -> Value:
     call.refuse_draws()
-    raise ValueError("it draws random numbers, which of all operators only dropout does in a graph")
+    raise ValueError("it draws random numbers; in a graph, only dropout can")
 
 
 @handles("native_dropout.default")
@@ -696,17 +696,17 @@ def _same(call: Call, x: Any, *_: Any, **__: Any) -> Any:
 
 @handles("_assert_tensor_metadata.default", lazy=True)
 def _checked(call: Call, *_: Any, **__: Any) -> None:
-    """An assertion, which export has checked already."""
+    """Ignore an assertion: the export has checked it."""
 
 
 @handles("item.default", "_local_scalar_dense.default", lazy=True)
 def _number(call: Call, x: Any) -> Any:
-    raise ValueError("a number of Python depends on data: keep it a tensor, as of torch.max(x)")
+    raise ValueError("a Python number depends on data: keep it in a tensor, such as the result of torch.max(x)")
 
 
 @handles("detach.default", "detach_.default", lazy=True)
 def _detach(call: Call, x: Any) -> Any:
-    if call.weights is not None or isinstance(x, (Constant, State)):  # which have no gradients
+    if call.weights is not None or isinstance(x, (Constant, State)):  # has no gradient
         return x
     if isinstance(x, Transposed):
         return Transposed(ops.stop_gradient(value_of(x.of)))

@@ -24,7 +24,7 @@ def _matrix(call: Call, weight: Any, transposed: bool, groups: int, rows: int) -
         matrix = matrix_of(tensor)
         if isinstance(weight, Constant):
             return Constant(call.graph, matrix).value()
-        call.folded.add(weight.name)  # its values are in another order
+        call.folded.add(weight.name)  # the matrix has its values in another order
         if groups == 1:
             return weight.as_matrix(matrix, rows)
         stays_dense = tensor.shape[1] == 1 or (transposed and tensor.shape[0] == groups)  # channel by channel

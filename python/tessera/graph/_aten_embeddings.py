@@ -24,7 +24,7 @@ def _embedding(
     sparse: bool = False,
 ) -> Value:
     if scale_grad_by_freq:
-        raise ValueError("gradients that are scaled by the frequency of ids are not possible")
+        raise ValueError("gradients scaled by the frequency of ids are not possible")
     return ops.embedding(value_of(ids), _table_of(weight), padding=None if padding < 0 else padding)
 
 

@@ -51,13 +51,13 @@ def _indices(x: Value, given: Sequence[Any]) -> dict[int, torch.Tensor | Value]:
         elif each is not None:
             indices[dim] = value_of(each)
             if isinstance(indices[dim], Truth):
-                raise ValueError("the number of elements that a mask selects is not known beforehand")
+                raise ValueError("the number of elements that a mask selects is not known in advance")
         dim += 1
     return indices
 
 
 def _constant_rows(indices: Sequence[torch.Tensor], sizes: Sequence[int], dims: Sequence[int]) -> torch.Tensor:
-    """Constant indices of several dimensions as indices of the one dimension that these form."""
+    """Constant indices of several dimensions as indices of these dimensions merged into one."""
     rows = torch.zeros((), dtype=torch.int64)
     for each, size, dim in zip(indices, sizes, dims, strict=True):
         rows = rows * size + _from_start(each, size, dim)
@@ -67,9 +67,9 @@ def _constant_rows(indices: Sequence[torch.Tensor], sizes: Sequence[int], dims: 
 def _computed_rows(
     call: Call, indices: Sequence[torch.Tensor | Value], sizes: Sequence[int], dims: Sequence[int]
 ) -> Value:
-    """Like `_constant_rows`, for computed indices; negative, which a run refuses, where one is out of range."""
+    """Like `_constant_rows`, for computed indices: -1, which a run refuses, where an index is out of range."""
     if math.prod(sizes) > 2**31 - 1:
-        raise ValueError(f"indices of {list(sizes)} elements are not possible, only of fewer than 2³¹")
+        raise ValueError(f"indices of {list(sizes)} elements are not possible: there must be fewer than 2³¹")
     rows: Value | None = None
     fits: Value | None = None
     for each, size, dim in zip(indices, sizes, dims, strict=True):
@@ -91,7 +91,7 @@ def _index(call: Call, x: Any, given: Sequence[Any]) -> Value:
     indices = _indices(x, given)
     dims, each = list(indices), list(indices.values())
     first, count = dims[0], len(dims)
-    if dims != list(range(first, first + count)):  # then PyTorch has what is indexed before the others
+    if dims != list(range(first, first + count)):  # then PyTorch puts the indexed dimensions first
         x = ops.permute(x, [*dims, *(dim for dim in range(len(x.shape)) if dim not in indices)])
         first = 0
     sizes, rest = x.shape[first : first + count], x.shape[first + count :]
@@ -105,7 +105,7 @@ def _index(call: Call, x: Any, given: Sequence[Any]) -> Value:
 
 
 def _placed(call: Call, x: Value, rows: torch.Tensor | Value, values: Value) -> Value:
-    """x with its rows of these indices replaced by values; of equal indices the last counts, as on PyTorch's CPUs."""
+    """x with these rows replaced by values; if a row occurs twice, the last value counts, as in PyTorch on CPUs."""
     if isinstance(rows, Value):
         return ops.scatter(x, ops.reshape(rows, (-1,)), values)
     count = x.shape[0]
@@ -121,7 +121,7 @@ def _index_put(call: Call, x: Any, given: Sequence[Any], values: Any, accumulate
     x, values = together(call, value_of(x), value_of(values))
     if (mask := _mask_of(given)) is not None:
         if math.prod(values.shape) != 1 or accumulate:
-            raise ValueError("the number of elements that a mask selects is not known beforehand: give them one value")
+            raise ValueError("the number of elements that a mask selects is not known in advance: assign one value")
         mask = ops.reshape(mask, (*mask.shape, *[1] * (len(x.shape) - len(mask.shape))))
         return ops.where(mask, ops.reshape(values, ()), x)
     indices = _indices(x, given)
@@ -132,7 +132,7 @@ def _index_put(call: Call, x: Any, given: Sequence[Any], values: Any, accumulate
     order = [*dims, *(dim for dim in range(len(x.shape)) if dim not in indices)]
     rest = [x.shape[dim] for dim in order[count:]]
     are_neighbours = dims == list(range(first, first + count))
-    before = first if are_neighbours else 0  # dimensions of the values before the indices' dimensions
+    before = first if are_neighbours else 0  # the number of dimensions of the values before those of the indices
     values = ops.expand(values, (*rest[:before], *places, *rest[before:]))
     if before:
         around = range(before, before + len(places))
@@ -154,7 +154,7 @@ def _index_put(call: Call, x: Any, given: Sequence[Any], values: Any, accumulate
 
 
 def _mask_of(given: Sequence[Any]) -> Value | None:
-    """The computed mask of the first dimensions, if the indices are one."""
+    """The computed mask of the first dimensions, if the indices are such a mask."""
     if len(given) == 1 and not isinstance(given[0], Constant) and isinstance(mask := value_of(given[0]), Truth):
         return mask
     return None
@@ -178,17 +178,17 @@ def _index_fill(call: Call, x: Any, dim: int, ids: Any, value: Any) -> Value:
 
 
 def _elements(call: Call, x: Value, dim: int, ids: Value) -> Value:
-    """The position in x of the element for each index along a dimension; out of range if the index is."""
+    """The position in x of the element for each index along a dimension; out of range where the index is."""
     if math.prod(x.shape) > ops.MOST_EXACT:
-        raise ValueError(f"indices of {list(x.shape)} are not possible, only of at most 2²⁴ elements")
+        raise ValueError(f"indices of {list(x.shape)} are not possible: there must be at most 2²⁴ elements")
     places: list[torch.Tensor | Value] = list(torch.meshgrid(*map(torch.arange, ids.shape), indexing="ij"))
     fits = (ids >= 0) * (ids < x.shape[dim])
-    places[dim] = ops.where(fits, ids, x.shape[dim])  # which a run refuses
+    places[dim] = ops.where(fits, ids, x.shape[dim])  # a run refuses x.shape[dim]
     return ops.reshape(_computed_rows(call, places, x.shape, range(len(x.shape))), (-1,))
 
 
 def _cut(x: Value, shape: Sequence[int]) -> Value:
-    """The first elements of each dimension, as a list."""
+    """The first elements of each dimension, flattened."""
     for dim, (has, wanted) in enumerate(zip(x.shape, shape, strict=True)):
         x = ops.slice(x, dim, 0, wanted) if has != wanted else x
     return ops.reshape(x, (-1,))
@@ -197,7 +197,7 @@ def _cut(x: Value, shape: Sequence[int]) -> Value:
 @handles("scatter.src", "scatter.value", "scatter.reduce", "scatter.value_reduce")
 def _scatter(call: Call, x: Value, dim: int, ids: Value, source: Any, *, reduce: str | None = None) -> Value:
     if reduce not in (None, "add"):
-        raise ValueError(f"reductions by {reduce!r} are not possible, only sums")
+        raise ValueError(f"the reduction {reduce!r} is not possible, only sums")
     x, source = together(call, x, source)
     if isinstance(source, Value):
         values = _cut(source, ids.shape)
@@ -213,7 +213,7 @@ def _scatter_reduce(
     call: Call, x: Value, dim: int, ids: Value, source: Value, reduce: str, *, include_self: bool = True
 ) -> Value:
     if reduce != "sum" or not include_self:
-        raise ValueError("of reductions only sums that include what was there are possible")
+        raise ValueError("the only possible reduction is a sum that includes the present values")
     return _scatter(call, x, dim, ids, source, reduce="add")
 
 

@@ -71,7 +71,7 @@ def _nll_loss(
     is_chosen = ops.cast(ops.equal(labels, numbers), "f32")
     counts = ops.reshape(ops.cast(ops.not_equal(labels, ignore_index), "f32"), labels.shape[:-1])
     chosen = ops.sum(is_chosen if weight is None else is_chosen * ops.cast(weight, "f32"), -1) * counts
-    logs = ops.sum(ops.where(is_chosen, ops.cast(x, "f32"), 0.0), -1)  # others may be infinite
+    logs = ops.sum(ops.where(is_chosen, ops.cast(x, "f32"), 0.0), -1)  # unselected logarithms may be infinite
     terms = ops.where(counts, -logs * chosen, 0.0)
     if _REDUCTION_NAMES[reduction] == "mean":
         return in_result_type(call, ops.sum(terms) / ops.sum(chosen))

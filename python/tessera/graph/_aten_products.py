@@ -46,7 +46,7 @@ def _has_transposed_form(weight: Parameter, rows: int) -> bool:
 
 
 def _product_with_left(a: Any, b: Any) -> Value | None:
-    """A product whose first factor is weights with separate forms; None: it has none, or is not a parameter."""
+    """A product whose first factor is a weight with a form of its own; None: it has none, or is no parameter."""
     left = a.of if isinstance(a, Transposed) else a
     if not isinstance(left, Parameter) or len(left.shape) not in (2, 3):
         return None
@@ -64,15 +64,15 @@ def _product_with_left(a: Any, b: Any) -> Value | None:
 
 
 def _product_by_group(a: Any, b: Any) -> Value | None:
-    """A product with a sparse weight for each group, one after another; None: weights stay dense, or are no parameter.
+    """A product with a sparse weight for each group, in turn; None: the weights stay dense, or are no parameter.
 
-    A product with weights as first factors is computed as (bᵀ · aᵀ)ᵀ.
+    If the weights are the first factors, the product is computed as (bᵀ · aᵀ)ᵀ.
     """
     stack, a_shape = b.of if isinstance(b, Transposed) else b, _shape_of(a)
     if not isinstance(stack, Parameter) or len(stack.shape) != 3:
         return None
     count = stack.shape[0]
-    leading = a_shape[-3] if len(a_shape) > 2 and count > 1 else 1  # of one group, all rows are its own
+    leading = a_shape[-3] if len(a_shape) > 2 and count > 1 else 1  # a single group takes all rows
     if leading not in (1, count):
         return None
     weights = stack.groups(math.prod(a_shape[:-1]) // leading, transposed=not isinstance(b, Transposed))
@@ -105,7 +105,7 @@ def _shape_of(known: Any) -> tuple[int, ...]:
 
 
 def _factor(known: Any, leading: tuple[int, ...]) -> tuple[Value, bool]:
-    """A factor with such leading dimensions, and whether it is transposed."""
+    """A factor with these leading dimensions, and whether it is transposed."""
     value = value_of(known.of if isinstance(known, Transposed) else known)
     return ops.expand(value, (*leading, *value.shape[-2:])), isinstance(known, Transposed)
 

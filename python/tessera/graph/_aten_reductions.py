@@ -96,7 +96,7 @@ def _cumsum(call: Call, x: Value, dim: int, **_: Any) -> Value:
 
 
 def _variance(call: Call, x: Value, dims: Any, correction: Any, keepdim: bool) -> tuple[Value, Value]:
-    """The variance; of 16-bit values in FP32."""
+    """The variance and the mean, in FP32."""
     x = ops.cast(x, "f32")
     mean = ops.mean(x, dims, keepdim=True)
     count = math.prod(x.shape) / math.prod(mean.shape)
@@ -114,7 +114,7 @@ def _root(x: Value) -> Value:
 
 
 def _power_of_size(size: Value, order: float) -> Value:
-    """A power with the gradient 0 at 0 where orders below 1 have an infinite slope, as in PyTorch's norms."""
+    """A power whose gradient at 0 is 0 even for orders below 1, as in PyTorch's norms; there the slope is infinite."""
     if order >= 1:
         return ops.pow(size, order)
     is_none = ops.equal(size, 0)
@@ -134,7 +134,7 @@ def _norm(x: Value, order: float, dims: Any, keepdim: bool) -> Value:
     total = ops.sum(_power_of_size(size, order), dims, keepdim)
     if order < 0:
         return ops.pow(total, 1 / order)
-    is_none = ops.equal(total, 0)  # where the root has no slope
+    is_none = ops.equal(total, 0)  # where the root has no derivative
     return ops.where(is_none, 0.0, ops.pow(ops.where(is_none, 1.0, total), 1 / order))
 
 

@@ -78,7 +78,7 @@ def _transpose(call: Call, x: Any, *dims: Any) -> Any:
 
 @handles("slice.Tensor")
 def _slice_if_any(call: Call, x: Value, *how: Any, **named: Any) -> Value | Constant:
-    if 0 in call.shape:  # a graph has no values without elements, but what is concatenated may be without
+    if 0 in call.shape:  # graphs have no empty values, but cat() takes empty constants
         return Constant(call.graph, torch.zeros(call.shape, dtype=call.dtype))
     return _slice(call, x, *how, **named)
 

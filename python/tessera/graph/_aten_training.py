@@ -12,7 +12,7 @@ from tessera.graph._aten_products import heads_first, heads_last, mask_of
 from tessera.graph._parameters import type_of
 from tessera.graph._values import Attribute, Value
 
-# Gradients of elementwise functions, from the gradient of the result and what a function keeps.
+# Gradients of elementwise functions, from the gradient of the result and the value that a function keeps.
 
 _OF_ARGUMENT_OR_RESULT = {
     "silu_backward": "silu_gradient",
@@ -59,7 +59,7 @@ def _as_result(call: Call, x: Value) -> Value:
     return x if call.dtype is None else ops.cast(x, type_of(call.dtype))
 
 
-# Gradients of normalisation. Statistics have a size of 1 instead of the dimensions over which they are.
+# Gradients of normalisation. Statistics have size 1 in the dimensions over which they are taken.
 
 
 def _statistics_of(x: Value, shape: Sequence[int], *values: Value) -> list[Value]:
@@ -155,7 +155,7 @@ def _slice_gradient(
     call: Call, dy: Value, sizes: Sequence[int], dim: int, start: int, end: int, step: int
 ) -> Value:
     if step != 1:
-        raise ValueError(f"gradients of slices with a step of {step} are not possible, only of 1")
+        raise ValueError(f"gradients of slices with a step of {step} are not possible, only with a step of 1")
     dim %= len(sizes)
     begin, stop, _ = slice(start, end).indices(sizes[dim])
     return ops.pad(dy, dim, begin, sizes[dim] - stop) if stop - begin < sizes[dim] else shaped(call, dy)

@@ -1,7 +1,7 @@
 """PyTorch's operators on images as operations of a graph.
 
-PyTorch has the channels before the other dimensions, a graph's operations have them last: each operation is between
-permutations, and a session removes permutations that undo each other.
+PyTorch puts the channels before the other dimensions, a graph's operations put them last: each operation stands
+between two permutations, and a session removes permutations that undo each other.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def _max_pool(
 
 @handles("max_pool2d_with_indices.default")
 def _max_pool_with_indices(call: Call, *args: Any, **kwargs: Any) -> list[Value | None]:
-    return [_max_pool(call, *args, **kwargs), None]  # where the largest elements are is not known
+    return [_max_pool(call, *args, **kwargs), None]  # the positions of the maxima are not computed
 
 
 @handles("avg_pool1d.default", "avg_pool2d.default")
@@ -118,7 +118,7 @@ def _tensor(known: Any) -> torch.Tensor | None:
 def _given_norm(
     call: Call, x: Value, weight: Any, bias: Any, mean: Any, variance: Any, eps: float
 ) -> Value:
-    """Normalise with given statistics: a factor and an offset; for inference constants, folded into a product."""
+    """Normalise with given statistics, by a factor and an offset; for inference these are constants, and foldable."""
     given = (weight, bias, mean, variance)
     of, added, average, spread = tensors = [_tensor(each) for each in given]
     is_computed = any(tensor is None and each is not None for each, tensor in zip(given, tensors, strict=True))

@@ -15,7 +15,7 @@ from tessera.graph._values import Value
 
 PackedAverage: TypeAlias = Literal["token", "sequence", "pack"]
 
-#: Fields that other configurations may have, and the only supported value of each.
+#: The only supported values of fields that other configurations may have.
 _ONLY = {
     "hidden_act": "gelu",
     "position_embedding_type": "absolute",

@@ -47,8 +47,8 @@ class Missing:
 
 @functools.cache
 def decompositions() -> dict[Any, Callable[..., Any]]:
-    """Decompositions of operators that graphs do not support, as far as PyTorch has them."""
-    # Further ones of torch._refs end in PyTorch's own primitives, which are no simpler.
+    """Decompositions of operators that graphs do not support, where PyTorch has one."""
+    # Decompositions in torch._refs end in PyTorch's own primitives, which are no simpler.
     further = {
         target: function
         for target, function in decomposition_table.items()
@@ -59,7 +59,7 @@ def decompositions() -> dict[Any, Callable[..., Any]]:
 
 
 def _lstm(x: Tensor, states: Sequence[Tensor], *others: Any) -> tuple[Tensor, ...]:
-    """PyTorch's LSTM, with last states of the shape of the first ones: PyTorch 2.6 adds a dimension to them."""
+    """PyTorch's LSTM, with final states in the shape of the initial ones, to which PyTorch 2.6 adds a dimension."""
     y, *last = decomposition_table[torch.ops.aten.lstm.input](x, states, *others)
     return y, *(own.reshape(first.shape) for own, first in zip(last, states, strict=True))
 
@@ -79,14 +79,14 @@ def lacking(graph: torch.fx.Graph) -> set[Any]:
 class Conversion:
     """The conversion of nodes of FX to a graph, one by one.
 
-    `known` maps nodes to values of `graph`, parameters, constants or numbers; whoever makes the conversion fills in the
-    placeholders. With `weights` the graph is for inference: values that depend only on parameters are computed now, and
-    `weights` decides in which form the weights of products are kept.
+    `known` maps nodes to values of `graph`, parameters, constants or numbers; the caller fills in the placeholders.
+    With `weights` the graph is for inference: values that depend only on parameters are computed now, and `weights`
+    decides in which form the weights of products are kept.
     """
 
     def __init__(self, form: Form = "fused", weights: Weights | None = None) -> None:
         self.graph = Graph()
-        #: The values of nodes; None or a stand-in for an operation that graphs do not support.
+        #: The values of nodes; for an operation that graphs do not support, a stand-in or None.
         self.known: dict[torch.fx.Node, Any] = {}
         #: The nodes whose operations graphs do not support.
         self.missing: dict[torch.fx.Node, Missing] = {}
@@ -95,11 +95,11 @@ class Conversion:
         #: Names of parameters from which other values were computed.
         self.folded: set[str] = set()
         self._computed: dict[str, torch.fx.Node] = {}
-        #: Norms that take statistics over several replicas, by path, and over how many; None: over all.
+        #: The number of replicas over which a norm takes statistics, by the norm's path; None: all.
         self.joint_norms: dict[str, int | None] = {}
-        #: Rows of parameters that are separate weights, by name.
+        #: Parts of parameters that are separate weights, by name.
         self._pieces: dict[str, Parameter] = {}
-        #: The nodes that depend on inputs, and the graph's output; None: not found yet.
+        #: The nodes that depend on inputs, and the output node; None: not determined yet.
         self._later: set[torch.fx.Node] | None = None
 
     def apply(self, node: torch.fx.Node) -> None:
@@ -116,7 +116,7 @@ class Conversion:
         if node.target is operator.getitem:
             return self._part(node)
         if _is_program(node):
-            return node.target  # the operation that takes it is missing
+            return node.target  # the operation that takes it is reported as missing
         if any(self.known.get(argument) is None for argument in node.all_input_nodes):
             return None
         folded = self._folded(node)
@@ -125,7 +125,7 @@ class Conversion:
         try:
             handler = _aten.HANDLERS.get(str(node.target))
             if handler is None and str(node.target) in _CONTROL_FLOW:
-                raise ValueError("control flow depends on data; choose by torch.where, or compile the parts")
+                raise ValueError("control flow depends on data: use torch.where, or compile the parts separately")
             if handler is None:
                 raise ValueError("there is no such operation")
             place = module_of(node)[0]
@@ -147,11 +147,11 @@ class Conversion:
         part = known[index] if isinstance(known, (tuple, list)) and index < len(known) else None
         meaning = node.meta.get("val")
         if isinstance(part, Value) and isinstance(meaning, Tensor) and meaning.dtype in STORED_TYPES:
-            part = cast(part, STORED_TYPES[meaning.dtype])  # such as statistics of norms, which PyTorch rounds
+            part = cast(part, STORED_TYPES[meaning.dtype])  # PyTorch rounds, for example, statistics of norms
         return self.lacks(node, f"its result {index} is not possible", of) if part is None and node.users else part
 
     def weights_of(self, node: torch.fx.Node) -> Weights | None:
-        """The `Weights` that decide the form of a parameter, if it is only a weight of products, or a stack of them."""
+        """The `Weights` that decide the form of a parameter, if it is only a weight, or stack of weights, of products."""
         return self._weights if self.is_weight(node) or self.is_stack(node) else None
 
     def is_weight(self, node: torch.fx.Node) -> bool:
@@ -169,7 +169,7 @@ class Conversion:
         return None not in sides and len(sides) <= 1
 
     def note_uses(self, parameter: Parameter, nodes: Sequence[torch.fx.Node]) -> None:
-        """Record the uses of a parameter, for which these nodes stand."""
+        """Record the uses of a parameter; `nodes` are its nodes."""
         orders = {order for node in nodes for order in orders_of(node)}
         parameter.table_rows = rows_beside_embeddings(nodes)
         is_of_products = len(orders) <= 1 and all(map(self.is_weight, nodes))
@@ -177,8 +177,7 @@ class Conversion:
         parameter.is_stack = all(map(self.is_stack, nodes))
 
     def _folded(self, node: torch.fx.Node) -> Any:
-        """Compute values of constants only, such as masks and positions, by PyTorch; in inference also of parameters.
-        """
+        """Let PyTorch compute a value that depends only on constants, such as a mask, or in inference on parameters."""
         factors = {argument: self._as_factor(argument, node) for argument in node.all_input_nodes}
         given = list(factors.values())
         kinds = (Constant,) if self._weights is None else (Constant, Parameter)
@@ -190,7 +189,7 @@ class Conversion:
         if (rows := self._rows(node)) is not None:
             return rows
         if _is_view(node) and any(isinstance(each, Parameter) for each in given) and self._is_taken_later(node):
-            return None  # operations of graphs take a tied weight where it is
+            return None  # operations of graphs take a tied weight in place
         args, kwargs = torch.fx.node.map_arg((node.args, node.kwargs), lambda each: factors[each].tensor)
         result = node.target(*args, **kwargs)
         of_parameters = any(isinstance(each, Parameter) or each.of_parameters for each in given)
@@ -207,7 +206,7 @@ class Conversion:
         return parameter
 
     def _is_taken_later(self, view: torch.fx.Node) -> bool:
-        """Whether an operation that cannot be computed now takes a view of a parameter, or a view of that."""
+        """Whether an operation that cannot be computed now takes this view of a parameter, or a view of the view."""
         later = self._later
         if later is None:
             later = self._later = set()
@@ -218,8 +217,7 @@ class Conversion:
         return any(user in later or (_is_view(user) and self._is_taken_later(user)) for user in view.users)
 
     def _as_factor(self, argument: torch.fx.Node, user: torch.fx.Node) -> Any:
-        """The value of an argument; to products a transposed parameter is one too, so products of two are computed now.
-        """
+        """The value of an argument. To a product, a transposed parameter is a parameter, and may be folded."""
         known: Any = self.known.get(argument)
         is_transposed = isinstance(known, Transposed) and isinstance(known.of, Parameter)
         if not is_transposed or name_of(user) not in _PRODUCTS:
@@ -233,7 +231,7 @@ class Conversion:
         return len(node.meta["val"].shape) == 2 and any(_is_weight(node, user) for user in node.users)
 
     def _rows(self, node: torch.fx.Node) -> Any:
-        """The parts of a parameter of which only parts along outputs or matrices are taken, as weights of products."""
+        """Parts of a parameter as separate weights, if products take only parts of it along outputs or matrices."""
         of = node.args[0] if node.args else None
         parameter = self.known.get(of) if isinstance(of, torch.fx.Node) else None
         if self._weights is None or not isinstance(parameter, Parameter) or parameter.tensor.dim() not in (2, 3):
@@ -258,7 +256,7 @@ class Conversion:
         return self._pieces[name]
 
     def _name_of_weight(self, node: torch.fx.Node) -> str:
-        """The name of a weight; the layer's weight if the node has no name, as under torch.nn.utils.prune."""
+        """The name of a computed weight: its layer's `weight` if that is free, as under torch.nn.utils.prune."""
         path = module_of(node)[0]
         name = f"{path}.weight".lstrip(".")
         is_free = all(not isinstance(each, Parameter) or each.name != name for each in self.known.values())
@@ -355,13 +353,13 @@ def _is_weight(node: torch.fx.Node, user: torch.fx.Node) -> bool:
     return is_convolution or len(node.meta["val"].shape) == 2
 
 
-#: The arguments that may be a weight [out, in] of a product, by operator: untransposed, and transposed before.
+#: The arguments that may be a weight [out, in] of a product, by operator: as it is, or transposed before.
 _AS_IT_IS = {"aten.linear": (0, 1), "aten.mm": (0,), "aten.matmul": (0,), "aten.addmm": (1,)}
 _TRANSPOSED = {"aten.mm": (1,), "aten.matmul": (1,), "aten.addmm": (2,)}
 
 
 def rows_beside_embeddings(nodes: Sequence[torch.fx.Node]) -> int | None:
-    """The rows of the first product with a matrix from which embeddings take rows; nodes stand for the matrix.
+    """The rows of the first product with a matrix from which embeddings take rows; `nodes` are the matrix's nodes.
 
     None: there are no embeddings or products, or some operation takes the matrix in another form.
     """
@@ -403,7 +401,7 @@ def _rows_of(
     if not is_taken_so or any(each is factor for each in product.kwargs.values()):
         return None
     sizes = product.meta["val"].shape
-    # Those that depend on data are refused where the product is applied.
+    # Sizes that depend on data are refused where the product is applied.
     return math.prod(sizes) // outputs if all(isinstance(size, int) for size in sizes) else None
 
 
@@ -427,7 +425,7 @@ def _swaps_matrices(node: torch.fx.Node) -> bool:
 
 
 def orders_of(node: torch.fx.Node) -> set[int | None]:
-    """The orders in which operations take a weight's elements: convolutions by their groups, products unchanged."""
+    """The orders in which operations take a weight's elements: for a convolution its number of groups, else None."""
     return {_order_of(user) for user in node.users}
 
 

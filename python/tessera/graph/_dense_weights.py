@@ -30,7 +30,7 @@ _FACTORS = {
     "aten.addmm": (1, 2),
     "aten.baddbmm": (1, 2),
 }
-#: An operation, and the node that it takes: a value, also in another shape or a part of it.
+#: An operation, and the node that it takes: a value, the value in another shape, or a part of it.
 Use: TypeAlias = tuple[torch.fx.Node, torch.fx.Node]
 
 
@@ -57,7 +57,7 @@ def note_dense(known: Mapping[torch.fx.Node, Any], weights: Weights) -> None:
 
 
 def uses_of(node: torch.fx.Node, known: Mapping[torch.fx.Node, Any] | None = None) -> Iterator[Use]:
-    """The uses of a value, also in another shape, and of its parts, except parts that `known` has as weights."""
+    """The uses of a value, in any shape, and of its parts, except parts that are weights in `known`."""
     for user in node.users:
         if name_of(user) in _VIEWS | _PARTS or user.target is operator.getitem:
             if known is None or not isinstance(known.get(user), Parameter):
@@ -75,7 +75,7 @@ def _is_kernel(user: torch.fx.Node, node: torch.fx.Node) -> bool:
 
 
 def multiplies(user: torch.fx.Node, node: torch.fx.Node) -> bool:
-    """Whether an operation is a product with a value, or a convolution with it."""
+    """Whether an operation is a product or a convolution with a value."""
     return _is_factor(user, node) or _is_kernel(user, node)
 
 
@@ -119,7 +119,7 @@ def reason_of(tensor: Tensor, uses: list[Use]) -> str | None:
 
 
 def _as_matrix(tensor: Tensor, uses: list[Use]) -> tuple[Tensor, int]:
-    """The weight as [outputs, inputs], as far as it is one, and the rows of the first product; 0: no product has it."""
+    """The weight as [outputs, inputs] if possible, and the rows of its first product; 0: it has no product."""
     for user, node in uses:
         if _is_factor(user, node) and tensor.dim() == 2 and node.meta["val"].numel() == tensor.numel():
             rows = math.prod(user.meta["val"].shape[:-1])

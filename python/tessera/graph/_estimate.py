@@ -65,7 +65,7 @@ class Estimate:
         #: begin, end) in cycles, without gaps from 0 to the end of the run. Kinds are "forward", "recomputed", "backward",
         #: or "input gradient" and "weight gradient", "exchange" between stages, "collective", "other" and "waiting".
         self.lanes: list[tuple[int, list[tuple[str, int, int, float, float]]]] = cost.lanes
-        #: With lanes: (begin, end), in cycles, of sums over replicas that go over links while lanes show other work.
+        #: With lanes: (begin, end) in cycles of sums over replicas that pass over links while lanes show other work.
         self.under_way: list[tuple[float, float]] = cost.under_way
         #: What the chips, or the parts of a host, do in a pipeline other than a sequential one that recomputes nothing:
         #: passes, what they send, and sums of gradients, in the order of the program.
@@ -89,7 +89,7 @@ class Estimate:
         return self._cost.memory
 
     def to_json(self) -> str:
-        """All entries but the memory of each tile."""
+        """All entries except the memory of each tile, as JSON."""
         return json.dumps(
             {
                 "machine": self.machine.name,

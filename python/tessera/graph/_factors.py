@@ -25,7 +25,7 @@ class _Source(NamedTuple):
 
 
 def take_factors_as_they_are(graph: Graph) -> None:
-    """Let batched products take copied or viewed factors in place, and become plain products if there is one matrix."""
+    """Let batched products take copied or viewed factors in place; turn batches of one matrix into plain products."""
     for product in graph.find_nodes(op="call_function", target=aten.bmm.default):
         factors = (2 * product.all_input_nodes)[:2]
         stacks = [_source_of(each, 3) or _Source(each, False) for each in factors]
@@ -55,7 +55,7 @@ def _become_product(batched: Node, left: _Source, right: _Source) -> None:
 
 
 def _taken(source: _Source, product: Node) -> Node:
-    """A factor of the product."""
+    """A factor of the product, taken from its source."""
     if not source.is_transposed:
         return source.node
     count = len(_sizes_of(source.node))
@@ -67,7 +67,7 @@ def _taken(source: _Source, product: Node) -> Node:
 
 
 def _source_of(factor: Node, rank: int) -> _Source | None:
-    """The first value with `rank` dimensions of which a factor is a view; with 2, all its matrices are equal."""
+    """The first value with `rank` dimensions that a factor views; with 2, all matrices of the factor are equal."""
     layout = _layout_of(factor)
     if rank == 2 and (len(layout) != 3 or layout[0][1] != 0):
         return None
@@ -78,7 +78,7 @@ def _source_of(factor: Node, rank: int) -> _Source | None:
         if own and own == wanted:
             found = _Source(node, False)
         elif len(own) == rank and [*own[:-2], own[-1], own[-2]] == wanted:
-            if found == _Source(above, False):  # which transposes it
+            if found == _Source(above, False):  # `above` transposes this node
                 return found
             found = _Source(node, True)
         above = node
@@ -86,7 +86,7 @@ def _source_of(factor: Node, rank: int) -> _Source | None:
 
 
 def _viewed(node: Node) -> list[Node]:
-    """A value, then each value of which it is a view, one after another."""
+    """A value, the value that it views, the value that this one views, and so on."""
     found = [node]
     while node.target in _VIEWS or (
         node.target is aten.reshape.default and _sizes_of(node) == _sizes_of(node.all_input_nodes[0])

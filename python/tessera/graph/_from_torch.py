@@ -83,9 +83,9 @@ def from_torch(
 
 
 def _joint_norms(module: nn.Module, replicas: int | None) -> dict[str, int | None]:
-    """The paths of norms that take statistics over several replicas, and over how many; None: over all.
+    """The number of replicas over which norms take statistics, by their paths; None: all.
 
-    In evaluation mode no norm does, not even one without running statistics.
+    Norms in evaluation mode are left out, even if they have no running statistics.
     """
     if replicas is not None:
         replicas = whole_number("norm_replicas", replicas, 1)
@@ -103,7 +103,7 @@ def _joint_norms(module: nn.Module, replicas: int | None) -> dict[str, int | Non
 
 
 class _NormApart(nn.SyncBatchNorm):
-    """A norm that is exported like other norms: with torch.distributed in use, PyTorch's own takes only GPUs."""
+    """A norm that is exported like other norms: with torch.distributed in use, PyTorch's own runs only on GPUs."""
 
     def forward(self, input: Tensor) -> Tensor:
         return super(nn.SyncBatchNorm, self).forward(input)
@@ -122,7 +122,7 @@ def _norms_apart(module: nn.Module) -> Iterator[None]:
 
 
 def arguments_of(example_inputs: Any) -> tuple[Any, ...]:
-    """Example inputs as arguments, with arrays of NumPy as tensors. Raises TypeError for a mapping, and what is no list."""
+    """Example inputs as arguments, NumPy arrays as tensors. Raises TypeError if they are no tensor or sequence."""
     if isinstance(example_inputs, (Tensor, np.ndarray)):
         example_inputs = (example_inputs,)
     if not isinstance(example_inputs, Iterable) or isinstance(example_inputs, (str, bytes, Mapping)):
@@ -152,9 +152,9 @@ def require_example(path: str, leaf: Any) -> None:
 
 
 def require_readable(module: nn.Module) -> None:
-    """Raise TypeError or ValueError for a module that PyTorch cannot export, or of which some values cannot be read.
+    """Raise TypeError or ValueError for a module that PyTorch cannot export, or whose values cannot all be read.
 
-    Readable are parameters and buffers on the CPU, in a floating-point type.
+    Parameters and buffers can be read if they are on the CPU, in a floating-point type.
     """
     if isinstance(module, torch.export.ExportedProgram):
         raise TypeError("the module is an ExportedProgram: give its module()")
@@ -163,12 +163,12 @@ def require_readable(module: nn.Module) -> None:
     for path, each in module.named_modules():
         if isinstance(each, torch.jit.ScriptModule):
             where = f"its part {path!r}" if path else "the module"
-            raise TypeError(f"{where} is a ScriptModule, which PyTorch cannot export: give the module that it was made of")
+            raise TypeError(f"{where} is a ScriptModule, which PyTorch cannot export: give the module that was scripted")
         if "quantized" in type(each).__module__:
             raise ValueError(f"{path or 'the module'} ({type(each).__name__}) is quantised: compile it in floating point")
     for name, tensor in [*module.named_parameters(), *module.named_buffers()]:
         if is_lazy(tensor):
-            raise ValueError(f"{name} has no shape yet: call the module once, with inputs as it will have")
+            raise ValueError(f"{name} has no shape yet: call the module once, with inputs of the final shapes")
         if type(tensor.data) is not Tensor:
             kind = type(tensor.data).__name__
             raise ValueError(f"{name} is a {kind}: compile the module with plain tensors, in floating point")
@@ -182,10 +182,10 @@ def require_readable(module: nn.Module) -> None:
 
 @dataclass(frozen=True)
 class Imported:
-    """A graph for inference, and the module's inputs and outputs that it has, in the order of PyTorch's pytrees."""
+    """A graph for inference, with its inputs and outputs in the order of PyTorch's pytrees."""
 
     graph: Graph
-    #: Names of the graph's inputs; None for arguments that are no tensors, which become constants.
+    #: Names of the graph's inputs; None for an argument that is not a tensor: it is a constant of the graph.
     inputs: list[str | None]
     #: Names of the graph's outputs and their types; other results as they are.
     outputs: list[tuple[str, torch.dtype] | Any]
@@ -209,7 +209,7 @@ def import_module(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, An
 
 
 def _name_apart(graph: Graph, sums: Mapping[str, int | None], weights: Weights) -> None:
-    """Rename parameters into which other values were folded in graphs for other sizes: sessions share by name."""
+    """Rename parameters whose folded values differ from those in graphs for other sizes: sessions share by name."""
     native = graph.native
     for id in range(native.size):
         if native.kind(id) != "parameter":
@@ -225,7 +225,7 @@ def _exported(
 ) -> torch.export.ExportedProgram:
     try:
         with _exportable(module), warnings.catch_warnings():
-            # Of weights that hooks assign, as torch.nn.utils.prune does, which are converted nevertheless.
+            # It warns of weights that hooks assign, such as torch.nn.utils.prune's; they are converted all the same.
             warnings.filterwarnings("ignore", r"The tensor attributes? .* assigned during export", UserWarning)
             exported = torch.export.export(module, args, kwargs, strict=False)
         if trains:
@@ -237,7 +237,7 @@ def _exported(
 
 @contextmanager
 def _exportable(module: nn.Module) -> Iterator[None]:
-    """Hide what PyTorch 2.6 takes for changes of the exported module, though not of modules in it.
+    """Hide attributes of the exported module that PyTorch 2.6 mistakes for changes; it accepts them in submodules.
 
     These are buffers that are None, and a recurrent layer's list of its weights, which follows from its parameters.
     """
@@ -266,15 +266,15 @@ def _flat_weights(layer: Any) -> list[Any]:
 
 
 def refused_result(kind: str) -> str:
-    """The message for a module that returns an object of such a class."""
+    """The message for a module that returns an object of this class."""
     return (
-        f"the module returns a {kind}: let it return tensors in tuples, lists or dicts with names (of a model of "
-        "transformers with use_cache=False)"
+        f"the module returns a {kind}: let it return tensors in tuples, lists or dicts with string keys (call "
+        "models of transformers with use_cache=False)"
     )
 
 
 def _reason(error: Exception) -> str:
-    """PyTorch's message on what goes wrong, and where, without its advice on debugging."""
+    """PyTorch's message on what is wrong, and where, without its advice on debugging."""
     text = str(error)
     if returned := re.match(r"Found <class '(?:.*\.)?(\w+)'> in output", text):
         return refused_result(returned[1])
@@ -283,7 +283,7 @@ def _reason(error: Exception) -> str:
     first, _, rest = text.partition("\n")
     place = re.search(r"  File (.+?)\n(.+?)\n", rest)
     where = f": {place[1].strip()}: {place[2].strip()}" if place else ""
-    return f"control flow depends on data{where}; choose by torch.where, or compile the parts. {first.strip()}"
+    return f"control flow depends on data{where}: use torch.where, or compile the parts separately. {first.strip()}"
 
 
 def _decomposed(exported: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
@@ -291,7 +291,7 @@ def _decomposed(exported: torch.export.ExportedProgram) -> torch.export.Exported
     _linear_from_einsum(exported.graph)
     _products_from_sparse(exported.graph)
     lacked = lacking(exported.graph)
-    if not lacked and _is_simple(exported):  # to decompose it would take ten times as long as the rest
+    if not lacked and _is_simple(exported):  # decomposing takes ten times as long as everything else
         exported.graph.eliminate_dead_code()
         return exported
 
@@ -320,14 +320,14 @@ def _is_simple(program: torch.export.ExportedProgram) -> bool:
     """Whether decomposing a program of supported operators would only rename values."""
     nodes = [node for node in program.graph.nodes if node.op not in ("placeholder", "output")]
     if any(node.target is torch.ops.aten.bmm.default for node in nodes):
-        return False  # whose factors are followed through views
+        return False  # factors are followed through views, which decomposing makes
     weights = _dependent(program.graph, program.graph_signature.inputs_to_parameters)
     weights -= _dependent(program.graph, program.graph_signature.user_inputs)
     return all(node.target is getitem or _stays(node, node in weights) for node in nodes)
 
 
 def _dependent(graph: torch.fx.Graph, names: Container[Any]) -> set[torch.fx.Node]:
-    """The nodes of these names, and all that depend on them."""
+    """The nodes with these names, and all nodes that depend on them."""
     found: set[torch.fx.Node] = set()
     for node in graph.nodes:
         if node.name in names or any(each in found for each in node.all_input_nodes):
@@ -336,14 +336,14 @@ def _dependent(graph: torch.fx.Graph, names: Container[Any]) -> set[torch.fx.Nod
 
 
 def _stays(node: torch.fx.Node, is_weight: bool) -> bool:
-    """Whether a node, which may be a weight, is the same after decompositions, or another that does the same."""
+    """Whether decompositions leave a node, which may be a weight, as it is or replace it by an equivalent one."""
     target = node.target
     if not isinstance(target, torch._ops.OpOverload) or target._schema.is_mutable:
         return False
     given = {**dict(zip((each.name for each in target._schema.arguments), node.args, strict=False)), **node.kwargs}
-    if given.get("training") or given.get("train"):  # normalisation and dropout, which then change or draw something
+    if given.get("training") or given.get("train"):  # norms then change statistics, and dropout draws
         return False
-    # reshape(), to() and the like become views or copies, of which the uses of weights are known.
+    # reshape(), to() and the like become views or copies, through which the uses of weights are followed.
     is_composite = target.has_kernel_for_dispatch_key(torch._C.DispatchKey.CompositeImplicitAutograd)
     may_be_view = any(each.alias_info is not None for each in target._schema.returns)
     return not (is_weight and is_composite and (may_be_view or "dropout" in target.name()))
@@ -373,7 +373,7 @@ def _linear_from_einsum(graph: torch.fx.Graph) -> None:
 
 
 def _products_from_sparse(graph: torch.fx.Graph) -> None:
-    """Turn products of torch.sparse into products: the sparse factors have become dense."""
+    """Turn products of torch.sparse into dense products: the sparse factors have become dense."""
     aten = torch.ops.aten
     for sparse, dense in ((aten._sparse_mm.default, aten.mm.default), (aten._sparse_addmm.default, aten.addmm.default)):
         for node in graph.find_nodes(op="call_function", target=sparse):
@@ -413,7 +413,7 @@ class _ModuleConversion(Conversion):
         self._program = program
         self._names = _first_names(module)
         self._parameters: dict[str, Parameter] = {}
-        #: The nodes that stand for each parameter.
+        #: The nodes of each parameter.
         self._places: dict[str, list[torch.fx.Node]] = {}
         #: Buffers that the module changes.
         self._states: dict[str, State] = {}
@@ -461,7 +461,7 @@ class _ModuleConversion(Conversion):
         """A tensor that is no parameter of the module; in inference, weights of products may be such tensors."""
         if self._weights is None or not tensor.is_floating_point() or not node.users or not self._multiplies(node):
             return Constant(self.graph, tensor)
-        if not tensor.isfinite().all():  # which parameters are
+        if not tensor.isfinite().all():  # parameters must be finite
             return Constant(self.graph, tensor)
         parameter = Parameter(self.graph, self._weights.name_of(name, tensor), tensor, self._weights)
         self.note_uses(parameter, [node])
@@ -471,7 +471,7 @@ class _ModuleConversion(Conversion):
         return buffer in self._program.graph_signature.buffers_to_mutate.values()
 
     def _results(self) -> tuple[list[Any], list[Missing]]:
-        """Add the module's outputs, and the changed or returned values that are no outputs."""
+        """The module's results, and changes of buffers and results that a graph cannot have."""
         (returned,) = self._program.graph.output_node().args
         results: list[Any] = []
         changes: list[Missing] = []
@@ -488,19 +488,19 @@ class _ModuleConversion(Conversion):
             else:
                 reason = f"it changes {spec.target!r}"
                 if self._weights is not None:
-                    reason += ", which a compiled module does not: let it return what that becomes"
+                    reason += ", which a compiled module does not do: let it return the new value"
                 changes.append(Missing(str(spec.kind.name).lower(), "the module", reason))
         return results, changes
 
     def _follows(self, buffer: str, node: torch.fx.Node) -> bool:
-        """Whether each run leaves the same value in a buffer as the module; counts of batches are left to PyTorch."""
+        """Whether each run leaves a buffer as the module does; counts of batches are left to PyTorch."""
         state = self._states.get(buffer)
         if state is None:
             return buffer.rpartition(".")[2] == "num_batches_tracked"
         changed = value_of(self.known.get(node))
         if not isinstance(changed, Value):
             return False
-        # State is the same in all replicas; means are taken here, as all are one collective then.
+        # State is the same in all replicas. Means over them are taken here, so that they all form one collective.
         self.graph.assign(state.value(), mean_over_replicas(changed))
         return True
 
@@ -522,7 +522,7 @@ class _ModuleConversion(Conversion):
 
 
 def _first_names(module: nn.Module) -> dict[str, str]:
-    """The name in `named_parameters()` for each name of a parameter."""
+    """The first name of the same parameter, for each name of a parameter."""
     firsts: dict[int, str] = {}
     named = module.named_parameters(remove_duplicate=False)
     return {name: firsts.setdefault(id(parameter), name) for name, parameter in named}

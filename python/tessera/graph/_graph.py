@@ -47,9 +47,9 @@ if TYPE_CHECKING:
 
 #: The number of a run, or of each of its micro-batches, on which masks of dropout depend.
 _DRAW = "dropout_step"
-#: Numbers of a step, as the library takes them: types of sums and state, roundings, seed, loss scale.
+#: The number formats of a step, as the library takes them: types of sums and state, roundings, seed, loss scale.
 _TrainingNumbers: TypeAlias = tuple[str | None, str, str, Roundings, int, tuple[float, int] | None]
-#: Of a loss, where it may change.
+#: The first loss scale, where the scale may change.
 _FIRST_SCALE = 65536.0
 #: The label of rows that do not count, as in PyTorch.
 _IGNORED = -100
@@ -158,7 +158,7 @@ class Graph:
     def output(self, name: str, value: Value) -> None:
         """Return a value from each run, under a name."""
         if any(name == given.name for given in self.inputs):
-            raise ValueError(f"an output cannot be called {name!r}, as an input is")
+            raise ValueError(f"an output cannot be called {name!r}: an input has this name")
         self.native.output(name, self._own(value).id)
         if isinstance(value, Truth):
             self._truths.add(name)
@@ -313,7 +313,7 @@ class Graph:
         if not isinstance(value, Value):
             raise TypeError(f"{value!r} is not a value of a graph")
         if value.graph is not self:
-            raise ValueError(f"{value!r} is of another graph")
+            raise ValueError(f"{value!r} belongs to another graph")
         return value
 
     def __str__(self) -> str:
@@ -323,7 +323,7 @@ class Graph:
         inputs = ", ".join(f"{value.name}{list(value.shape)}" for value in self.inputs if value.name not in self._kept)
         return f"<{type(self).__name__}({inputs}): {len(self.parameters)} parameters>"
 
-    # What becomes of it.
+    # Sessions, estimates and training steps.
 
     def session(
         self,
@@ -489,8 +489,8 @@ class Graph:
         fetched while the operations before are computed, so that tiles need memory for the operands of two operations.
 
         `stages` divides whole layers among stages, each with its own chips, where no call or loop names a stage. A
-        layer begins with an operation that takes parameters which no operation before takes, and has all that follows
-        until the next one. `stages` is
+        layer begins with an operation that takes parameters which no operation before takes, and ends before the next
+        such operation. `stages` is
         - the number of stages: sessions and estimates balance them by predicted time, as far as their bytes fit; the
           chips of a single stage work as one;
         - names of the layers with which the second stage and further ones begin: `["layers.4", "layers.8"]`. A layer
@@ -504,13 +504,13 @@ class Graph:
         `pipeline` is the order in which micro-batches go through the stages of the graph: "sequential", "grouped",
         "interleaved", "1f1b" or "zb-h1" (see `pipeline_schedule`). Stages in `recompute` keep only the values that they
         take from other stages, and compute a forward pass again before its backward pass. If `recompute` is a number of
-        bytes, sessions and estimates choose what is computed again: as few calls of functions, and then stages, as let
-        the step fit these bytes of each tile, or of a host in all; with "fit", as let it fit the machine. They raise
-        ValueError if a number of bytes does not suffice (docs/training-on-chips.md). All pipelines but "sequential"
-        have several micro-batches in flight; with `offload_activations`, values that stages keep of these, of at least
-        8,192 elements, or of at least `offload_activations` elements, lie in the streaming memory of the chips. Results
-        are the same, bit for bit, except that calls which run twice may lie otherwise on tiles, which can change last
-        bits.
+        bytes, sessions and estimates choose as few calls of functions, and then stages, to be computed again as are
+        needed for the step to fit this memory of each tile, or of a host in all; with "fit", the machine's memory. They
+        raise ValueError if the bytes do not suffice (docs/training-on-chips.md). All pipelines but "sequential"
+        have several micro-batches in flight; with `offload_activations`, the values of these that stages keep, if they
+        have at least 8,192 elements, or at least `offload_activations` elements, lie in the streaming memory of the
+        chips. Results are the same, bit for bit, except that calls which run twice may be placed differently on tiles,
+        which can change the last bits.
 
         Gradients are summed over micro-batches, replicas and the passes of loops in `sum_dtype`: 16-bit gradients in
         "f32", the default, or in their own type, which loses gradients that are small beside the sum. Gradients of FP32
@@ -594,7 +594,7 @@ class TrainingStep(Graph):
     def _add_loss(self, loss: str | Value, output: str | None, keep: tuple[str, ...]) -> None:
         if isinstance(loss, Value):
             if loss.graph is not self._origin:
-                raise ValueError(f"the loss {loss!r} is of another graph")
+                raise ValueError(f"the loss {loss!r} belongs to another graph")
             self.loss = Value(self, loss.id)
         else:
             self.loss = self._named_loss(loss, self._compared(output))
@@ -611,7 +611,7 @@ class TrainingStep(Graph):
         if output is None and len(outputs) == 1:
             return next(iter(outputs.values()))
         if output is None or output not in outputs:
-            problem = "say which output the loss takes" if output is None else f"the graph has no output {output!r}"
+            problem = "say which output the loss compares" if output is None else f"the graph has no output {output!r}"
             raise ValueError(f"{problem}: it has {', '.join(map(repr, outputs)) or 'none'}")
         return outputs[output]
 
@@ -638,7 +638,7 @@ def _training_numbers(
         given = partial_dtype, sum_dtype, state_dtype, rounding, loss_scale
         if any(each is not None for each in given):
             raise ValueError(
-                "give numbers by name, or partial_dtype, sum_dtype, state_dtype, rounding and loss_scale, but not both"
+                "give either numbers or partial_dtype, sum_dtype, state_dtype, rounding and loss_scale, not both"
             )
         return _tessera.training_numbers(numbers, _tessera.whole_number("seed", seed))
     growth = _tessera.whole_number("scale_growth", scale_growth, 1)
@@ -696,7 +696,7 @@ def _initial(
 
 
 def _require_exact(name: str, numbers: NDArray[Any], kind: str) -> None:
-    """Raise ValueError for integers that the type, or FP32, in which they are passed, cannot represent."""
+    """Raise ValueError for integers that the type cannot represent, or FP32, in which they are passed."""
     if kind not in INTEGERS:
         return
     require_integers(numbers, kind)

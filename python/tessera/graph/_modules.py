@@ -77,7 +77,7 @@ def _is_matrix(session: Session, module: nn.Module, name: str, parameter: torch.
 
 
 def _is_structured(module: nn.Module, name: str) -> bool:
-    """Whether a graph has a parameter as a matrix, with the last dimensions as one."""
+    """Whether a graph may have a parameter as a matrix, with its last dimensions merged into one."""
     from tessera.nn import StructuredLinear
 
     parts = name.split(".")

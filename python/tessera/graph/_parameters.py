@@ -14,8 +14,8 @@ from tessera.graph._graph import Graph
 from tessera.graph._values import Value
 
 INTEGER_TYPES = {torch.int64: "i32", torch.int32: "i32", torch.uint32: "u32"}
-#: The most groups of a batched product that become separate products, each an operation to compile: more than models
-#: have experts. Predictions decide whether that pays.
+#: The most groups of a batched product that become separate products, each an operation to compile: more groups than
+#: models have experts. Predictions decide whether separate products pay.
 _MOST_GROUPS = 1024
 
 
@@ -56,7 +56,7 @@ class Weights(Protocol):
         """Record a weight that is sparse already."""
 
     def leave(self, name: str, weight: Tensor, rows: int, reason: str) -> None:
-        """Record a weight that stays dense; its product has `rows` rows, 0 if it is the weight of none."""
+        """Record a weight that stays dense; its product has `rows` rows (0: it is no product's weight)."""
 
     def name_of(self, name: str, weight: Tensor) -> str:
         """The name of a computed weight: the given name, unless another weight has it, as for other input sizes."""
@@ -74,18 +74,18 @@ class Parameter:
         self._trains = tensor.requires_grad
         self._graph = graph
         self._value: Value | None = None
-        #: None: it keeps the module's form.
+        #: Decides its form; None: it keeps the module's form.
         self.weights = weights
         self._transposed: Value | None = None
         self._matrix: Value | None = None
-        #: The forms for products only, by name; None: products take the form of other operations.
+        #: Forms for products only, by name; None: products take the same form as other operations.
         self._copies: dict[str, Value | None] = {}
-        #: The weights of groups, whether matrices are transposed or not; None: they stay together.
+        #: The weights of groups, by whether matrices are transposed; None: the groups stay together.
         self._groups: dict[bool, list[Value] | None] = {}
-        #: Whether only products and convolutions take it, which may use another order of its elements, and embeddings
-        #: besides products that use this order.
+        #: Whether only products and convolutions take it, in any one order of its elements, and embeddings, if products
+        #: take it in its own order.
         self.is_weight = True
-        #: The rows of the first such product besides embeddings; None: there are no products or no embeddings.
+        #: The rows of its first product, if embeddings take it too; None: there are no products or no embeddings.
         self.table_rows: int | None = None
         #: Whether only batched products take it, as the weights of their groups.
         self.is_stack = True

@@ -10,7 +10,8 @@ from typing import Literal, NamedTuple, TypeAlias
 from tessera import _tessera
 
 PipelineKind: TypeAlias = Literal["sequential", "grouped", "interleaved", "1f1b", "zb-h1"]
-#: Their number, or names of layers: those with which the second stage and further ones begin, or the stage of each.
+#: The number of stages, the names of the layers with which the second stage and further ones begin, or a mapping from
+#: names of layers to their stages.
 Stages: TypeAlias = int | Literal["auto"] | Sequence[str] | Mapping[str, int]
 
 
@@ -20,11 +21,11 @@ class PipelineAnalysis:
 
     time: float
     used: float
-    """Share of the stages' time in which they work."""
+    """Fraction of the stages' time in which they work."""
     in_flight: list[int]
-    """The most micro-batches that have passed forward and not yet backward, for each stage."""
+    """For each stage, the most micro-batches that have passed forward and not yet backward."""
     busy: list[float]
-    """The time in which each stage works."""
+    """For each stage, the time in which it works."""
 
 
 class PipelineAction(NamedTuple):
@@ -36,15 +37,15 @@ class PipelineAction(NamedTuple):
     kind: str
     """"F" forward, "R" forward again before the backward pass, "B" backward, with the gradients of inputs and weights,
     or "I" and "W", with the gradients of inputs alone and of weights alone; "SEND_F", "RECV_F", "SEND_B" and "RECV_B",
-    the two ends of an exchange of what forward and backward passes give; and "REDUCE_GRAD", where a sum of gradients
-    over replicas begins."""
+    the two ends of an exchange of the results of forward and backward passes; and "REDUCE_GRAD", where a sum of
+    gradients over replicas begins."""
     stage: int
     micro_batch: int | None
     """None for a REDUCE_GRAD of all micro-batches."""
     peer: int | None
     """The stage at the other end of an exchange."""
     bucket: int | None
-    """Of a REDUCE_GRAD of all micro-batches, its position in `ActionList.buckets`."""
+    """For a REDUCE_GRAD of all micro-batches, the position in `ActionList.buckets`."""
 
     def __str__(self) -> str:
         return self.text
@@ -78,8 +79,8 @@ class ActionList:
         return [PipelineAction(*entries) for entries in self._native.of_stage(_tessera.whole_number("stage", stage))]
 
     def analyse(self, times: Sequence[tuple[float, float]] | None = None, sending: float = 0.0) -> PipelineAnalysis:
-        """Time and memory, as `PipelineSchedule.analyse` has them, if each action begins as soon as its chips, and
-        those at the other end of an exchange, have finished what comes before. Stages on the same chips share their
+        """Time and memory, as from `PipelineSchedule.analyse`, if each action begins as soon as its chips and the chips
+        at the other end of an exchange have finished their actions before it. Stages on the same chips share their
         time. `sending` is the time of an exchange, which counts as waiting.
         """
         return PipelineAnalysis(*self._native.analyse(_times_of(times, self.stages), float(sending)))
@@ -89,8 +90,8 @@ class ActionList:
 
 
 def read_actions(text: str) -> ActionList:
-    """Reads a list of actions from its text: a line for each part of the chips, as `str` of a list gives it, or with
-    commas, as `torch.distributed.pipelining` writes its schedules to files.
+    """Read a list of actions from text: a line for each part of the chips, as in the `str` of a list, or with commas, as
+    `torch.distributed.pipelining` writes its schedules to files.
 
     The result has an order in which chips can run it. Chips that would wait for each other, a pass before its RECV, and
     a RECV before its SEND are refused.
@@ -129,14 +130,14 @@ class PipelineSchedule:
         return PipelineAnalysis(*self._native.analyse(_times_of(times, self.stages)))
 
     def actions(self, places: Sequence[int] | None = None, replicas: bool = False) -> ActionList:
-        """The actions of each part of the chips, for stages that send to their neighbours: passes, both ends of what is
-        sent, and, with `replicas`, sums of gradients. Stage s lies on part `places[s]`, by default on one of its own.
+        """The actions of each part of the chips, for stages that send to their neighbours: passes, both ends of each
+        exchange, and, with `replicas`, sums of gradients. Stage s lies on part `places[s]`, by default on its own part.
 
         `estimate(…).actions` has the actions of a network's program.
         """
         own = [] if places is None else [_tessera.whole_number("place", place) for place in places]
         if places is not None and not own:
-            raise ValueError("stages are placed nowhere: name the part of the chips of each stage")
+            raise ValueError("stages have no places: give the part of the chips for each stage")
         return ActionList(self._native.actions(own, bool(replicas)))
 
     def svg(self, times: Sequence[tuple[float, float]] | None = None) -> str:
@@ -194,7 +195,7 @@ def layer_stages(stages: Stages) -> tuple[int | None, dict[str, int]]:
 
 
 def recomputed_stages(recompute: Iterable[int] | int | str, others: str = "") -> set[int]:
-    """The stages that compute their forward passes again; `others` is what an error names besides stages."""
+    """The stages that compute their forward passes again; `others` names further choices in an error."""
     if isinstance(recompute, str) or not isinstance(recompute, Iterable):
         raise TypeError(
             f"recompute must be numbers of stages, such as {{0, 1}}{others}, not {recompute!r}; single calls are "

@@ -37,7 +37,7 @@ class _Ranks:
         except RuntimeError as error:
             raise RuntimeError(f"not all ranks have connected within {longest_wait:g} s: {error}") from error
         self._group: Any = cast(Any, made)
-        # Where a rank says why it ends the connections of the others, which see only that they break.
+        # Here a rank stores why it ends the connections to the others, who only see that these break.
         self._store: Any = _get_default_store()
         self._failure = f"tessera/{self._group.group_name}/failure"
         # Two threads may exchange messages at once, each with other ranks.
@@ -49,7 +49,7 @@ class _Ranks:
         import torch
         import torch.distributed as dist
 
-        group = self._group  # which another thread may give up meanwhile; None would be all processes
+        group = self._group  # another thread may reset the member meanwhile, and None would mean all processes
         if group is None:
             raise RuntimeError("a rank has failed: start all of them again")
         begun = []
@@ -77,15 +77,17 @@ class _Ranks:
         try:
             return call(*arguments, **named)
         except RuntimeError as error:
-            # What is lost first breaks the connections to others, too.
+            # The rank that is lost first breaks the connections to others, too.
             if self._lost is None:
                 self._lost = rank, f"rank {rank} has failed, ended, or not answered in time: {error}"
             lost = self._lost
             raise RuntimeError(_briefly(lambda: self._reason(*lost)) or lost[1]) from error
 
     def _reason(self, lost: int, reason: str) -> str:
-        """Why another rank has ended the connections, if one says so before long. A rank that is lost because it waits
-        for another one, which it loses then, says so too."""
+        """The reason that another rank gives for ending the connections, if one does so soon, or else `reason`.
+
+        A lost rank may itself have lost another one, for which it waited: then that rank's reason counts.
+        """
         self._store.set(f"{self._failure}/{self._rank}", f"{lost} {reason}")
         met = {self._rank}
         begin = time.monotonic()
@@ -118,10 +120,10 @@ def _briefly(call: Callable[[], str]) -> str:
 def communicator_of(
     group: ProcessGroup | None, longest_wait: float, divide_cores: bool
 ) -> _tessera.Communicator | None:
-    """The ranks of a process group; every one of them has to call it, before it makes machines of the host."""
+    """The communicator of a process group; every rank has to call this, before it makes machines of the host."""
     if group is None:
         return None
-    if not longest_wait >= 0.001:  # gloo would take less as no limit
+    if not longest_wait >= 0.001:  # gloo takes less than a millisecond as no limit
         raise ValueError(f"rank_timeout is {longest_wait}; it must be at least 0.001 seconds")
     import torch.distributed as dist
 
@@ -131,5 +133,5 @@ def communicator_of(
 
 
 def on_each(ranks: _tessera.Communicator | None, work: Callable[[], _Result]) -> _Result:
-    """What each rank does for itself, such as reading a file: if it fails on one of them, it fails on all."""
+    """Do work that each rank does by itself, such as reading a file: if it fails on one rank, it fails on all."""
     return work() if ranks is None else cast(_Result, _tessera.do_on_each(ranks, work))

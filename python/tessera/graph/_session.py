@@ -112,7 +112,7 @@ class Session:
         step = _tessera.whole_number("step", self.step)
         if not shape:
             return np.array(step, np.uint32)
-        if name == "step":  # which the optimizer counts
+        if name == "step":  # the optimizer's count of steps
             return np.full(shape, step, np.uint32)
         last = _tessera.whole_number("the number of the last micro-batch", step * shape[0])
         return np.arange(last - shape[0] + 1, last + 1, dtype=np.int64)
@@ -296,5 +296,5 @@ def _floats(array: Any) -> NDArray[np.float32]:
         array = array.detach().cpu()
         array = array if array.is_complex() else array.float()
     if np.iscomplexobj(array):
-        raise TypeError("parameters are real; given are complex numbers")
+        raise TypeError("parameters are real numbers, not complex ones")
     return np.ascontiguousarray(array, np.float32).reshape(np.shape(array))

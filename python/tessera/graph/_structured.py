@@ -13,9 +13,9 @@ from tessera.graph._values import Value
 
 
 def _matrix(parameter: Any, *rows: int) -> Value:
-    """A parameter with all dimensions after these as one."""
+    """A parameter as a matrix: the dimensions after these rows are merged into one."""
     if not isinstance(parameter, Parameter):
-        raise ValueError("a parameter of the structure is computed; it must be one of the module")
+        raise ValueError("a parameter of the structure is computed; it must be a parameter of the module")
     return parameter.value((*rows, -1))
 
 
@@ -23,7 +23,7 @@ def _matrix(parameter: Any, *rows: int) -> Value:
 def _butterfly(call: Call, x: Any, twiddle: Any, out_features: int, increasing_stride: bool) -> Value:
     given = twiddle.tensor if isinstance(twiddle, Parameter) else None
     if given is not None and is_complex_butterfly(given):
-        raise ValueError("complex butterflies are not possible in modules: a graph has no complex values")
+        raise ValueError("complex butterflies are not possible: graphs have no complex values")
     tied = given is not None and is_tied(given)
     leading = () if given is None else given.shape[: 1 if tied else 3]
     blocks = 1 if tied or given is None else given.shape[1]

@@ -27,7 +27,7 @@ Attribute: TypeAlias = int | float | str | list[int]
 #: Types of integers, with the smallest and the largest integer of each.
 INTEGERS = {"u32": (0, 2**32 - 1), "i32": (-(2**31), 2**31 - 1)}
 MOST_DIMENSIONS = 5
-MOST_EXACT = 2**24  # up to which FP32 has all integers
+MOST_EXACT = 2**24  # FP32 has all integers up to this one
 
 
 class Value:
@@ -153,8 +153,8 @@ def require_integers(numbers: NDArray[Any], dtype: str) -> None:
     wrong = numbers[~((wide >= least) & (wide <= most) & (wide == np.floor(wide)))]
     if wrong.size:
         raise ValueError(
-            f"{wrong.flat[0]} is not a value of {dtype}: only whole numbers from {least} to {most} are, so keep others out of "
-            "the model"
+            f"{wrong.flat[0]} is not a value of {dtype}: only whole numbers from {least} to {most} are, so keep other "
+            "numbers out of the model"
         )
 
 
@@ -177,7 +177,7 @@ def graph_of(operation: str, *values: Value) -> Graph:
         if not isinstance(value, Value):
             raise TypeError(f"{operation}: {value!r} is not a value of a graph; use Graph.constant() for arrays")
         if value.graph is not values[0].graph:
-            raise ValueError(f"{operation}: {values[0]!r} and {value!r} are of two graphs")
+            raise ValueError(f"{operation}: {values[0]!r} and {value!r} belong to different graphs")
     return values[0].graph
 
 
@@ -410,7 +410,7 @@ def where(condition: Value, a: Value | float, b: Value | float) -> Value:
     """a where the condition is not 0, else b."""
     graph_of("where", *(each for each in (condition, a, b) if isinstance(each, Value)))
     like = next((each for each in (a, b) if isinstance(each, Value)), condition)
-    # In whose type numbers that are not 0 may be 0.
+    # In the type of `like`, a number other than 0 may become 0.
     may_vanish = condition.dtype not in ("u32", "i32", like.dtype) and like.dtype in ("u32", "i32", "f16")
     holds = not_equal(condition, 0) if may_vanish else condition
     return apply("where", cast(holds, like.dtype), value_of(a, like), value_of(b, like))
@@ -426,7 +426,7 @@ def _dims_of(operation: str, dim: Dims) -> list[int]:
 
 def _dim_of(operation: str, dim: int) -> int:
     if dim is None:
-        raise TypeError(f"{operation}: dim is None; say which dimension")
+        raise TypeError(f"{operation}: dim is None; it must be a dimension")
     return _dims_of(operation, dim)[0]
 
 

@@ -136,8 +136,8 @@ def interpolate(
 ) -> Value:
     """Interpolate between the elements of images, to `sizes` elements in each dimension.
 
-    Elements and results are areas (`half_pixel`), or points of which the first and the last ones coincide
-    (`align_corners`), or only the first ones (`asymmetric`). `rounding` says which element is nearest; `factors` are
+    Elements and results are areas (`half_pixel`), or points whose first and last ones coincide (`align_corners`),
+    or only their first ones (`asymmetric`). `rounding` says which element is nearest; `factors` are
     the scale factors, if they are not the ratios of the sizes.
     """
     attributes: dict[str, Attribute] = {"sizes": sizes_along(x, sizes), "mode": mode, "coordinates": coordinates}

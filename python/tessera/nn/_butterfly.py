@@ -115,7 +115,7 @@ class ButterflyLinear(StructuredLinear):
 
     def _transform(self) -> Tensor:
         levels = self.size.bit_length() - 1
-        if self.init == "identity" or self.in_features == 1:  # whose transforms are
+        if self.init == "identity" or self.in_features == 1:  # all transforms of one feature are identities
             factors = _transforms.identity_factors(levels)
         elif self.init == "hadamard":
             factors = _transforms.hadamard_factors(levels)
@@ -197,7 +197,7 @@ class ButterflyLinear(StructuredLinear):
         return ", ".join([*parts, f"increasing_stride={self.increasing_stride}, init={self.init}"])
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *arguments: Any) -> None:
-        if self.permutation is not None:  # which other implementations do not save
+        if self.permutation is not None:  # other implementations do not save it
             state_dict.setdefault(prefix + "permutation", self.permutation)
         for name in ("twiddle", "bias"):
             value = state_dict.get(prefix + name)

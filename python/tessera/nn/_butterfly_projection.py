@@ -28,13 +28,13 @@ def factorise(matrix: Tensor, sweeps: int) -> list[Tensor]:
 
 
 def _peel(matrix: Tensor) -> list[Tensor]:
-    """Takes off one factor after the other, from stride 1.
+    """Split off one factor after the other, from stride 1.
 
-    With the rest R of a place t within the stride, and the inputs in groups i of pairs q, the blocks R[:, (i, q)] are
-    of rank one. The unit rows of the factor taken off leave errors of the rest as large as they are.
+    For the rest R of a place t within the stride, and inputs in groups i of pairs q, the blocks R[:, (i, q)] have rank
+    one. As the rows of the split-off factor are unit vectors, they do not magnify errors of the rest.
     """
     stacks, size, _ = matrix.shape
-    # [stacks, place within the stride, rows, columns]: what is left to be factorised for each place
+    # [stacks, place within the stride, rows, columns]: the matrix left to factorise for each place
     rest, factors = matrix.unsqueeze(1), []
     while rest.shape[-1] > 1:
         places, columns = rest.shape[1], rest.shape[-1]
@@ -87,7 +87,7 @@ def _squared_error(matrix: Tensor, factors: list[Tensor]) -> float:
 
 
 def _sweep(matrix: Tensor, factors: list[Tensor]) -> None:
-    """Solves for each factor in turn; given the others, its elements do not depend on each other.
+    """Solve for each factor in turn; given the others, its elements do not depend on each other.
 
     An element T[g, s, i, j] adds the outer product of a column of the later factors' product and a row of the earlier
     factors' product, and no two of these meet in an element of the matrix.

@@ -75,7 +75,7 @@ class FastfoodLinear(StructuredLinear):
     """A layer with weight S · H · G · Π · H · B (Le et al. 2013): three learned diagonals and a fixed permutation.
 
     H is the Hadamard matrix of N, the power of two that holds the inputs, divided by √N: activations keep their scale.
-    (The `S` of a layer with unnormalised matrices loads after multiplication by N.) For more outputs, several such
+    (To load the `S` of a layer with unnormalised matrices, multiply it by N.) For more outputs, several such
     products of the same input are stacked: `S`, `G`, `B` and the buffer `P` are [stacks, N].
     """
 

@@ -51,7 +51,7 @@ def project(dense: nn.Linear | Tensor, structure: str, **options: Any) -> Projec
     if not (matrix.is_floating_point() or matrix.is_complex()):
         raise TypeError(f"a weight of {matrix.dtype}: use a floating-point type")
     if not bool(torch.isfinite(matrix).all()):
-        raise ValueError("the weight has elements that are infinite or not numbers: nothing is nearest to them")
+        raise ValueError("the weight has elements that are infinite or NaN: give finite ones")
     if "init" in options:
         raise ValueError("init is not an option: the values of the layer follow from the weight")
     bias = None if isinstance(dense, Tensor) else dense.bias
@@ -107,8 +107,8 @@ def _monarch(matrix: Tensor, inputs: int, outputs: int, options: dict[str, Any])
     height = layer.blkdiag2.shape[1]
     padded = torch.zeros(height * k, k * width, dtype=matrix.dtype)
     padded[:outputs, :inputs] = matrix
-    # Block (j, i) has the outputs j, j + k, j + 2·k, … and the i-th group of inputs. The hidden values i · hidden + m
-    # of a group lead to the outputs j = (i · hidden + m) mod k: the block has as many as its rank may be.
+    # Block (j, i) has the outputs j, j + k, j + 2·k, … and the i-th group of inputs. The hidden value i · hidden + m of
+    # a group leads to the outputs j = (i · hidden + m) mod k: the block's rank is at most its number of hidden values.
     blocks = padded.reshape(height, k, k, width).permute(1, 2, 0, 3)
     u, s, vh = torch.linalg.svd(blocks, full_matrices=False)
     root = s.sqrt()
@@ -180,7 +180,7 @@ def _low_rank_outside(matrix: Tensor, mask: Tensor, rank: int, sweeps: int) -> t
     """U and V nearest to a matrix where a mask, which the sparse part takes, is False: alternating least squares."""
     outside = (~mask).to(matrix.dtype)
     wanted = matrix * outside
-    # Singular vectors are 0 in parts of the matrix that no place connects, and stay so: begin at random, too.
+    # Singular vectors are 0, and stay 0, in parts of the matrix that no place connects: begin with random ones, too.
     random = torch.randn(rank, matrix.shape[1], dtype=matrix.dtype, generator=torch.Generator().manual_seed(0))
     starts = [_low_rank_factors(wanted, rank), (torch.zeros_like(wanted[:, :rank]), random)]
     found = [_alternate(wanted, outside, *start, sweeps) for start in starts]
@@ -190,7 +190,7 @@ def _low_rank_outside(matrix: Tensor, mask: Tensor, rank: int, sweeps: int) -> t
 
 def _alternate(wanted: Tensor, outside: Tensor, u: Tensor, v: Tensor, sweeps: int) -> tuple[float, Tensor, Tensor]:
     """The squared error at the places, U and V after alternating least squares."""
-    ridge = 1e-4 * float(torch.linalg.matrix_norm(wanted, 2))  # where the places determine no unique factors
+    ridge = 1e-4 * float(torch.linalg.matrix_norm(wanted, 2))  # the places may not determine unique factors
     size = float(wanted.square().sum())
     error = float((wanted - outside * (u @ v)).square().sum())
     for _ in range(sweeps):
@@ -207,14 +207,14 @@ def _nearest_rows(wanted: Tensor, outside: Tensor, v: Tensor, ridge: float) -> T
     patterns, row_pattern = torch.unique(outside, dim=0, return_inverse=True)
     gram = torch.einsum("pc,ic,jc->pij", patterns, v, v)
     diagonal = gram.diagonal(dim1=1, dim2=2)
-    # Above rounding, where there are fewer places than factors and nothing is wanted in any.
+    # Keeps the matrix definite despite rounding where there are fewer places than factors and `ridge` is 0.
     diagonal.add_(max(ridge, 1e-30) + 1e-12 * diagonal.sum(1, keepdim=True))
     factors = torch.linalg.cholesky(gram)[row_pattern]
     return torch.cholesky_solve((wanted @ v.t()).unsqueeze(-1), factors).squeeze(-1)
 
 
 def _diagonal_means(matrix: Tensor, diagonal: Tensor, count: int) -> Tensor:
-    """The mean of the elements of each diagonal, given the number of each element's."""
+    """The mean of the elements of each diagonal; `diagonal` has the number of each element's diagonal."""
     sums = torch.zeros(count, dtype=matrix.dtype).index_add_(0, diagonal.reshape(-1), matrix.reshape(-1))
     return sums / torch.bincount(diagonal.reshape(-1), minlength=count).clamp_min(1)
 

@@ -450,8 +450,8 @@ def load_optimizer_state(
 
 @contextmanager
 def made_on_cpu(layer: nn.Module, device: Any) -> Iterator[None]:
-    """Makes a layer where its indices have values, and moves it to its device: `meta`, or the CPU."""
-    # Not torch.get_default_device(), which in PyTorch 2.6 does not see `with torch.device(…)`.
+    """Make a layer on the CPU, where its indices have values, and move it to its device: `meta`, or the CPU."""
+    # torch.get_default_device() of PyTorch 2.6 does not see `with torch.device(…)`.
     chosen = torch.empty(0).device if device is None else torch.device(device)
     if chosen.type not in ("cpu", "meta"):
         raise RuntimeError(f"the kernels of Tessera run on the CPU, not on {chosen}: make the layer there")

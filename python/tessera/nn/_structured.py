@@ -30,7 +30,7 @@ class StructuredLinear(nn.Module):
         self.in_features, self.out_features = in_features, out_features
 
     def _add_bias(self, bias: bool, dtype: torch.dtype | None, *shape: int) -> None:
-        """Registers a bias, or none."""
+        """Register a bias, or None."""
         if not bias:
             self.register_parameter("bias", None)
             return
@@ -44,7 +44,7 @@ class StructuredLinear(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         checked_shape("x", x, self.in_features)
         parameters = self._parameters  # directly: attributes of modules take longer to find
-        # Computed, for instance by a parametrization, the bias is no parameter.
+        # A bias that is computed, for instance by a parametrization, is not in `parameters`.
         return self._product(x, parameters["bias"] if "bias" in parameters else self.bias)
 
     def reference(self, x: Tensor) -> Tensor:

@@ -116,7 +116,7 @@ def toeplitz(x: Tensor, c: Tensor) -> Tensor:
 
 def _convolve(x: Tensor, c: Tensor, size: int) -> Tensor:
     """The cyclic convolution of the last dimensions, of at most `size` elements."""
-    if x.numel() == 0:  # which the transforms of older versions of PyTorch refuse
+    if x.numel() == 0:  # the transforms of older versions of PyTorch refuse this
         return pad(x, (0, size - x.shape[-1])) * c.sum()
     dtype = torch.promote_types(x.dtype, c.dtype)
     if dtype.itemsize < 4:  # types that have no transforms

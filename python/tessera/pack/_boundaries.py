@@ -1,4 +1,4 @@
-"""Boundaries of packed sequences in the words of training frameworks."""
+"""Boundaries of packed sequences in the formats of training frameworks."""
 
 from __future__ import annotations
 

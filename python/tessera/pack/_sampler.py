@@ -75,8 +75,8 @@ class BatchSampler:
         self._begin(_tessera.whole_number("epoch", epoch, 0, 2**63 - 1), 0)
 
     def _begin(self, epoch: int, batches: int) -> None:
-        self._first = _Position(epoch, batches)  # of the next iterator
-        self._latest = self._first  # of the one begun last
+        self._first = _Position(epoch, batches)  # where the next iterator begins
+        self._latest = self._first  # the position of the latest iterator
 
     def __len__(self) -> int:
         steps, rest = divmod(self.plan.packs, self.num_replicas)
@@ -132,7 +132,7 @@ class BatchSampler:
         )
 
     def _identity(self) -> dict[str, Any]:
-        """Everything that the order depends on, of all ranks."""
+        """Everything on which the order of all ranks depends."""
         return {
             "format": 2,
             "lengths": self._contents[0],

@@ -120,7 +120,7 @@ def _lengths_of(column: Any) -> NDArray[np.int64]:
 
 
 def prefix_sums(lengths: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the sum of all lengths before each, and of all."""
+    """Return the sum of the lengths before each one, and the sum of all lengths."""
     sums = np.zeros(len(lengths) + 1, np.int64)
     np.cumsum(lengths, out=sums[1:])
     return sums
@@ -152,7 +152,7 @@ def _formats_of(dataset: Any) -> Any:
 
 
 def _with_formats(dataset: Any, formats: Any, added: list[str]) -> Any:
-    """Give a data set the format that it had, with the columns that are new."""
+    """Give a data set its former format, with the new columns added."""
     if isinstance(dataset, dict):
         return type(dataset)({name: _with_formats(part, formats[name], added) for name, part in dataset.items()})
     if formats is None:

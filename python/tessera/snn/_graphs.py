@@ -1,4 +1,4 @@
-"""Networks of spiking layers as graphs, which other machines train."""
+"""Networks of spiking layers as graphs, to train them on other machines."""
 
 from __future__ import annotations
 

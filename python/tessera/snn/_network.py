@@ -71,7 +71,7 @@ class Network(nn.Sequential):
         self._given_capacities = capacities
         _checked_capacities(capacities, self.pairs)
         if backend == "dense" and (gradient_threshold is not None or capacities is not None or most_listed is not None):
-            raise ValueError("gradient_threshold, capacities and most_listed are of lists; the backend is dense")
+            raise ValueError("gradient_threshold, capacities and most_listed are for lists; the backend is dense")
         if backend == "sparse":
             self._check_sparse()
         self._described = self._description()
@@ -316,7 +316,7 @@ def _check_sparse(place: int, linear: nn.Linear, neurons: _Neurons) -> None:
 def _checked_capacities(
     capacities: Sequence[int | None] | None, pairs: Sequence[tuple[nn.Linear, _Neurons]]
 ) -> list[int]:
-    """Room of the lists of each layer, 0 for all neurons."""
+    """The capacity of the lists of each layer, 0 for all neurons."""
     if capacities is None:
         return [0] * len(pairs)
     spiking = [pair for pair in pairs if pair[1]._spikes]

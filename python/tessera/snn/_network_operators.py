@@ -43,7 +43,7 @@ library.define(
 spiking_network = torch.ops.tessera.spiking_network.default
 spiking_network_backward = torch.ops.tessera.spiking_network_backward.default
 
-# Networks planned, at most: each size of batches has its own.
+# The most networks planned: each batch size has its own.
 _MOST = 64
 _planned: Planned[tuple[Any, ...], _tessera.SpikingNetwork] = Planned(_MOST)
 atexit.register(_planned.clear)
@@ -90,7 +90,7 @@ def _state_size(description: str, capacities: tuple[int, ...], trains: bool, lea
 
 
 def _state_bytes(steps: int, batch: int, kind: Kind) -> int:
-    """Bytes of a state, or a little more: also for sizes that a compiler leaves open."""
+    """Bytes of a state, or a little more; works for sizes that a compiler leaves open, too."""
     description, capacities, trains, learns, _ = kind
     per_step_and_sample, per_sample, fixed = _state_size(description, tuple(capacities), trains, learns)
     return steps * batch * per_step_and_sample + batch * per_sample + fixed
@@ -123,8 +123,7 @@ def _new_state(ids: Tensor, kind: Kind) -> Tensor:
     return ids.new_empty((_state_bytes(steps, batch, kind),), dtype=torch.uint8)
 
 
-# `arguments` of the following are a kind, then the gradient's threshold, the most neurons that are listed, the seed,
-# and the step.
+# In the following, `arguments` are a kind, the gradient's threshold, the most neurons listed, the seed, and the step.
 
 
 def _forward_cpu(

@@ -27,7 +27,7 @@ def _tensor(value: float | Tensor) -> Tensor:
 
 
 def _arguments(of_constructor: dict[str, Any]) -> dict[str, Any]:
-    """Return a constructor's arguments, of its local variables."""
+    """Return a constructor's arguments, given its local variables."""
     return {name: value for name, value in of_constructor.items() if name not in ("self", "__class__")}
 
 
@@ -105,7 +105,7 @@ class _Neurons(nn.Module):
         return self._spikes and not self.reset_delay and self.reset_mechanism != "none"
 
     def neuron(self) -> tuple[Any, ...]:
-        """The operator's arguments but for tensors."""
+        """The operator's arguments except tensors."""
         surrogate = self.spike_grad
         return (
             self._spikes,

@@ -25,7 +25,7 @@ def _nir() -> Any:
     return nir
 
 
-# Out.
+# Export.
 
 
 def to_nir(network: nn.Sequential, dt: float = _DT) -> Any:
@@ -118,7 +118,7 @@ def _neuron_node(nir: Any, layer: _Neurons, neurons: int, dt: float, place: int)
     )
 
 
-# In.
+# Import.
 
 
 def from_nir(graph: Any, dt: float | None = None, backend: str = "dense", **options: Any) -> Network:

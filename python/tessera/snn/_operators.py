@@ -44,7 +44,7 @@ library.define(
 spiking_neurons = torch.ops.tessera.spiking_neurons.default
 spiking_neurons_backward = torch.ops.tessera.spiking_neurons_backward.default
 
-# Neurons planned, at most: each kind, size and number of threads has its own.
+# The most neurons planned: each kind, size and number of threads has its own.
 _MOST = 256
 _planned: Planned[tuple[Any, ...], _tessera.SpikingNeurons] = Planned(_MOST)
 atexit.register(_planned.clear)

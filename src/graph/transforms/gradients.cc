@@ -128,7 +128,7 @@ std::vector<std::optional<Value>> gradients(Value loss, const std::vector<Value>
 std::vector<std::optional<Value>> gradients(Value loss, const std::vector<Value>& of, bool sums_in_f32) {
   for (const Value& value : of)
     if (&value.owner() != &loss.owner())
-      throw UsageError("gradients: a value is of another graph than the loss");
+      throw UsageError("gradients: a value belongs to another graph than the loss");
   if (loss.type().elements() != 1)
     throw UsageError(fmt::format("gradients: the loss is {}; it must be a scalar", to_string(loss.type())));
   FunctionGradients functions(sums_in_f32);

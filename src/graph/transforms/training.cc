@@ -62,7 +62,7 @@ void check_training(const TrainingOptions& options, const Graph& graph) {
     named.insert(named.end(), group.parameters.begin(), group.parameters.end());
   for (const Value& value : named)
     if (&value.owner() != &graph)
-      throw UsageError("a value that is frozen, or in a group, is of another graph than the loss");
+      throw UsageError("a value that is frozen, or in a group, belongs to another graph than the loss");
   if (options.micro_batches == 1 && options.pipeline != Pipeline{})
     pipeline_schedule(options.pipeline, graph.balanced_stages().value_or(stages_of(graph).count()),
                       options.micro_batches);

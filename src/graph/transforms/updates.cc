@@ -147,7 +147,7 @@ void check_sharding(Sharding sharding, const std::vector<ParameterGroup>& groups
   }
   if (replicas > 1) return;
   const auto refuse = [](const char* what) {
-    throw UsageError(fmt::format("{} divided among replicas, and there is one: ask for several", what));
+    throw UsageError(fmt::format("{} divided among replicas, but there is only one: ask for several", what));
   };
   if (sharding.state) refuse("the optimizer's state is");
   if (sharding.weights) refuse("parameters are");

@@ -87,7 +87,7 @@ void check_stages(const PretrainingSettings& s) {
   if (s.pipeline == graph::PipelineKind::sequential) return;
   if (s.stages == 1)
     throw UsageError(
-        fmt::format("a pipeline is {}, and there is one stage: name several stages, or leave it out",
+        fmt::format("a pipeline is {}, but there is only one stage: name several stages, or leave it out",
                     name_of(s.pipeline)));
   const uint32_t stages = s.stages + 1;
   if (s.pipeline == graph::PipelineKind::grouped && s.micro_batches % (2 * stages) != 0)
