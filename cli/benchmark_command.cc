@@ -43,7 +43,7 @@ struct BenchmarkFlags {
   CommonOptions common;
 };
 
-/// A stream, in which runs follow one another.
+/// A stream of runs, one after another.
 struct Stream {
   Stream(const onnx::ImportedModel& imported, const BenchmarkFlags& options, uint32_t threads)
       : session(imported.graph, Machine::host(threads), {.threads = threads}),
@@ -163,7 +163,7 @@ ordered_json json_of(const BenchmarkResult& r, const BenchmarkFlags& options) {
 /// Times of other engines on inputs of the same shapes, measured after this one: results as in json_of().
 ordered_json results_beside(const BenchmarkFlags& options, const onnx::ImportedModel& imported,
                             uint32_t threads) {
-  // -P: modules are not looked for in the present folder.
+  // -P: Python does not look for modules in the current folder.
   std::vector<std::string> command = {options.python, "-P", "-m", "tessera.onnx", "--json"};
   const auto add_option = [&](const char* name, const auto& value) {
     command.push_back(fmt::format("--{}={}", name, value));
@@ -229,7 +229,7 @@ int run(const BenchmarkFlags& given) {
     try {
       for (ordered_json& row : results_beside(options, imported, result.threads * options.streams))
         measured["results"].push_back(std::move(row));
-    } catch (const Error& error) {  // its own results are there
+    } catch (const Error& error) {  // the results measured above are still shown
       complain(fmt::format("--beside: {}", error.what()));
       status = 1;
     }
@@ -262,7 +262,7 @@ Command add_benchmark_command(CLI::App& app) {
   add_seconds(command, "--seconds", options->seconds, "Seconds of measurement (default: 10)");
   add_seconds(command, "--warm-up", options->warm_up, "Seconds of runs before the measurement (default: 1)");
   add(command, "--beside", options->beside, parse_engines,
-      "Also measure other engines, in a Python that has them and tessera: onnxruntime, openvino");
+      "Also measure onnxruntime or openvino, or both, in a Python that has them and tessera");
   command.add_option("--python", options->python, "Python interpreter for --beside (default: python3)");
   add_common_options(command, options->common);
   command.footer(

@@ -90,7 +90,7 @@ std::string quoted_argument(const std::string& text) {
   return quoted + "'";
 }
 
-/// The command that trains with a division, with all other options of this one.
+/// The command that trains with a division, and with all other options of `command`.
 std::string training_command(const BertRequest& r, const PretrainingSettings& s, const CLI::App& command) {
   std::string text = "tessera train bert";
   for (const CLI::Option* option : command.get_options()) {
@@ -184,7 +184,7 @@ std::string json_of_plan(const BertRequest& r, const PretrainingPlan& plan, cons
   return json_text({{"schema", 1}, {"command", "train bert"}, {"results", {result}}}) + "\n";
 }
 
-/// "yes", or the bytes that it lacks.
+/// "yes", or the bytes that the division lacks.
 std::string fit_text(const PretrainingCost& cost) {
   if (cost.fits) return "yes";
   if (cost.lacking_tile_bytes > 0) return fmt::format("lacks {}", count_text(cost.lacking_tile_bytes));

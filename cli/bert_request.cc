@@ -81,9 +81,9 @@ void add_stage_options(CLI::App& command, BertRequest& r) {
         if (items.size() > 1)
           for (const std::string& item : items) r.stage_layers.push_back(parse_layers("--stages", item));
       },
-      "Stages of layers, each on separate chips, or on the host on a separate rank of mpirun: the number of "
-      "stages, or the number of layers of each, such as 3,7,7,7, or to split layers, of attention and "
-      "feed-forward parts, such as 3,4/3,3/4 (default: 1)");
+      "Stages of layers, each on its own chips, or on the host on its own rank of mpirun: the number of "
+      "stages; the number of layers of each stage, such as 3,7,7,7; or, to split layers, the numbers of "
+      "attention and feed-forward parts of each stage, such as 3,4/3,3/4 (default: 1)");
   add(
       command, "--head-layers", r.head_layers,
       [](const std::string& text) { return parse_layers("--head-layers", text); },
@@ -97,7 +97,7 @@ void add_model_options(CLI::App& command, BertRequest& r) {
   add_real(command, "--dropout", r.dropout,
            "Probability of dropout of hidden values and attention probabilities (default: 0.1)");
   add_real(command, "--attention-dropout", r.attention_dropout,
-           "Probability of dropout of attention probabilities, if they have another one");
+           "Probability of dropout of attention probabilities (default: as --dropout)");
   add_choice<graph::PackedAverage>(
       command, "--average", r.settings.average,
       {graph::PackedAverage::token, graph::PackedAverage::sequence, graph::PackedAverage::pack},
@@ -162,8 +162,8 @@ void add_text_options(CLI::App& command, BertRequest& r) {
   add_rank_options(command, r.ranks);
   add_large_values_flag(
       command, "offload-activations", r.settings.offload_activations_from,
-      fmt::format("Keep values of at least {:L} elements that stages store for later passes of micro-batches "
-                  "in flight in streaming memory too",
+      fmt::format("Also keep in streaming memory the values of at least {:L} elements that stages store for "
+                  "later passes of micro-batches in flight",
                   kLargeValue));
   add_counts(command, "--steps", r.steps,
              "Number of steps, one for all lengths or one for each (default: as --epochs says)", 1);
@@ -208,13 +208,12 @@ void add_bert_options(CLI::App& command, BertRequest& r) {
       "chips: stages, replicas, micro-batches, recomputation, sharding and offload");
   add_count(
       command, "--plan-estimates", r.plan_estimates,
-      fmt::format("With --plan: maximum number of whole networks that are estimated, besides the division "
-                  "that options ask for (default: {})",
+      fmt::format("With --plan: maximum number of whole networks that are estimated, in addition to the "
+                  "division that options ask for (default: {})",
                   r.plan_estimates));
-  add_seconds(
-      command, "--plan-time-limit", r.plan_time_limit,
-      "With --plan: seconds after which no estimate begins, besides the estimate of the division that "
-      "options ask for; small networks take at most half of this time (default: no limit)");
+  add_seconds(command, "--plan-time-limit", r.plan_time_limit,
+              "With --plan: seconds after which no estimate begins, except the estimate of the division that "
+              "options ask for; small networks take at most half of this time (default: no limit)");
 }
 
 void check(const BertRequest& r, const CLI::App& command) {

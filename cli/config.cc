@@ -24,7 +24,7 @@ std::vector<std::string_view> names_of_configs(Configs builtin) {
   return names;
 }
 
-/// What --machine says on the command line.
+/// The value of --machine on the command line.
 std::string machine_asked_for(const CLI::App& command) {
   const CLI::Option* option = command.get_option_no_throw("--machine");
   return option == nullptr || option->count() == 0 ? "" : option->results().back();
@@ -45,8 +45,9 @@ std::string content_of(const std::string& name, Configs builtin, const std::stri
   if (!name.ends_with(".toml"))
     throw invalid_value(
         "--config", name,
-        fmt::format("choose from {}, or a .toml file; --machine may say the end of a name, such as pod16",
-                    fmt::join(names_of_configs(builtin), ", ")));
+        fmt::format(
+            "choose from {}, or a .toml file; the end of a name, such as pod16, may follow from --machine",
+            fmt::join(names_of_configs(builtin), ", ")));
   const std::vector<char> content = io::Source::open(name).read_all();
   return {content.begin(), content.end()};
 }

@@ -14,9 +14,9 @@ namespace tessera::cli {
 extern const std::span<const base::EmbeddedFile> kBertConfigs;
 extern const std::span<const base::EmbeddedFile> kResnetConfigs;
 
-/// Adds an option --config, whose file, one of the built-in ones or another, gives options `key = value` as
-/// `--key value`, unless the command line gives them. To be added before the command's other options. Their
-/// names are entered in `configured`.
+/// Adds the option --config: a built-in or another file, whose lines `key = value` stand for `--key value`
+/// unless the command line has the option. Must be added before the command's other options. The names of
+/// options that the file gives are entered in `configured`.
 void add_config_option(CLI::App& command, std::span<const base::EmbeddedFile> builtin,
                        std::set<std::string>& configured);
 

@@ -3,8 +3,8 @@
 
 namespace tessera::cli {
 
-/// While it exists, SIGINT and SIGTERM only record the request to stop; a second signal has its previous
-/// effect.
+/// While an object of this class exists, SIGINT and SIGTERM only record the request to stop; a second signal
+/// has its previous effect.
 class Interruption {
  public:
   /// `last` names the work that is still finished after a signal.

@@ -90,7 +90,7 @@ class Printer {
   fmt::memory_buffer text_;
 };
 
-/// Calls f(lengths) on the input as it arrives, piece by piece.
+/// Calls f(lengths) for each piece of the input as it arrives.
 template <class F>
 void for_each_arrival(const PackRequest& request, F f) {
   if (request.lengths == "-") {

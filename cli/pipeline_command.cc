@@ -46,7 +46,7 @@ StageTimes parse_times(const std::string& text) {
   return of_stage;
 }
 
-/// By part of the chips.
+/// The actions, by part of the chips.
 ordered_json actions_json(const graph::ActionList& list, const std::vector<StageTimes>& times) {
   ordered_json places = ordered_json::array();
   for (uint32_t place = 0; place < list.places(); ++place) places.push_back(ordered_json::array());
@@ -121,13 +121,15 @@ Command add_pipeline_command(CLI::App& app) {
   add_counts(command, "--recompute", request->recomputed,
              "Stages that compute forward passes again before backward passes, such as 0,1");
   add(command, "--times", request->times, parse_times,
-      "Times of a forward and of a backward pass, of which gradients of inputs and of weights take half each "
-      "where they have passes of their own (default: 1,2)");
+      "Times of a forward and of a backward pass; separate passes for gradients of inputs and of weights "
+      "take "
+      "half of a backward pass each (default: 1,2)");
   command.add_flag(
       "--actions", request->actions,
       "List the actions of each stage's chips: passes, sending, receiving, and sums of gradients");
   add_counts(command, "--places", request->places,
-             "With --actions: the part of the chips of each stage, such as 0,1,1,0 (default: one for each)");
+             "With --actions: the part of the chips on which each stage lies, such as 0,1,1,0 (default: its "
+             "own part)");
   add_count(command, "--replicas", request->replicas,
             "With --actions: number of replicas, over which gradients are summed (default: 1)");
   command.add_option("--svg", request->svg, "Write a picture: a lane for each stage (.svg)");

@@ -7,7 +7,7 @@
 
 namespace tessera::cli {
 
-/// Drawn on stderr if it is a terminal and the work takes more than a moment; erased at the end.
+/// A bar on stderr, if that is a terminal and the work takes more than a moment; erased at the end.
 class Progress {
  public:
   explicit Progress(size_t total);

@@ -26,9 +26,9 @@ uint32_t started_ranks();
 /// The ranks that mpirun has started; only the first one prints results. See connect_mpi().
 std::shared_ptr<Communicator> connect_ranks(const RankOptions& options);
 
-/// Calls `work`, which returns an exit status. A rank that fails tells the other ranks: otherwise they would
-/// wait for it, and once they end, it would be ended before it says why it failed. null: there are no other
-/// ranks.
+/// Calls `work`, which returns an exit status. A rank that fails tells the other ranks. Otherwise they would
+/// wait for it, and when they give up, it would be ended before it says why it failed. null: there are no
+/// other ranks.
 int run_as_rank(Communicator* ranks, const std::function<int()>& work);
 
 }  // namespace tessera::cli

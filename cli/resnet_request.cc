@@ -65,8 +65,8 @@ void add_resnet_data_options(CLI::App& command, ResnetRequest& r) {
   ResnetTrainingSettings& s = r.settings;
   add_count(
       command, "--size", s.size,
-      "Height and width in pixels of synthetic images, and to which images in files are scaled (default: "
-      "32 or 224, depending on the depth)",
+      "Height and width in pixels of synthetic images, and of images in files after scaling (default: 32 or "
+      "224, depending on the depth)",
       kMostImageSize, 8);
   command.add_flag("--augment,!--no-augment", s.augment,
                    "Train with random crops and flips of images, which differ in each epoch (default)");

@@ -15,7 +15,7 @@ void add_neuron_options(CLI::App& command, SpikingTrainingSettings& s) {
   command.add_flag("--recurrent,!--feed-forward", s.recurrent,
                    "Let hidden layers also take their own spikes");
   add_real(command, "--beta", s.decay,
-           "Factor by which potentials decay in a step (default of this and other options: by data set)");
+           "Factor by which potentials decay in a step (default: by data set, as for other options)");
   command.add_option_function<std::string>(
       "--alpha",
       [&s](const std::string& text) {
@@ -53,17 +53,19 @@ void add_learning_options(CLI::App& command, SpikingTrainingSettings& s) {
            "Fraction of hidden neurons that fire in a step before training");
   add_real(
       command, "--activity-penalty", s.activity_penalty,
-      "Factor of a penalty on the loss, the mean of max(0, rate - cap)^2 of hidden neurons (default: 0)");
+      "Factor of a penalty in the loss: the mean of max(0, rate - cap)^2 of hidden neurons (default: 0)");
   add_real(command, "--activity-cap", s.activity_cap, "Cap of the rate in this penalty (default: 0)");
-  add_real(command, "--gradient-threshold", s.gradient_threshold,
-           "Potential above which neurons pass gradients; it begins at -100, and each epoch halves the "
-           "distance (default: all neurons pass gradients)");
   add_real(
-      command, "--first-gradient-threshold", s.first_gradient_threshold,
-      "Potential at which this threshold begins (default: -100); equal to --gradient-threshold: it is fixed");
-  add_count(command, "--most-listed", s.most_listed,
-            "Maximum number of neurons of a layer that are listed in a step; it begins with all neurons, and "
-            "each epoch halves the distance (default: all)");
+      command, "--gradient-threshold", s.gradient_threshold,
+      "Potential above which neurons pass gradients; the threshold begins at -100, and each epoch halves "
+      "its distance to this value (default: all neurons pass gradients)");
+  add_real(command, "--first-gradient-threshold", s.first_gradient_threshold,
+           "Potential at which this threshold begins (default: -100); the same as --gradient-threshold: it "
+           "is fixed");
+  add_count(
+      command, "--most-listed", s.most_listed,
+      "Maximum number of neurons of a layer that are listed in a step; the limit begins with all neurons, "
+      "and each epoch halves its distance to this number (default: all)");
 }
 
 void add_recording_options(CLI::App& command, RecordingSettings& s) {

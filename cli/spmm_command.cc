@@ -125,7 +125,7 @@ bool is_failure(const SpmmResult& result) {
   return result.fits && (!result.failure.empty() || result.verified == false);
 }
 
-/// Products that do not fit are a result of an estimate, or beside products that ran; otherwise nothing was
+/// Products that do not fit are no failure in an estimate, or if another product ran; otherwise nothing was
 /// done.
 bool is_failure(std::span<const SpmmResult> results, bool estimate) {
   const bool any_fits = std::ranges::any_of(results, &SpmmResult::fits);

@@ -69,7 +69,7 @@ void end_child(int signal) {
   errno = error;
 }
 
-/// While an object of it exists, signals that end the tool end its child first.
+/// While an object of this class exists, signals that end the tool end its child first.
 class EndingOfChild {
  public:
   EndingOfChild() {
@@ -89,7 +89,7 @@ class EndingOfChild {
 
   void begin(pid_t child) {
     running_child = child;
-    if (ending_signal != 0) kill(child, SIGTERM);  // there was a signal while it was started
+    if (ending_signal != 0) kill(child, SIGTERM);  // a signal arrived before
   }
   void end() { running_child = 0; }
 
@@ -122,7 +122,7 @@ std::string output_of(std::vector<std::string> command) {
   siginfo_t ended{};
   while (waitid(P_PID, static_cast<id_t>(child), &ended, WEXITED | WNOWAIT) < 0)
     if (errno != EINTR) fail_to_run(program, errno);
-  ending.end();  // after the next call its number may be another process's
+  ending.end();  // after the next call, another process may have its number
   int status = 0;
   while (waitpid(child, &status, 0) < 0)
     if (errno != EINTR) fail_to_run(program, errno);

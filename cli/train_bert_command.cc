@@ -27,8 +27,8 @@ void write_files(const BertRequest& r, const PretrainingReport& report) {
   if (!r.trace.empty()) io::write_text(r.trace, trace_of(report));
 }
 
-/// The number of replicas: one for each rank, or on the host, where ranks divide stages as well, one for each
-/// `stages` ranks.
+/// The number of replicas: one for each rank, or on the host, where ranks also divide stages, one for each
+/// group of `stages` ranks.
 uint32_t replicas_for(const BertRequest& r, uint32_t ranks) {
   return r.machine == "host" ? std::max(1U, ranks / std::max(1U, r.settings.stages)) : ranks;
 }

@@ -109,7 +109,7 @@ void add_optimizer_options(CLI::App& command, LearningSettings& s, const std::st
   add(command, "--lr-decay-at", s.lr_schedule.decay_at, parse_fractions,
       "Fractions of all steps after which the step schedule lowers the learning rate (default: 0.5,0.75)");
   add_real(command, "--lr-decay", s.lr_schedule.decay,
-           "Factor by which it then multiplies the learning rate (default: 0.1)");
+           "Factor by which the step schedule multiplies the learning rate (default: 0.1)");
   add_real(command, "--clip-norm", s.clip_norm, "Scale gradients so that their norm is at most this");
   add_count(command, "--epochs", s.epochs,
             fmt::format("Passes over the training data (default: {})", s.epochs));
@@ -129,7 +129,7 @@ void add_drop_grow_options(CLI::App& command, DropGrowSchedule& s, const std::st
            "Fraction of the blocks that is replaced at the beginning; decays along a cosine (default: 0.3)");
   add_count(command, "--every", s.every, "Steps between replacements (default: 100)");
   add_real(command, "--until", s.until,
-           "Fraction of all steps after which patterns do not change any more (default: 0.75)");
+           "Fraction of all steps after which patterns no longer change (default: 0.75)");
 }
 
 void add_large_values_flag(CLI::App& command, const std::string& name, std::optional<uint64_t>& least,
@@ -179,9 +179,9 @@ void add_placement_options(CLI::App& command, PlacementSettings& s, const std::s
       "Fetch parameters and state from streaming memory while the operations before are computed; tiles "
       "then need memory for the operands of two operations");
   add(command, "--place", s.groups, parse_places,
-      "Choose for parameters by name, whatever their sizes, what lies in streaming memory (state, weights, "
-      "gradients) or is divided among the replicas (shard, shard-weights, shard-gradients), or none, "
-      "such as embeddings.*=weights+state,*.bias=none; * stands for any characters");
+      "Choose by name, whatever the sizes of parameters, what lies in streaming memory (state, weights, "
+      "gradients) or is divided among the replicas (shard, shard-weights, shard-gradients), or none of "
+      "these, such as embeddings.*=weights+state,*.bias=none; * stands for any characters");
 }
 
 void check_sums(const PlacementSettings& s) {

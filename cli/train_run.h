@@ -20,7 +20,7 @@
 
 namespace tessera::cli {
 
-/// The properties in which trainings differ.
+/// The parts of a training that depend on its kind.
 struct TrainingTask {
   const RunOptions& options;
   Communicator* ranks = nullptr;  ///< ranks that train together, the first of which writes files; null: none

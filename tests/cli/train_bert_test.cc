@@ -214,7 +214,8 @@ TEST_F(TrainBertCliTest, TakesOptionsFromAFile) {
   expect_refused(run("train bert --config mlperf"),
                  "--config: invalid value 'mlperf' (choose from mlperf-v1.0-pod16, mlperf-v1.0-pod64, "
                  "mlperf-v2.0-pod16, "
-                 "mlperf-v2.0-pod64, or a .toml file; --machine may say the end of a name, such as pod16)");
+                 "mlperf-v2.0-pod64, or a .toml file; the end of a name, such as pod16, may follow from "
+                 "--machine)");
   expect_refused(run("train bert --config mlperf-v1.0 --machine bow"), "invalid value 'mlperf-v1.0'");
 }
 
