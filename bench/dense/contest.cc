@@ -16,7 +16,7 @@ namespace {
 
 using base::seconds_of;
 
-// Longer than idle threads of any library spin.
+// Longer than the idle threads of any library spin.
 constexpr auto kPause = std::chrono::milliseconds(15);
 constexpr double kRoundSeconds = 4e-3;
 

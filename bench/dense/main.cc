@@ -146,7 +146,7 @@ class Bench {
   std::vector<Ratio> ratios_;
 };
 
-/// Products of attention, and both of the feed-forward part.
+/// The products of attention, and both products of the feed-forward part.
 void run_bert(unsigned threads) {
   constexpr uint32_t kHidden = 768, kIntermediate = 3072;
   constexpr int kFewRounds = 7;  // a call takes up to a fifth of a second

@@ -1,11 +1,11 @@
-// Plans, builds and estimates a training step of equal layers: four products of the hidden size and
-// two of the feed-forward one each, in a function that every layer calls.
+// Plans, builds and estimates a training step of equal layers, each with four products of the hidden size and
+// two of the feed-forward size, in a function that every layer calls.
 //
 //   bench_encoder [--layers 24] [--hidden 1024] [--inner 4096] [--rows 1024] [--micro-batches 2] [--stages 4]
 //                 [--machine m2000] [--type f16]
 //
-// Prints seconds of the passes and of all, the memory that was needed, and what the step is predicted to
-// take.
+// Prints the seconds of each pass and in all, the memory that was needed, and the predicted time of the
+// step.
 #include <fmt/format.h>
 #include <sys/resource.h>
 #include <tessera/error.h>

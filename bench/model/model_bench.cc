@@ -3,9 +3,9 @@
 //   bench_model [--layers 1024,1024,10] [--batch 50] [--density 1] [--block 16] [--dynamic]
 //               [--replicas 1] [--machine host] [--threads 0] [--steps 200] [--rounds 9] [--operations]
 //
-// Prints the time to build and compile the step, the time of a step (of a tiled machine the model's), its
-// parts, and for dense layers on a host the limit: operations at the processor's peak, and bytes of
-// parameters. bench_dense compares dense products alone with other libraries, also the products of BERT-base.
+// Prints the time to build and compile the step, the time of a step (on a tiled machine, the model's
+// prediction), its parts, and for dense layers on a host the limit: operations at the processor's peak, and
+// bytes of parameters. bench_dense compares single dense products, also of BERT-base, with other libraries.
 #include <fmt/format.h>
 #include <tessera/error.h>
 #include <tessera/gradients.h>
@@ -104,7 +104,7 @@ double seconds_of_a_step(Session& session, const Options& options) {
 }
 
 void print_cost(const RunCost& cost) {
-  fmt::print("account: {:.3f} ms, {:.1f} MiB\n", 1e3 * cost.seconds,
+  fmt::print("predicted: {:.3f} ms, {:.1f} MiB\n", 1e3 * cost.seconds,
              static_cast<double>(cost.total_bytes) / (1 << 20));
   for (const PlacementCost& placement : cost.placements)
     fmt::print("  {}: {:.3f} ms{}{}\n", placement.placement, 1e3 * placement.seconds,

@@ -1,4 +1,4 @@
-"""The same packing, straightforward in Python and NumPy, to compare bench_packing with.
+"""A straightforward packing in Python and NumPy, as a comparison for bench_packing.
 
     python3 reference.py MAX_LENGTH HISTOGRAM      such as 512 wikipedia-512.csv
 """

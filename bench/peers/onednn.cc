@@ -30,7 +30,7 @@ class DnnlProduct : public PreparedProduct {
   DnnlProduct(const dnnl::engine& engine, const Work& work)
       : task_(work.task),
         pattern_(work.weights.pattern),
-        // Column-major results come from the transposed product, with W behind.
+        // Column-major results come from the transposed product, with W as the second factor.
         weights_first_(work.layout == Layout::row_major && work.n > 1),
         stream_(engine) {
     const Operands asked = operands_of(work);

@@ -20,7 +20,7 @@ const char* core_type(Isa isa) {
 Library open_library(const Limits& limits) {
   if (const char* core = core_type(limits.isa)) setenv("OPENBLAS_CORETYPE", core, 1);
   setenv("OPENBLAS_NUM_THREADS", std::to_string(limits.threads).c_str(), 1);
-  // Idle workers spin 2^n cycles; the default of 2^26 would occupy the cores of whoever is measured next.
+  // Idle workers spin 2^n cycles; the default of 2^26 would occupy the cores of the library measured next.
   default_environment("OPENBLAS_THREAD_TIMEOUT", "20");
   return Library({"libopenblas.so.0", "libopenblas.so"});
 }

@@ -121,7 +121,7 @@ struct Peers {
 };
 
 /// Loads the peers in `names` (all, if it is empty). The limits apply to the whole process: libraries read
-/// them once, when they are loaded. To be called once.
+/// them once, when they are loaded. Must be called only once.
 Peers load_peers(const Limits& limits, const std::vector<std::string>& names);
 
 }  // namespace tessera::bench

@@ -45,8 +45,8 @@ void check_names(const std::vector<std::string>& names) {
                                    [&](const Entry& entry) { return entry.name == name; });
     if (known) continue;
     std::string all;
-    for (const Entry& entry : kEntries) all += fmt::format(" {}", entry.name);
-    throw UsageError(fmt::format("unknown library '{}': use one of{}", name, all));
+    for (const Entry& entry : kEntries) all += fmt::format("{}{}", all.empty() ? "" : ", ", entry.name);
+    throw UsageError(fmt::format("unknown library '{}' (choose from {})", name, all));
   }
 }
 

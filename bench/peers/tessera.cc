@@ -15,7 +15,7 @@ namespace {
 
 using base::seconds_of;
 
-/// Another random pattern with as many blocks.
+/// Another random pattern with the same number of blocks.
 Pattern like(const Pattern& pattern) {
   const double cells = double{1} * pattern.block_rows() * pattern.block_cols();
   return sparse::generate_pattern({PatternKind::random, pattern.rows, pattern.cols,

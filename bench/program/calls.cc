@@ -13,7 +13,7 @@ namespace {
 
 using namespace tessera;
 
-/// The fastest of many batches: what else runs on the computer only adds to it.
+/// Seconds of a call in the fastest of many batches: other programs only add to the time.
 double call_seconds(const Spmm& product, const float* x, float* y) {
   constexpr int kBatches = 4000;
   constexpr int kCalls = 20;

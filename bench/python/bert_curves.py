@@ -1,12 +1,12 @@
-"""BERT-tiny on WikiText-2: loss by sequences trained with, packed and padded, in FP32 and FP16.
+"""BERT-tiny on WikiText-2: loss by the number of training sequences, packed and padded, in FP32 and FP16.
 
     python bench/python/bert_curves.py --tessera build/release/cli/tessera --data data/text --out packed-bert
 
 Trains with the validation file, holds a part of the test file out, and evaluates every 18 steps; each paragraph is a
-document. A batch of padded sequences has as many sequences as one of packs has on average. Packs depend on the seed;
-batches and the number of steps, an epoch's with the first seed, do not. Prints a table of the held-out loss, with mean,
-range and the largest difference from packed training with the same seed, and a table of the packs. Writes OUT.json
-with all evaluations and OUT.svg.
+document. A batch of padded sequences has as many sequences as a batch of packs has on average. Packs depend on the
+seed; batches do not, and neither does the number of steps, which is that of an epoch with the first seed. Prints a
+table of the held-out loss, with mean, range and the largest difference from packed training with the same seed, and a
+table of the packs. Writes OUT.json with all evaluations and OUT.svg.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from progress import tell
 from tessera.text import tokenize
 
 FP16 = ["--numbers", "mlperf-v1", "--rounding"]
-#: Options of each training, besides the options of all.
+#: Options of each training, besides the common options.
 VARIANTS = {
     "packed": ["--pack", "optimal"],
     "padded": ["--pack", "none"],

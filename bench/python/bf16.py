@@ -1,9 +1,9 @@
-"""Products and whole Transformers in BF16 beside the same in FP32 and beside PyTorch (oneDNN), in one run.
+"""Products and whole Transformers in BF16, beside FP32 and beside PyTorch (oneDNN), in one run.
 
     python bench/python/bf16.py                       # dense layers, block-sparse layers, BERT-base at 128 tokens
     python bench/python/bf16.py --only dense --size 768x768 768x3072 --batch 128 512
 
-Candidates take turns; the least time of each, with the speed-up over PyTorch in BF16. Sums are FP32 in all of them.
+Candidates take turns. Prints the least time of each, with the speed-up over PyTorch in BF16. All sum in FP32.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""What a call of a layer takes from Python, beside the products that it calls in C++, on one thread.
+"""The time of a layer's call from Python, beside the time of the products that it calls in C++, on one thread.
 
     python bench/python/calls.py                     # a ButterflyLinear of N = 1024, with batches of 1 and 64
-    python bench/python/calls.py --small             # layers of 64 × 64 with a batch of 8, whose products take little
+    python bench/python/calls.py --small             # layers of 64 × 64 with a batch of 8, whose products are short
 
-Least times in microseconds, all in turns. Through the dispatcher, PyTorch sees the operators, as it has to in
+Jobs take turns. Prints least times in microseconds. Through the dispatcher, PyTorch sees the operators, as it has to in
 torch.compile or under a dispatch mode; otherwise layers call the kernels directly.
 """
 

@@ -3,14 +3,14 @@
     python bench/python/images.py                           # ResNet-50 of random weights at 224 × 224, batches 1 and 8
     python bench/python/images.py --model mobilenet_v2 --density 0.1 0.2 --block 1 4
     python bench/python/images.py --density 0.5 0.2 0.1 0.05     # one after the other, and then as a table
-    python bench/python/images.py --onnx                    # and by way of ONNX files
+    python bench/python/images.py --onnx                    # also through ONNX files
     python bench/python/images.py --layers                  # each of its convolutions alone
-    python bench/python/images.py --breakdown               # and what each operation took
+    python bench/python/images.py --breakdown               # also the time of each operation
 
-Batch norms are folded into convolutions for all. Pruned are, by magnitude, all convolutions but the first and depthwise
-ones, in blocks of output × input channels. All is FP32 and computes the same. Candidates take turns; the least time of each in
-milliseconds, with the speed-up over the fastest alternative, of which PyTorch comes as it is and compiled, with channels
-first and last.
+Batch norms are folded into convolutions for all candidates. All convolutions but the first and depthwise ones are
+pruned by magnitude, in blocks of output × input channels. All candidates compute the same in FP32, and take turns.
+Prints the least time of each in milliseconds, with the speed-up over the fastest alternative. PyTorch runs eager and
+compiled, with channels first and last.
 """
 
 from __future__ import annotations
@@ -170,7 +170,7 @@ def runs_of(sessions: dict[str, tg.Session], x: np.ndarray) -> dict[str, Job]:
 
 
 def onnx_jobs_of(model: nn.Module, x: Tensor, densities: list[float], blocks: list[int]) -> dict[str, Job]:
-    """The same networks by way of ONNX, whose sessions choose which layers are sparse."""
+    """The same networks through ONNX, where sessions choose which layers are sparse."""
     jobs: dict[str, Job] = {}
     for density, block in [(1.0, 1), *((density, block) for density in densities for block in blocks)]:
         own, file = copy.deepcopy(model), io.BytesIO()
@@ -233,7 +233,7 @@ class Alone(nn.Module):
 
 
 def layers_of(model: fx.GraphModule, x: Tensor) -> dict[str, tuple[nn.Conv2d, torch.Size]]:
-    """The convolutions that differ, with the images that they take."""
+    """One convolution of each kind, with the size of the images that it takes."""
     found: dict[str, tuple[nn.Conv2d, torch.Size]] = {}
 
     def note(layer: nn.Conv2d, inputs: tuple[Tensor], _: Tensor) -> None:

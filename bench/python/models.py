@@ -6,9 +6,9 @@
     python bench/python/models.py --attention               # attention alone: 4 × 512 tokens, 12 heads
     python bench/python/models.py --packs                   # attention on packs of sequences of several lengths
 
-The encoder is pruned by magnitude; all is FP32 and computes the same. Candidates take turns; the least time of each in
-milliseconds, with the speed-up over the fastest dense alternative. The floor of each is what its products alone took, the
-least of three measured runs. Alternatives that are not installed are left out.
+The encoder is pruned by magnitude. All candidates compute the same in FP32, and take turns. Prints the least time of
+each in milliseconds, with the speed-up over the fastest dense alternative. The floor of each is the time of its
+products alone, the least of three measured runs. Alternatives that are not installed are left out.
 """
 
 from __future__ import annotations
@@ -44,13 +44,13 @@ class First(nn.Module):
 
 
 def least(jobs: dict[str, Job], rounds: int, calls: int = 3) -> dict[str, float]:
-    """The least milliseconds of each job, in turn, several calls at a time, as a model that is in use is called."""
+    """The least milliseconds of each job. Jobs take turns of several calls, as a model in use gets."""
     times = dict.fromkeys(jobs, float("inf"))
     for job in jobs.values():
         job()
     for _ in range(rounds):
         for name, job in jobs.items():
-            time.sleep(0.05)  # threads of the one before spin for a while
+            time.sleep(0.05)  # threads of the previous job spin for a while
             for _ in range(calls):
                 start = time.perf_counter()
                 job()
@@ -83,7 +83,7 @@ class Grid:
         rows[density] = [cell(f"density {density:g}, b = {block}") for block in self.blocks]
 
     def print(self) -> None:
-        """Print the table, unless there is but one density."""
+        """Print the table, unless there is only one density."""
         for who, rows in self.rows.items():
             if len(rows) < 3:
                 continue
@@ -156,7 +156,7 @@ def breakdown(model: tessera.CompiledModel, x: Tensor) -> str:
 
 
 def floor(model: tessera.CompiledModel, x: Tensor) -> float:
-    """Milliseconds of its products alone."""
+    """Milliseconds of the model's products alone."""
     return 1e3 * min(model.measure(x).seconds_by_kind["products"] for _ in range(3))
 
 
@@ -187,8 +187,8 @@ def compare_models(batch: int, layers: int, densities: list[float], blocks: list
 
 #: Sizes of attention alone, as in BERT-base.
 BATCH, TOKENS, HEADS, HEAD_SIZE = 4, 512, 12, 64
-#: Lengths of the sequences of a batch's packs. The last ones have twice as many sequences as packs and three quarters of
-#: the squares, as optimal packs of Wikipedia.
+#: Lengths of the sequences of a batch's packs. The last ones are like optimal packs of Wikipedia: twice as many
+#: sequences as packs, and a sum of squares of three quarters of the maximum.
 PACKS: dict[str, list[tuple[int, ...]]] = {
     "1 × 512": [(512,)] * BATCH,
     "2 × 256": [(256,) * 2] * BATCH,
@@ -202,7 +202,7 @@ PACKS: dict[str, list[tuple[int, ...]]] = {
 def attention_in_tessera(
     arrays: dict[str, Tensor], trains: bool, packs: list[tuple[int, ...]] | None = None, **options: Attribute
 ) -> Job:
-    """Attention of q, k, v, and its gradients; in packs, each sequence to itself."""
+    """Attention of q, k and v, and its gradients; in packs, each sequence attends only to itself."""
     graph = tg.Graph()
     shape = tuple(arrays["q"].shape)
     inputs = [graph.input(name, shape) for name in "qkv"]
@@ -270,7 +270,7 @@ def compare_attention(rounds: int) -> None:
 
 
 def compare_packs(rounds: int) -> None:
-    """Times of attention on packs beside the squares of lengths, by which they would grow from packs of one sequence."""
+    """Times of attention on packs, beside the times expected if they grow with the squares of lengths."""
     arrays = random_arrays()
     for trains in (False, True):
         jobs = {name: attention_in_tessera(arrays, trains, packs) for name, packs in PACKS.items()}

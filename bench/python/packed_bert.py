@@ -2,20 +2,21 @@
 
     python bench/python/packed_bert.py                         # BERT-base, two packs, AdamW, with dropout
     python bench/python/packed_bert.py --size mini --packs 4 --density 0.1 --block 16
-    python bench/python/packed_bert.py --memory                # peak of memory instead of time
+    python bench/python/packed_bert.py --memory                # peak memory instead of time
 
 PyTorch's model is Hugging Face's, with scaled_dot_product_attention and a mask that keeps sequences apart, positions of
 each sequence, and a head that computes the masked tokens only, as Tessera's does; eager and compiled, each with fused
 AdamW. `by sequence` calls scaled_dot_product_attention for one sequence after the other instead, without a mask, and
-`nested` once, for all of them as a nested (jagged) tensor. `padded` has one sequence in each row of 512. All take turns;
-least times of a step, and of a sequence. With a density, products of the encoder have dynamic block-sparse weights.
+`nested` calls it once, for all sequences as a nested (jagged) tensor. `padded` has one sequence in each row of 512. All
+take turns. Prints the least time of a step, and per sequence. With a density, products of the encoder have dynamic
+block-sparse weights.
 
-Below are Tessera's times by kind of operation, of the fastest of three measured steps, and how much of the step is no
-product. What products do with their results, such as adding biases, counts as products. Attention, which computes its
-softmax between its two products, is one operation: the share is given without it, and as if all of it were no product.
+Below are Tessera's times by kind of operation, in the fastest of three measured steps, and the part of the step that is
+not products. Work on the results of products, such as adding biases, counts as products. Attention, which computes its
+softmax between its two products, is one operation: the part is given without attention, and with all of it.
 
 Memory is the largest resident size (Linux's VmHWM) of a process that runs two steps, less its size before the model is
-made, when all modules are loaded; beside it what the cost report predicts.
+made, when all modules are loaded. Beside it stands the memory that the cost report predicts.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ PACKS = ((312, 200), (256, 256))
 MASKED = 0.15
 PREDICTIONS = 76 + 2
 
-#: Of each pack the lengths of its sequences.
+#: The lengths of the sequences of each pack.
 Lengths = Sequence[Sequence[int]]
 
 
@@ -56,7 +57,7 @@ def attend_by_sequence(
     lengths: Lengths = (),
     **_: object,
 ) -> tuple[Tensor, None]:
-    """Attention of each sequence to itself, one after the other, of arrays [packs, heads, tokens, size of a head]."""
+    """Attention within each sequence, one after the other; arrays are [packs, heads, tokens, size of a head]."""
     packs = []
     for p, pack in enumerate(lengths):
         parts = [x[p : p + 1].split(list(pack), dim=2) for x in (query, key, value)]
@@ -79,7 +80,7 @@ def attend_nested(
     lengths: Lengths = (),
     **_: object,
 ) -> tuple[Tensor, None]:
-    """The same of all sequences at once, each an entry of a nested tensor."""
+    """The same for all sequences at once, which are the entries of a nested tensor."""
     packs, heads, tokens, size = query.shape
     offsets = torch.tensor([0, *itertools.accumulate(itertools.chain.from_iterable(lengths))])
 
@@ -93,7 +94,7 @@ def attend_nested(
     return y.transpose(1, 2).values().reshape(packs, tokens, heads, size), None
 
 
-#: Ways of PyTorch to keep sequences apart without a mask.
+#: Ways to keep sequences apart in PyTorch without a mask.
 WAYS = {"by sequence": attend_by_sequence, "nested": attend_nested}
 
 
@@ -105,7 +106,7 @@ class Batch:
         self.sequences = max(len(pack) for pack in packs)
         self.predictions = predictions
         self.count = sum(len(pack) for pack in packs)
-        #: Padding too is a sequence of its own.
+        #: Padding is a separate sequence.
         self.lengths = [[*pack, TOKENS - sum(pack)] if sum(pack) < TOKENS else [*pack] for pack in packs]
         shape = (len(packs), TOKENS)
         self.arrays: dict[str, NDArray[np.int64]] = {
@@ -199,7 +200,7 @@ def with_parameters_of(other: nn.Module, module: nn.Module) -> nn.Module:
 
 
 def trains(way: str, batch: Batch) -> bool:
-    """Whether a small model trains with a way to keep sequences apart. Its loss must be that with a mask."""
+    """Whether a small model trains with a way to keep sequences apart. Its loss must equal the loss with a mask."""
     torch.manual_seed(0)
     masked = InPyTorch(config_of("tiny")).eval()
     other = with_parameters_of(masked, InPyTorch(config_of("tiny", way), batch.lengths)).eval()
@@ -208,7 +209,7 @@ def trains(way: str, batch: Batch) -> bool:
     try:
         found = float(other(tensors).detach())
         other.train()(tensors).backward()
-    except Exception as error:  # of many types, by what PyTorch lacks
+    except Exception as error:  # the type depends on what PyTorch lacks
         print(f"PyTorch, packed, {way} is left out: {error!r}")
         return False
     assert abs(found - expected) < 1e-5 * expected, f"{way}: the loss is {found}; with a mask it is {expected}"
@@ -216,7 +217,7 @@ def trains(way: str, batch: Batch) -> bool:
 
 
 def jobs_in_pytorch(size: str, padded: Batch, packed: Batch) -> dict[str, tuple[Job, int]]:
-    """Steps that train the same parameters, so that memory has them once."""
+    """Steps that all train the same parameters, so that these are in memory only once."""
     torch.manual_seed(0)
     masked = InPyTorch(config_of(size)).train()
     optimizer = adamw(masked)
@@ -232,7 +233,7 @@ def jobs_in_pytorch(size: str, padded: Batch, packed: Batch) -> dict[str, tuple[
     for way in WAYS:
         if trains(way, packed):
             module = with_parameters_of(masked, InPyTorch(config_of(size, way), packed.lengths)).train()
-            # Nested tensors are taken apart into Python's numbers, which compiled code is not made of.
+            # Splitting nested tensors takes Python numbers from tensors, which cannot be compiled.
             add(f"PyTorch, packed, {way}", module, packed, compiles=way != "nested")
     return jobs
 
@@ -272,7 +273,7 @@ class InTessera:
         return self.session.run(**self.batch.arrays)
 
     def breakdown(self) -> str:
-        """Milliseconds by kind of operation, and how much is no product."""
+        """Milliseconds by kind of operation, and the part that is not products."""
         steps = [self.session.measure(**self.batch.arrays) for _ in range(3)]
         fastest = min(steps, key=lambda step: step.seconds)
         kinds = fastest.seconds_by_kind
@@ -366,7 +367,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--density", type=float)
     parser.add_argument("--block", type=int, default=16)
-    parser.add_argument("--memory", action="store_true", help="measure the peak of memory instead of the time")
+    parser.add_argument("--memory", action="store_true", help="measure the peak memory instead of the time")
     options = parser.parse_args()
     if options.memory:
         compare_memory(options.size, options.packs, options.threads)

@@ -1,10 +1,11 @@
-"""What masks of packs save on a modelled machine: a layer of BERT, with packs of ever shorter sequences.
+"""The cycles that masks of packs save on a modelled machine: a layer of BERT, with packs of ever shorter sequences.
 
     python bench/python/packed_layer.py                      # BERT-base, a pack of 512 tokens, 16 bits, on a GC200
     python bench/python/packed_layer.py --size large --packs 2
 
-Estimates of a network of one layer that differ in ids alone, as a table of docs/packing-bert.md. Cycles of the layer's
-operations; in brackets the cycles of attention, as a fraction of attention without ids, which skips no block.
+Prints a table of docs/packing-bert.md: estimates of a network of one layer that differ only in ids. It has the cycles
+of the layer's operations and, in brackets, of attention, also as a fraction of attention without ids, which skips no
+block.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ def sequence_ids(packs: int, lengths: tuple[int, ...]) -> NDArray[np.uint32]:
 
 
 def layer_of(size: str, packs: int, trains: bool) -> tg.Graph:
-    """The graph of one layer. Vocabulary and predictions, whose costs are not the layer's, are small."""
+    """The graph of one layer. Vocabulary and predictions are small, as their costs are not part of the layer's."""
     config = tg.BertConfig.named(size)
     config.num_hidden_layers = 1
     config.vocab_size = 1024

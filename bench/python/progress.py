@@ -1,4 +1,4 @@
-"""What a benchmark has measured so far, on stderr; its results go to stdout."""
+"""The progress of a benchmark, on stderr; its results go to stdout."""
 
 from __future__ import annotations
 

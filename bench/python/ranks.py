@@ -1,19 +1,19 @@
 """Training steps of one and of several ranks, beside DistributedDataParallel of PyTorch, in one run.
 
     python bench/python/ranks.py                            # 2 ranks of one core each: BERT-base, and a small network
-    python bench/python/ranks.py --cases bert               # some five minutes on two cores; others one or two
+    python bench/python/ranks.py --cases bert               # about five minutes on two cores; others one or two
     python bench/python/ranks.py --cases network --ranks 1 2 4
     python bench/python/ranks.py --json ranks.json          # for bench/python/scaling.py
 
-Each rank is a process with a core of its own, and one thread; ranks exchange through gloo. All take turns, a few steps
-at a time; with BERT, whose processes take gigabytes each, first one library, then the other. Times are medians; the
-speed-up is rows per second over rows per second of one rank of the same library. Bytes are what a rank sends in a step:
-as predicted, as counted, and as all network interfaces of this computer count them, with the headers of packets. If
-there are more ranks than cores, ranks share cores. With stages, each rank has some of the layers, and all have the same
-rows: there is no DDP beside them.
+Each rank is a process with its own core and one thread; ranks exchange through gloo. All jobs take turns of a few
+steps; with BERT, whose processes take gigabytes each, first the jobs of one library do, then the jobs of the other.
+Times are medians; the speed-up is rows per second over rows per second of one rank of the same library. Bytes are sent
+by a rank in a step: as predicted, as counted, and as all network interfaces of this computer count them, with the
+headers of packets. If there are more ranks than cores, ranks share cores. With stages, each rank has some of the
+layers, and all have the same rows; DDP has no such division.
 
-The transport is measured by itself: two ranks send each other a message of each size at the same time. Its busy time is
-processor time, of all threads of a rank.
+The transport is also measured alone: two ranks send each other a message of each size at the same time. Its busy time
+is the processor time of all threads of a rank.
 
 Each measurement is reported on stderr.
 """
@@ -40,7 +40,7 @@ from typing import Any
 
 from progress import tell
 
-MARK = "@@"  # of a line for the other process; libraries print others
+MARK = "@@"  # begins a line for the other process, as libraries print lines too
 SIZES = [64 * 4**power for power in range(10)]
 NETWORK = ((784, 1024, 1024, 10), 512)
 #: Rows of a micro-batch, width and number of equal layers, stages, micro-batches in a step.
@@ -53,20 +53,20 @@ RANK_TIMEOUT = 120
 
 @dataclass(frozen=True)
 class Turns:
-    """How many steps a job takes before the first turn, and in each turn; and how many turns it has."""
+    """The number of steps of a job before the first turn and in each turn, and the number of turns."""
 
     warm_up: int
     steps: int
     count: int
 
 
-#: A step of BERT-base takes five to ten seconds of a core, one of the network a tenth of a second.
+#: A step of BERT-base takes five to ten seconds of a core, a step of the network a tenth of a second.
 TURNS = {"bert": Turns(1, 1, 4), "network": Turns(2, 10, 5), "divided": Turns(2, 10, 5), "stages": Turns(2, 1, 5)}
 
 
 @dataclass
 class Spec:
-    """What a process does."""
+    """The work of a process."""
 
     case: str
     package: str
@@ -86,15 +86,15 @@ class Spec:
         return f"{self.package}, {self.ranks} × 1 core"
 
     def rows(self) -> int:
-        """The rows of all ranks, divided by the rows of one rank alone."""
+        """The rows of all ranks as a multiple of the rows of one rank alone."""
         return 1 if self.case in ("divided", "stages") else self.ranks
 
     def is_possible(self) -> bool:
-        """Only Tessera divides stages, of which each rank has as many."""
+        """Whether the library can do this: only Tessera divides stages, equally among ranks."""
         return self.case != "stages" or (self.package == "Tessera" and PIPELINE[3] % self.ranks == 0)
 
 
-# What a rank does, in a process of its own.
+# A rank, in its own process.
 
 
 @dataclass
@@ -199,14 +199,14 @@ def reply(answer: object) -> None:
 
 
 def backward_share(session: Any) -> float:
-    """The backward pass as a part of a step's predicted time: its products take twice as long as forward ones."""
+    """The part of the backward pass in a step's predicted time: its products take twice as long as forward products."""
     kinds = session.cost().seconds_by_kind
     products = sum(seconds for kind, seconds in kinds.items() if kind in ("products", "attention"))
     return float(2 / 3 * products / sum(kinds.values()))
 
 
 def serve(spec: Spec) -> None:
-    """Answers requests, one a line: a number of steps, or a word."""
+    """Answer requests, one per line: a number of steps, or a word."""
     group = group_of(spec)
     rank = RANKS_OF[spec.case](spec, group)
     timed(rank.step, TURNS[spec.case].warm_up)
@@ -226,7 +226,7 @@ def serve(spec: Spec) -> None:
 
 
 def serve_transport() -> None:
-    """Measures messages to and from the other rank, as the engine sends them, and the handling of a byte."""
+    """Measure messages to and from the other rank, sent as by the engine, and the handling of a byte."""
     import numpy as np
     import torch.distributed as dist
 
@@ -257,7 +257,7 @@ def serve_transport() -> None:
     reply(statistics.median(timed(handle, 20)) / numbers.nbytes)
 
 
-# What starts ranks, and lets them take turns.
+# Starting ranks, and letting them take turns.
 
 
 def free_port() -> int:
@@ -336,7 +336,7 @@ def started(arguments: list[str], ranks: int) -> Iterator[Ranks]:
 
 
 def bytes_of_interfaces() -> int:
-    """What all network interfaces have sent since the computer was started; 0: it does not say."""
+    """The bytes that all network interfaces have sent since the computer started; 0: unknown."""
     try:
         lines = Path("/proc/net/dev").read_text(encoding="ascii").splitlines()[2:]
     except OSError:
@@ -431,7 +431,7 @@ def report_transport(transport: dict[str, Any]) -> None:
 
 
 def model_of(of_library: list[Result]) -> dict[str, Any]:
-    """What bench/python/scaling.py takes of a case, whose step is the same with any number of ranks."""
+    """The figures of a case for bench/python/scaling.py; its step is the same with any number of ranks."""
     from scaling import sums_of
 
     alone = of_library[0]

@@ -7,15 +7,16 @@
     python bench/python/resnet_cifar.py --step --ways eager channels-last compiled compiled-channels-last
     python bench/python/resnet_cifar.py --synthetic 2000 --epochs 1 --seeds 1     # without the data set
 
-CIFAR-10 lies in --data, or in the folder that TESSERA_DATA names. Both train with the same schedule (He et al. 2016: a
-tenth of the learning rate after half and three quarters of all steps), batches, weight decay, random crops and flips,
-and distributions of initial weights; a tenth of the images is held out to choose the best epoch, which is tested.
-Sparse convolutions, all but the first, are dynamic (RigL).
+CIFAR-10 is read from --data, or from the folder that TESSERA_DATA names. Both libraries train with the same schedule
+(He et al. 2016: a tenth of the learning rate after half and three quarters of all steps), batches, weight decay, random
+crops and flips, and distributions of initial weights; a tenth of the images is held out to choose the best epoch, which
+is tested. Sparse convolutions, all but the first, are dynamic (RigL).
 
-Candidates take turns; a step has its crops and the copy to FP32. The least time and the median in milliseconds, and the
-least as a fraction of PyTorch's least, of the ways in --ways: all with ResNet-20. ResNet-50 is compiled only if it is
-asked for, as each way to compile it takes minutes on two cores. With an accuracy comes the mean time of a step in its
-training, in which patterns change, but not in turns with the others. Each measurement is reported on stderr.
+Candidates take turns; a step includes its crops and the copy to FP32. Prints the least time and the median in
+milliseconds, and the least time as a fraction of PyTorch's least time in any of --ways. By default these are all ways
+for ResNet-20, and all but compiled ones for ResNet-50, which takes minutes to compile on two cores. Beside an accuracy
+stands the mean time of a step in that training, in which patterns change, but not in turns with the others. Each
+measurement is reported on stderr.
 """
 
 from __future__ import annotations
@@ -48,14 +49,14 @@ KINDS: dict[str, dict[str, Any]] = {
     "b16": {"density": 0.1, "block_size": 16, "drop_grow": "rigl"},
     "b1": {"density": 0.1, "block_size": 1, "drop_grow": "rigl"},
 }
-#: Of PyTorch: whether channels lie last in memory, and whether it is compiled.
+#: Ways to run PyTorch: whether channels lie last in memory, and whether the model is compiled.
 WAYS = {
     "eager": (False, False),
     "channels-last": (True, False),
     "compiled": (False, True),
     "compiled-channels-last": (True, True),
 }
-#: Of ResNet-50.
+#: The default ways for ResNet-50.
 STEP_WAYS = [way for way, (_, is_compiled) in WAYS.items() if not is_compiled]
 
 Job = Callable[[], float]
@@ -80,7 +81,7 @@ class Block(nn.Module):
 
 
 class Resnet20(nn.Module):
-    """ResNet-20, with the initial weights of `tessera.graph.resnet`: nn.Linear's are PyTorch's own."""
+    """ResNet-20, with initial weights like `tessera.graph.resnet`, except that nn.Linear has PyTorch's."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -101,7 +102,7 @@ class Resnet20(nn.Module):
 
 
 class InPyTorch:
-    """Steps of a module in one of the ways of PyTorch."""
+    """Steps of a module in one of the ways to run PyTorch."""
 
     def __init__(self, module: nn.Module, way: str) -> None:
         is_last, is_compiled = WAYS[way]
@@ -138,7 +139,7 @@ def statistics_of(pixels: NDArray[np.uint8]) -> tuple[Tensor, Tensor]:
 
 
 def tell_epoch(epoch: int, accuracy: float) -> None:
-    tell(f"  epoch {epoch}: {100 * accuracy:.2f} % of the images held out")
+    tell(f"  epoch {epoch}: accuracy {100 * accuracy:.2f} % on the held-out images")
 
 
 class TrainingInPyTorch:
@@ -184,7 +185,7 @@ class TrainingInPyTorch:
         return right / len(labels)
 
     def run(self) -> tuple[float, float]:
-        """The accuracy of the epoch that is best on what is held out, and seconds of a step."""
+        """The test accuracy of the epoch that is best on the held-out images, and seconds of a step."""
         best, tested, seconds = -1.0, 0.0, 0.0
         train, test = self.images.train, self.images.test
         while self.finished < self.steps:
@@ -230,14 +231,14 @@ def run_of(trainer: ResnetTrainer) -> tuple[float, float]:
 
 
 def milliseconds(job: Job) -> tuple[float, float]:
-    """How long a job takes, and its result."""
+    """Milliseconds of a job, and its result."""
     start = time.perf_counter()
     result = job()
     return 1e3 * (time.perf_counter() - start), result
 
 
 def warm_up(jobs: dict[str, Job], calls: int) -> dict[str, float]:
-    """The result of the first call of each, in which some compile."""
+    """The result of each job's first call, in which some jobs compile."""
     results = {}
     for name, job in jobs.items():
         taken, results[name] = milliseconds(job)
@@ -252,7 +253,7 @@ def times_of(jobs: dict[str, Job], rounds: int) -> dict[str, list[float]]:
     times: dict[str, list[float]] = {name: [] for name in jobs}
     for turn in range(rounds):
         for name, job in jobs.items():
-            time.sleep(0.05)  # threads of the one before spin for a while
+            time.sleep(0.05)  # threads of the previous job spin for a while
             taken, _ = milliseconds(job)
             times[name].append(taken)
             tell(f"{name}, turn {turn + 1} of {rounds}: {taken:,.1f} ms")
@@ -275,7 +276,7 @@ def compare_times(images: ImageSplit, options: argparse.Namespace) -> dict[str, 
     jobs: dict[str, Job] = {
         f"PyTorch, {way}": TrainingInPyTorch(images, way, options, 0).step for way in options.ways
     }
-    many = 1_000_000  # so that no epoch of Tessera's is the last
+    many = 1_000_000  # so that training does not end
     jobs |= {f"Tessera, {kind}": trainer_of(images, kind, options, 0, steps=many).step for kind in options.kinds}
     warm_up(jobs, 3)
     title = f"ResNet-20, {BATCH} × 32 × 32, {options.threads} threads: least, median, least / PyTorch's least"

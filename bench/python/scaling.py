@@ -1,10 +1,10 @@
-"""What training on more computers would take, from what bench/python/ranks.py measured (docs/scaling.md).
+"""Predicted times of training on more computers, from measurements of bench/python/ranks.py (docs/scaling.md).
 
     python bench/python/ranks.py --json ranks.json
     python bench/python/scaling.py ranks.json                                  # tables on the terminal
-    python bench/python/scaling.py ranks.json --network "25 GbE=30,25"         # also for µs of latency, and Gbit/s
+    python bench/python/scaling.py ranks.json --network "25 GbE=30,25"         # also for a latency in µs, and Gbit/s
     python bench/python/scaling.py ranks.json --write docs/scaling.md          # tables and curves in the page
-    python bench/python/scaling.py ranks.json --micro-batches 32               # in a step of each computer; for stages
+    python bench/python/scaling.py ranks.json --micro-batches 32               # of each computer in a step with stages
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ NOT_RECORDED = "not recorded"
 
 @dataclass(frozen=True)
 class Transport:
-    """Exchanges between neighbours of a ring: each sends a message and receives one of the same size meanwhile."""
+    """Exchanges between neighbours of a ring: each sends a message while it receives another of the same size."""
 
     name: str
     #: By bytes of the message, ascending: seconds, and the seconds in which the rank's own core is busy.
@@ -49,7 +49,7 @@ class Transport:
         return self._at(size, 2)
 
     def _at(self, size: float, column: int) -> float:
-        """Linear between sizes that were measured; beyond the largest at its rate."""
+        """Interpolate linearly between measured sizes; beyond the largest size, keep its rate."""
         last = self.messages[-1]
         if size >= last[0]:
             return last[column] * size / last[0]
@@ -64,15 +64,15 @@ class Transport:
         return below[column] + part * (above[column] - below[column])
 
     def over(self, network: str, latency: float, rate: float) -> Transport:
-        """Between computers whose network has this latency in seconds and these bytes per second: what a core does for
-        a message stays as it was measured."""
+        """The transport between computers whose network has this latency in seconds and these bytes per second. The
+        time that a core is busy with a message stays as measured."""
         messages = tuple((size, max(busy, latency + size / rate), busy) for size, _, busy in self.messages)
         return replace(self, name=network, messages=messages)
 
 
 @dataclass(frozen=True)
 class Case:
-    """A training step of one rank, and what it sums."""
+    """A training step of one rank, and the sums over replicas in it."""
 
     name: str
     #: Seconds of a rank alone, without exchanges.
@@ -111,7 +111,7 @@ def sums_of(sizes: Iterable[int]) -> tuple[int, ...]:
 
 
 def rounds_of(size: float, ranks: int, algorithm: str) -> Iterator[tuple[float, int]]:
-    """Bytes of each message of an all-reduce, and the number of its rounds."""
+    """For each size of messages in an all-reduce, the bytes and the number of rounds."""
     if ranks == 1:
         return
     if algorithm == "ring":
@@ -121,7 +121,7 @@ def rounds_of(size: float, ranks: int, algorithm: str) -> Iterator[tuple[float, 
 
 
 def sum_seconds(size: float, ranks: int, transport: Transport, algorithm: str = "ring") -> tuple[float, float]:
-    """Seconds of an all-reduce, and how many of them the rank's own core is busy with it."""
+    """Seconds of an all-reduce, and the part of these in which the rank's own core is busy with it."""
     wall = busy = 0.0
     for message, count in rounds_of(size, ranks, algorithm):
         handling = transport.handling * message
@@ -156,7 +156,7 @@ def backward_with_sums(
     algorithm: str = "ring",
     ranks_of_core: float = 1.0,
 ) -> tuple[float, float]:
-    """When a backward pass that begins at that time, and takes these seconds alone, ends, and when its sums do."""
+    """When a backward pass ends that begins at that time and takes these seconds alone, and when its sums end."""
     sums = tuple(sums)
     now, free = begin, 0.0
     for size in sums:
@@ -169,7 +169,7 @@ def backward_with_sums(
 
 
 def passes_of(stages: int, micro_batches: int, stage: int) -> list[tuple[bool, int]]:
-    """The passes of a stage in the order of 1f1b: whether it is a forward pass, and of which micro-batch."""
+    """The passes of a stage in the order of 1f1b: for each, whether it is a forward pass, and its micro-batch."""
     ahead = min(micro_batches, stages - stage)
     passes = [(True, number) for number in range(ahead)]
     for number in range(micro_batches):
@@ -180,7 +180,7 @@ def passes_of(stages: int, micro_batches: int, stage: int) -> list[tuple[bool, i
 
 
 class PipelineRun:
-    """A step in which micro-batches, each of the rows of the case, go through equal stages, one on each computer.
+    """A step in which micro-batches, each with the rows of the case, go through equal stages, one on each computer.
 
     Messages of a link come one after the other. Gradients are summed over replicas beside the last backward pass.
     """
@@ -195,12 +195,12 @@ class PipelineRun:
         self._sums = [size / stages for size in case.sums]
         handling = transport.handling * case.message
         self._wall = transport.seconds(case.message) + handling
-        self._busy = (transport.busy(case.message) + handling) / 2  # of each end, as a message goes one way
+        self._busy = (transport.busy(case.message) + handling) / 2  # for each end, as a message goes one way
         self._now, self._summed = [0.0] * stages, [0.0] * stages
-        #: By stage, direction and micro-batch: when what a pass takes from another stage is there.
+        #: When the message that a pass needs has arrived, by stage, direction and micro-batch.
         self._arrived = {(0, True, number): 0.0 for number in range(micro_batches)}
         self._arrived |= {(stages - 1, False, number): 0.0 for number in range(micro_batches)}
-        #: By stage and direction: when the last message is over.
+        #: When the last message of a link is over, by stage and direction.
         self._links: dict[tuple[int, bool], float] = {}
 
     def seconds(self) -> float:
@@ -245,20 +245,20 @@ def bubble(stages: int, micro_batches: int) -> float:
 def pipeline_efficiency(
     case: Case, computers: int, stages: int, micro_batches: int, transport: Transport, algorithm: str = "ring"
 ) -> float:
-    """The part of their speed that computers keep which wait for each other. Each has `micro_batches` in a step; a
-    replica of several computers passes the micro-batches of all of them through its stages."""
+    """The fraction of their speed that computers keep although they wait for each other. Each has `micro_batches` in a
+    step; a replica of several computers passes all their micro-batches through its stages."""
     of_replica = micro_batches * stages
     seconds = pipeline_seconds(case, stages, computers // stages, of_replica, transport, algorithm)
     return micro_batches * case.step_seconds / seconds
 
 
 def efficiency(case: Case, ranks: int, transport: Transport, algorithm: str = "ring") -> float:
-    """The part of their speed that ranks keep which wait for each other."""
+    """The fraction of their speed that ranks keep although they wait for each other."""
     return case.step_seconds / step_seconds(case, ranks, transport, algorithm)
 
 
 def errors_of(case: Case, transport: Transport, cores: int) -> dict[int, float]:
-    """By what part the predicted step takes longer than the measured one, for each measured number of ranks."""
+    """The error of the predicted step as a fraction of the measured one, for each measured number of ranks."""
     return {
         ranks: step_seconds(case, ranks, transport, ranks_of_core=max(1.0, ranks / cores)) / seconds - 1
         for ranks, seconds in case.points
@@ -266,7 +266,7 @@ def errors_of(case: Case, transport: Transport, cores: int) -> dict[int, float]:
 
 
 def pipeline_errors_of(pipeline: Pipeline, transport: Transport, cores: int) -> dict[int, float]:
-    """The same for stages, where each rank has a core: ranks that share a core fill each other's bubbles."""
+    """The same for stages, if each rank has a core; ranks that share a core fill each other's bubbles."""
     return {
         ranks: pipeline_seconds(pipeline.case, ranks, 1, pipeline.micro_batches, transport) / seconds - 1
         for ranks, seconds in pipeline.points
@@ -443,7 +443,7 @@ def curves(case: Case, transports: list[Transport], cores: int) -> str:
 
 
 def words_of(case: Case, transports: list[Transport]) -> str:
-    """What the picture shows, for readers who do not see it."""
+    """The picture in words, for readers who do not see it."""
     shown = [
         f"{each.name} {' and '.join(f'{100 * efficiency(case, n, each):.0f} % with {n}' for n in (8, COMPUTERS[-1]))}"
         for each in transports
@@ -457,7 +457,7 @@ def page_of(
     picture_of: Callable[[Case], str] | None = None,
     micro_batches: int = MICRO_BATCHES,
 ) -> str:
-    """The part of the page that is measured. `picture_of` gives the address of a case's picture; with stages, each
+    """The measured part of the page. `picture_of` returns the address of a case's picture; with stages, each
     computer has `micro_batches` in a step."""
     transports = [measured.transport, *networks]
     parts = [

@@ -1,9 +1,9 @@
-"""What changing patterns costs: 5 % of the blocks every 50 steps, as a fraction of training.
+"""The cost of changing patterns, 5 % of the blocks every 50 steps, as a fraction of training.
 
     python bench/python/schedules.py              # one layer, m = k = 4096, n = 512, density 1/16, SGD with momentum
 
-A step is forward, backward and update. A change is what `schedule.step()` takes when it is due; for RigL also what the
-step before takes longer, whose backward pass computes the dense gradient too. Medians.
+A step is forward, backward and update. A change is the time of `schedule.step()` when it is due; for RigL also the
+extra time of the step before, whose backward pass computes the dense gradient too. All times are medians.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def main() -> None:
         for name in ("Magnitude", "SET", "RigL"):
             layer = SparseLinear(a.features, a.features, density=a.density, block_size=block, dynamic=True)
             optimizer = torch.optim.SGD(layer.parameters(), lr=1e-3, momentum=0.9)
-            # Changing at each second step gives as many of either kind.
+            # If patterns change at every second step, there are equally many steps of both kinds.
             if name == "Magnitude":
                 schedule = sparse.Magnitude(layer, optimizer, density=a.density / 2, every=2, until=20)
             else:

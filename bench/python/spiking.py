@@ -3,14 +3,14 @@
     python bench/python/spiking.py build/release/bench/spiking/bench_spiking
     python bench/python/spiking.py build/release/bench/spiking/bench_spiking --case 1 --rounds 3
 
-bench_spiking draws inputs and weights, so that every hidden layer fires as often as planned, and writes them to files; all
-others read them and have to find as many spikes. A case is 0: 700-256-20, 1: 700-1024-1024-20, 2: 700-200r-20, 3: as 0, with 32
-samples. Tessera and "torch.compile" pass gradients only where a potential is above ϑ_grad, so the libraries' gradients differ, and
-Norse's too because they pass through the reset, and because its SuperSpike does not read alpha.
-Contestants take turns, Tessera in a process of its own; the least time of each counts. "torch.compile" is
-written by hand: dense products over all steps, the steps of a layer in functions that torch.compile fuses, and a backward pass that
-only keeps potentials. "snn sparse" and "snn dense" are tessera.snn.Network with its backends, lists of inputs made beforehand.
-Libraries that are not installed are left out, the package tessera among them.
+bench_spiking draws inputs and weights, so that every hidden layer fires as often as planned, and writes them to files.
+All others read them, and must find the same number of spikes. Cases are 0: 700-256-20, 1: 700-1024-1024-20, 2:
+700-200r-20, and 3: as 0, with 32 samples. Tessera and "torch.compile" pass gradients only where a potential is above
+ϑ_grad, so the gradients of other libraries differ. Norse's also differ because they pass through the reset, and its
+SuperSpike does not read alpha. Contestants take turns, Tessera in its own process; the least time of each counts.
+"torch.compile" is written by hand: dense products over all steps, the steps of a layer in functions that torch.compile
+fuses, and a backward pass that keeps only potentials. "snn sparse" and "snn dense" are tessera.snn.Network with its
+backends, with lists of inputs made in advance. Libraries that are not installed are left out, even the package tessera.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def in_chunks(values: Tensor) -> list[Tensor]:
 
 
 class HandWritten:
-    """The reset is detached: gradients decay as if there were none, and begin where potentials are above `bar`."""
+    """The reset is detached: gradients decay as without a reset, and begin where potentials are above `bar`."""
 
     def __init__(self, weights: list[Tensor], recurrent: Tensor | None, bar: Tensor, steps: Compiled) -> None:
         self.weights, self.recurrent, self.bar, self.steps = weights, recurrent, bar, steps
@@ -142,7 +142,7 @@ def with_feedback(current: Tensor, spikes: list[Tensor], recurrent: Tensor | Non
 
 
 class Library:
-    """Layers of weights, and for each hidden one what turns currents [T, batch, neurons] into spikes."""
+    """Layers of weights, and `neurons`, which turn the currents [T, batch, neurons] of a hidden layer into spikes."""
 
     def __init__(self, weights: list[Tensor], recurrent: Tensor | None, neurons: Neurons) -> None:
         self.weights = [weight.clone().requires_grad_() for weight in weights]
@@ -168,7 +168,7 @@ class Library:
 
 
 def in_order(weights: list[Tensor], recurrent: Tensor | None) -> list[Tensor]:
-    """The weights in the order of bench_spiking: recurrent weights behind the first."""
+    """The weights in the order of bench_spiking: recurrent weights after the first weights."""
     return weights if recurrent is None else [weights[0], recurrent, *weights[1:]]
 
 
@@ -261,7 +261,7 @@ class Snn:
                 neurons.recurrent.weight.data = recurrent.t().contiguous()
             layers += [linear, neurons]
         options = {}
-        if backend == "sparse":  # with room for far more than 4 %
+        if backend == "sparse":  # capacities are far above 4 %
             options = {"gradient_threshold": bar, "capacities": [weight.shape[1] // 6 for weight in weights[:-1]]}
         self.network = snn.Network(*layers, backend=backend, **options)
         self.x = snn.SpikeEvents.from_dense(x) if backend == "sparse" else x
@@ -279,7 +279,7 @@ class Snn:
 
 
 class Case:
-    """The work, as bench_spiking has written it."""
+    """The work, as bench_spiking wrote it."""
 
     def __init__(self, bench: str, number: int, threads: int, folder: Path) -> None:
         self.bench, self.number, self.threads = bench, number, threads

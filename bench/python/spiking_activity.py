@@ -3,9 +3,9 @@
     python bench/python/spiking_activity.py
     python bench/python/spiking_activity.py --layers 700,1024,1024,20 --rounds 3
 
-Of the inputs and of every hidden layer a given fraction fires: the weights of each layer are scaled until it does. ϑ_grad is
-such that 1.6 times as many neurons are listed. Both backends run forward and backward through time on the same weights and
-inputs, in turns; the least time of each is printed, and at which activity dense sequences become faster.
+A given fraction of the inputs and of every hidden layer fires: the weights of each layer are scaled accordingly. ϑ_grad
+is such that 1.6 times as many neurons are listed. Both backends run forward and backward through time on the same
+weights and inputs, in turns. Prints the least time of each, and the activity at which dense sequences become faster.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from tessera import set_num_threads, snn
 
 BETA = 0.95
-LISTED = 1.6  # neurons for each that fires
+LISTED = 1.6  # listed neurons per neuron that fires
 ACTIVITIES = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5)
 
 
@@ -30,7 +30,7 @@ def neurons() -> snn.Leaky:
 
 
 def scaled(linear: nn.Linear, x: Tensor, activity: float) -> Tensor:
-    """Scales the weights, so that the fraction `activity` of its neurons fires in a step; returns the potentials."""
+    """Scale the weights, so that the fraction `activity` of the neurons fires in a step; return the potentials."""
     least, most = 1e-3, 1e3
     currents, layer = x @ linear.weight.t(), neurons()
     for _ in range(30):
@@ -45,7 +45,7 @@ def scaled(linear: nn.Linear, x: Tensor, activity: float) -> Tensor:
 
 @torch.no_grad()
 def networks(sizes: list[int], x: Tensor, activity: float) -> tuple[snn.Network, snn.Network, float]:
-    """Sparse and dense, on the same weights, and the listed fraction of the hidden layers."""
+    """A sparse and a dense network with the same weights, and the listed fraction of the hidden layers."""
     layers: list[nn.Module] = []
     potentials: list[Tensor] = []
     inputs = x

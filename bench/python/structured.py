@@ -3,10 +3,9 @@
     python bench/python/structured.py                          # N = 1024, batches of 64 and 256
     python bench/python/structured.py --size 4096 --batch 64 --structures butterfly monarch
 
-For each structure a layer N × N in turn with nn.Linear, with the same formula compiled by torch.compile, and for
-circulant, Toeplitz and fastfood with PyTorch's FFT or two dense products with Hadamard matrices. All take turns of half a
-millisecond or one run, so that what else the computer does disturbs all of them, and the least time counts. Without
-torch.compile: --no-compile.
+For each structure, a layer N × N takes turns with nn.Linear, with the same formula compiled by torch.compile (unless
+--no-compile), and for circulant, Toeplitz and fastfood with PyTorch's FFT or two dense products with Hadamard matrices.
+Turns last half a millisecond or one run, so that other programs disturb all candidates alike; the least time counts.
 """
 
 from __future__ import annotations
@@ -59,7 +58,7 @@ class ByFormula(nn.Module):
 
 
 class MatrixFastfood(nn.Module):
-    """Fastfood with dense Hadamard matrices, which is how libraries without the transform compute it."""
+    """Fastfood with dense Hadamard matrices, as libraries without the transform compute it."""
 
     def __init__(self, layer: FastfoodLinear) -> None:
         super().__init__()

@@ -3,8 +3,8 @@
     python bench/python/torch_compile.py               # FP32, one thread: three sizes of nn.TransformerEncoder
     python bench/python/torch_compile.py --threads 2 --rounds 30
 
-Processor time in milliseconds, the least of all calls, which take turns. A training step is the forward and the
-backward pass of the mean of all outputs.
+Calls take turns. Prints the least processor time in milliseconds. A training step is the forward and the backward pass
+of the mean of all outputs.
 """
 
 from __future__ import annotations

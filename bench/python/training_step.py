@@ -3,9 +3,9 @@
     python bench/python/training_step.py                 # two networks, dense and 90 % sparse; SGD with momentum
     python bench/python/training_step.py --rounds 100 --threads 1 --optimizer adam
 
-All take turns, so that what else the computer does disturbs all of them; least times and medians in milliseconds, each
-with the speed-up over the best of PyTorch, which always trains the dense network. Each step takes a batch of tensors and
-returns its loss.
+All take turns, so that other programs disturb all of them alike. Prints least times and medians in milliseconds, each
+with the speed-up over the best way of PyTorch, which always trains the dense network. Each step takes a batch of
+tensors and returns its loss.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ KINDS = {"dense": None, "10 % dynamic, b = 16": 16, "10 % dynamic, b = 1": 1}
 
 
 def network(sizes: tuple[int, ...], block: int | None) -> nn.Sequential:
-    """All but the last layer are sparse, if there is a block size."""
+    """A network in which all layers but the last are sparse, if there is a block size."""
     layers: list[nn.Module] = []
     for k, m in zip(sizes, sizes[1:], strict=False):
         last = m == sizes[-1]

@@ -2,13 +2,13 @@
 //
 //   bench_spiking [THREADS [SECONDS [CASE [FOLDER]]]]
 //
-// All cases and activities, or one case, from 0; that writes what other programs need for the same work, and
-// what they should find, to files of a folder.
+// Runs all cases and activities, or one case, numbered from 0. With FOLDER, files there get the inputs that
+// other programs need for the same work, and the results that they should find.
 //
 // Times are medians, and the least of all calls. "in use" is the memory of events and candidates that the
-// gradients read, "reserved" the memory of their lists with room for the fullest step; "dense" is what dense
-// backpropagation through time keeps. The second table has times over activity, as a fixed part (the update
-// of neurons) and one in proportion to activity, by least squares.
+// gradients read, "reserved" the memory of their lists with capacity for the fullest step, "dense" the memory
+// that dense backpropagation through time keeps. The second table has times over activity, and a fit by least
+// squares: a fixed part (the update of neurons) and a part in proportion to activity.
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -12,7 +12,7 @@
 namespace tessera::bench {
 namespace {
 
-/// Room for what is listed in all but the rarest steps.
+/// Capacity for the neurons that are listed in all but the rarest steps.
 uint32_t room_for(double activity, uint32_t neurons) {
   const double mean = activity * neurons;
   return std::min(neurons, static_cast<uint32_t>(std::ceil(mean + 7 * std::sqrt(mean) + 4)));
@@ -99,7 +99,7 @@ void SpikingBench::draw_weight(size_t layer, double scale) {
   }
 }
 
-// The scale of each layer's weights, then ϑ_grad, by bisection.
+// Finds the scale of each layer's weights, then ϑ_grad, by bisection.
 void SpikingBench::calibrate() {
   constexpr int kHalvings = 14;
   for (size_t i = 0; i < layers_.size(); ++i) draw_weight(i, 0.1);

@@ -27,7 +27,7 @@ struct SpikingCase {
 class SpikingBench {
  public:
   SpikingBench(const SpikingCase& of, uint32_t threads);
-  /// With these layers instead of layers of the case's sizes. Only the last may not spike.
+  /// Takes these layers instead of layers of the case's sizes. All layers but the last must spike.
   SpikingBench(const SpikingCase& of, std::vector<SpikingLayer> layers, const SpikingNetworkOptions& options);
 
   void forward();

@@ -3,9 +3,9 @@
 //   bench_spiking_tiles [MACHINE [THREADS]]
 //
 // Weights are scaled so that 2.5 % of each hidden layer fire, and ϑ_grad is such that about 4 % are listed.
-// The step runs, so that costs are for the spikes that fire; "estimate" is the dry run's cost, which knows
-// the inputs' lists alone and expects the others to be as full as that. Forward pass, gradients and updates
-// by SGD.
+// The step runs, so that costs are for the spikes that fire; "estimate" is the cost of the dry run, which
+// knows only the lists of inputs, and expects other lists to be equally full. A step is a forward pass,
+// gradients, and updates by SGD.
 #include <fmt/format.h>
 #include <tessera/gradients.h>
 #include <tessera/graph.h>
@@ -42,9 +42,8 @@ SpikingLayer hidden(uint32_t inputs, uint32_t neurons, uint32_t delay) {
   return {.inputs = inputs, .neurons = neurons, .neuron = {.gain = 10 * (1 - kDecay)}, .delay = delay};
 }
 
-/// The smaller of the networks of the facts, and the throughput set-up of Finkbeiner et al. (arXiv
-/// 2311.04386) with n = 2: 1471 · 2 neurons on a chip in three layers, of which the last one's first ten are
-/// classes.
+/// A small network, and the throughput set-up of Finkbeiner et al. (arXiv 2311.04386) with n = 2: 1471 · 2
+/// neurons on a chip in three layers; the first ten neurons of the last layer are classes.
 std::vector<Setup> setups() {
   const SpikingLayer readout{.inputs = 256, .neurons = 20, .neuron = {.spikes = false}};
   Setup small{"700-256-20", {hidden(700, 256, 0), readout}, {32, 0}, 100, 48, 40, 0.02};

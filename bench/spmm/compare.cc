@@ -17,13 +17,13 @@
 namespace tessera::bench {
 namespace {
 
-/// Longer than idle threads of any library spin (GNU OpenMP's: 300,000 pauses of up to 140 cycles), so that
-/// nobody is disturbed by the previous one.
+/// Longer than the idle threads of any library spin (GNU OpenMP's: 300,000 pauses of up to 140 cycles), so
+/// that no library disturbs the next one.
 constexpr auto kPause = std::chrono::milliseconds(15);
 /// Calls of one round: at least one, and more until this time has passed.
 constexpr double kRoundSeconds = 4e-3;
 constexpr int kMaxCalls = 50;
-/// Longer calls need no untimed one to wake threads up.
+/// Calls that take longer need no untimed call before them to wake up threads.
 constexpr double kLongCall = 20e-3;
 /// After this many rounds, libraries slower than the best of their kind by this factor skip the rest.
 constexpr int kQualifying = 2;
@@ -50,7 +50,7 @@ struct Contestant {
   double last = INFINITY;  ///< seconds of the last call
 };
 
-/// An array of a product, at an offset from a cache line. In ordinary pages, as callers have.
+/// An array of a product, at an offset from a cache line, in ordinary pages like the arrays of callers.
 class Array {
  public:
   Array(size_t size, uint32_t offset)
@@ -104,7 +104,7 @@ class Contest {
     contestants_.push_back(std::move(contestant));
   }
 
-  /// A first call of each, in which it starts its threads.
+  /// Checks the results of a first call of each library, in which it starts its threads.
   void check(const SparseMatrix& weights, Pinning& pinning) {
     const Reference reference(weights, work_, x_.all(), dy_.all());
     std::vector<float> gradient(weights.values.size());
@@ -191,7 +191,7 @@ double bytes_moved(const Case& work, const Timing& tessera) {
 const Timing* Comparison::best(Kind kind, Task task) const {
   const Timing* best = nullptr;
   for (const Timing& timing : timings) {
-    // Tessera's FP32 beside its 16-bit types only runs for the ratio.
+    // Beside 16-bit weights, Tessera's FP32 product runs only for the ratio.
     if (timing.kind != kind || timing.task != task || timing.seconds == 0) continue;
     if (kind == Kind::tessera && timing.type != work.type) continue;
     if (best == nullptr || timing.seconds < best->seconds) best = &timing;

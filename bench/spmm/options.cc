@@ -17,7 +17,8 @@ double number(const std::string& text, const std::string& whole) {
   const char* end = text.data() + text.size();
   const auto [rest, error] = std::from_chars(text.data(), end, value);
   if (error != std::errc() || rest != end)
-    throw UsageError(fmt::format("--density: '{}' is neither a number nor a fraction", whole));
+    throw UsageError(
+        fmt::format("--density: invalid value '{}' (expected a number or a fraction, such as 1/16)", whole));
   return value;
 }
 
@@ -28,26 +29,27 @@ double density_of(const std::string& text) {
                            ? number(text, text)
                            : number(text.substr(0, slash), text) / number(text.substr(slash + 1), text);
   if (!(value >= 0 && value <= 1))
-    throw UsageError(fmt::format("--density: '{}' is not between 0 and 1", text));
+    throw UsageError(fmt::format("--density: invalid value '{}' (expected a number from 0 to 1)", text));
   return value;
 }
 
 Type type_of(const std::string& text) {
   for (Type type : {Type::f32, Type::f16, Type::bf16})
     if (name_of(type) == text) return type;
-  throw UsageError(fmt::format("--type: '{}' is none of f32, f16, bf16", text));
+  throw UsageError(fmt::format("--type: invalid value '{}' (choose from f32, f16, bf16)", text));
 }
 
 Layout layout_of(const std::string& text) {
   if (text == "row") return Layout::row_major;
   if (text == "col") return Layout::column_major;
-  throw UsageError(fmt::format("--layout: '{}' is neither row nor col", text));
+  throw UsageError(fmt::format("--layout: invalid value '{}' (choose from row, col)", text));
 }
 
 Task task_of(const std::string& text) {
   for (Task task : {Task::forward, Task::input_gradient, Task::sddmm, Task::triple})
     if (name_of(task) == text) return task;
-  throw UsageError(fmt::format("--product: '{}' is none of forward, input_gradient, sddmm, triple", text));
+  throw UsageError(fmt::format(
+      "--product: invalid value '{}' (choose from forward, input_gradient, sddmm, triple)", text));
 }
 
 template <class To, class Convert>
@@ -82,7 +84,7 @@ Options parse_options(int argc, char** argv) {
       "instruction set of all libraries: generic, avx2, avx512, avx512_bf16, avx512_bf16_sparse, amx");
   app.add_option("--threads", options.limits.threads, "threads of all libraries")->check(CLI::Range(1, 4096));
   list(app.add_option("--peers", options.peers, "libraries to compare (list); default: all"));
-  app.add_option("--rounds", options.rounds, "rounds, of which the median is reported")
+  app.add_option("--rounds", options.rounds, "number of rounds; the median is reported")
       ->check(CLI::Range(1, 1000));
   app.add_flag("--cold", options.cold, "evict the caches before every timed call");
   app.add_option("--array-offset", options.array_offset,

@@ -152,7 +152,7 @@ class Judge {
       add("own dense", comparison_.efficiency(*own), kOwnDense * layout_slice(), 0, true);
   }
 
-  /// Sparse beats dense: below some density for every n and b, and from higher ones on at n = 512.
+  /// Sparse beats dense below some density for every n and b, and below higher densities at n = 512.
   void never_slower() {
     double below = 1. / 4;
     if (work_.n == 512 && work_.block == 1) below = 1. / 2;

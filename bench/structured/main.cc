@@ -3,10 +3,10 @@
 //
 //   bench_structured [LAYER] [THREADS [N...]]
 //
-// Of all layers, or of one: butterfly, circulant or fastfood. Without sizes, 32 to 4096. Times are the least
-// of all calls. "dense" is the faster library; "bound" the fraction of the rate of multiply-adds, of which a
-// feature takes two in each factor, and four more backward; in each halving of a Hadamard transform one (an
-// addition), of a real Fourier transform 1¼.
+// LAYER is butterfly, circulant or fastfood; all of them by default. Without sizes, N goes from 32 to 4096.
+// Times are the least of all calls. "dense" is the faster library. "bound" is the fraction of the peak rate
+// of multiply-adds. A feature takes two of these in each factor of a butterfly, and four more backward; in
+// each halving of a Hadamard transform it takes one (an addition), and of a real Fourier transform 1¼.
 #include <fmt/format.h>
 #include <tessera/structured.h>
 
@@ -138,7 +138,7 @@ class Bench {
             contestants);
   }
 
-  /// The last two contestants are the layer, of either order.
+  /// The last two contestants are the layer, untransposed and transposed.
   void compare(const std::string& layer, uint32_t n, uint32_t batch, bool with_gradients, double operations,
                std::vector<Contestant>& contestants) {
     for (const Contestant& contestant : contestants) {
