@@ -1,1 +1,1 @@
-"""The pictures of the documentation, each a module whose `draw` returns it."""
+"""The pictures of the documentation: one module for each, whose `draw` returns the picture."""

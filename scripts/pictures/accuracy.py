@@ -11,7 +11,7 @@ from pictures.tables import numbers, rows_of
 WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 760, 390, 56, 660, 34, 320
 SHARES = {"1 %": 0.01, "2 %": 0.02, "5 %": 0.05, "10 %": 0.1, "20 %": 0.2, "50 %": 0.5, "100 %": 1}
 
-# Where the names stand beside their points: right of them unless said otherwise.
+# The places of names beside their points; by default, names stand to the right.
 LEFT_OF, ABOVE, BELOW = (-9, 4, "end"), (0, -20, "middle"), (0, 22, "middle")
 PLACES = {"butterfly": LEFT_OF, "fastfood": LEFT_OF, "circulant": LEFT_OF, "pixelfly": ABOVE, "block butterfly": BELOW, "Monarch": ABOVE}
 
@@ -27,7 +27,7 @@ class Point:
 
 
 def structured() -> list[Point]:
-    """Accuracies with their confidence intervals, or from the least to the greatest of the seeds."""
+    """Accuracies with their confidence intervals, or the range over the seeds."""
     rows = rows_of("accuracy.md", "hidden layer", "parameters", "published", "`paper`", "`best`")
     dense = numbers(rows[0]["parameters"])[0]
     points = []
@@ -41,7 +41,7 @@ def structured() -> list[Point]:
 
 
 def sparse() -> list[Point]:
-    """Static and changing patterns, which lie beside each other, as one."""
+    """Static and changing patterns as one point, as they lie close together."""
     rows = rows_of("accuracy.md", "hidden layer", "test accuracy", "epoch")
     dense = numbers(rows[0]["parameters"])[0]
     points = []

@@ -1,4 +1,4 @@
-"""An SVG drawing that is light or dark as the reader's system prefers."""
+"""An SVG drawing that is light or dark, as the reader's system prefers."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def _path(points: Sequence[Point]) -> str:
 
 
 class Picture:
-    """Sizes are pixels of a picture whose text of 13 remains legible at a width of 700."""
+    """A picture. Sizes are in pixels; text of size 13 remains legible at a width of 700."""
 
     def __init__(self, width: float, height: float, title: str, description: str) -> None:
         self.width, self.height = width, height
@@ -83,8 +83,8 @@ class Picture:
         clear: bool = False,
         code: bool = False,
     ) -> None:
-        """Lines of a text begin below each other; y is the base line of the first. Clear: lines of a grid end around it.
-        Code: characters of one width, which keeps spaces."""
+        """Draw lines of text below each other; y is the base line of the first. `clear` ends lines of a grid around it,
+        and `code` takes letters of one width and keeps spaces."""
         options = f' text-anchor="{anchor}"' if anchor != "start" else ""
         options += f' font-size="{_short(size)}"' if size != 13 else ""
         options += ' font-weight="600"' if bold else ""
@@ -106,7 +106,7 @@ class Picture:
         )
 
     def arrow(self, points: Sequence[Point], colour: str = "soft", width: float = 1.5) -> None:
-        """Along points, with a head at the last."""
+        """Draw an arrow along points, with its head at the last."""
         (from_x, from_y), (x, y) = points[-2:]
         angle = math.atan2(y - from_y, x - from_x)
         back = (x - 7 * math.cos(angle), y - 7 * math.sin(angle))
@@ -128,7 +128,7 @@ class Picture:
     def cells(
         self, x: float, y: float, size: float, places: Iterable[tuple[int, int]], fill: str, *, opacity: float = 1, gap: float = 0
     ) -> None:
-        """Squares at (row, column) of a grid, with gaps between them."""
+        """Draw squares at (row, column) of a grid, with gaps between them."""
         side = _short(size - gap)
         squares = "".join(
             f"M{_short(x + col * size + gap / 2)},{_short(y + row * size + gap / 2)}h{side}v{side}h-{side}z"
@@ -145,7 +145,7 @@ class Picture:
         self._parts.append(f'<circle class="{classes}" cx="{_short(x)}" cy="{_short(y)}" r="{_short(radius)}" stroke-width="1.5"/>')
 
     def svg(self, theme: str = "") -> str:
-        """The picture in a theme; without one in both, between which the reader's system chooses."""
+        """The picture in a theme, or by default in both, between which the reader's system chooses."""
         size = f"{_short(self.width)} {_short(self.height)}"
         return "\n".join(
             [

@@ -1,6 +1,6 @@
 """The model of Bow against PopSparse's published measurements, from docs/images/popsparse.csv.
 
-python3 scripts/pictures/model.py FILE.json    # write that file anew from `tessera reproduce popsparse --json`
+python3 scripts/pictures/model.py FILE.json    # write the csv file again, from `tessera reproduce popsparse --json`
 """
 
 from __future__ import annotations
@@ -97,9 +97,9 @@ def draw() -> Picture:
         740,
         TOP + SIDE + 60,
         "The model of Bow against published measurements",
-        f"{len(some)} cells: the model's speed-up of sparse over dense products against the published one, on logarithmic axes, in which "
-        f"points on the diagonal are equal. The median cell is away from it by a factor of {median_distance(some):.2f}. Filled points "
-        "are of modes and types to which constants were fitted, hollow ones of others.",
+        f"{len(some)} cells: the model's speed-up of sparse over dense products against the published one, on logarithmic axes; on the "
+        f"diagonal both are equal. The median distance from it is a factor of {median_distance(some):.2f}. Filled points stand for modes "
+        "and types to which constants were fitted, hollow points for others.",
     )
     draw_axes(picture)
     for cell in sorted(some, key=lambda cell: not cell.used):

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from pictures.canvas import Picture
 
-# The lengths below which 2.5, 7.5, … 97.5 % of Wikipedia's sequences for BERT are, in an order of no meaning.
+# The 2.5, 7.5, … 97.5 % quantiles of the lengths of Wikipedia's sequences for BERT, in an arbitrary order.
 LENGTHS = (187, 512, 42, 314, 512, 92, 264, 29, 512, 157, 77, 512, 373, 64, 131, 444, 53, 512, 222, 110)
 ROOM = 512
 LEFT, SECOND, TOP, ROW, THICK, WIDTH = 20, 400, 66, 15, 11, 340
 
 
 def packed(lengths: tuple[int, ...]) -> list[list[int]]:
-    """Longest first, each into the fullest pack that has room."""
+    """Put each sequence, the longest first, into the fullest pack in which it fits."""
     packs: list[list[int]] = []
     for length in sorted(lengths, reverse=True):
         open_packs = [pack for pack in packs if sum(pack) + length <= ROOM]
@@ -43,8 +43,8 @@ def draw() -> Picture:
         760,
         bottom + 40,
         "Sequence packing",
-        f"Left, {len(alone)} sequences, each in a row of its own with padding behind it. Right, the same sequences in {len(packs)} rows "
-        "that they fill nearly.",
+        f"Left, {len(alone)} sequences, each in its own row with padding after it. Right, the same sequences in {len(packs)} rows, which "
+        "are nearly full.",
     )
     draw_packs(picture, LEFT, "One sequence in a row", alone)
     draw_packs(picture, SECOND, "Packed", packs)

@@ -22,10 +22,10 @@ def draw() -> Picture:
         780,
         248,
         "From a model to its results",
-        "A model of PyTorch, ONNX or C++ is planned for a machine, which is the host or one that a file describes: which product "
-        "is computed how, in which parts. The plan becomes a tile program of vertices, copies and control flow, and that an "
-        "executable with addresses and exchanges. Executables for the host's CPU give results and times; those for a modelled "
-        "machine give cycles and bytes for each tile, and results, as the CPU runs them too.",
+        "A model from PyTorch, ONNX or C++ is planned for a machine, the host or a machine described by a file: how each product is "
+        "computed, and in which parts. The plan becomes a tile program of vertices, copies and control flow, and the program an "
+        "executable with addresses and exchanges. An executable for the host's CPU gives results and times; one for a modelled "
+        "machine gives cycles and bytes for each tile, and results, as the CPU runs it too.",
     )
     top = MIDDLE - HIGH / 2
     for x, width, name, words in STAGES:
@@ -46,7 +46,7 @@ def draw() -> Picture:
 
 
 def draw_machine(picture: Picture, top: float) -> None:
-    """It is known when a model is planned and when a program is compiled."""
+    """Draw the machine, which is known when a model is planned and when a program is compiled."""
     picture.box(160, 16, 420, 34, "panel", edge="soft", round=6)
     picture.text(370, 38, "the machine: the host, or a machine file", anchor="middle")
     for x in (219, 524):

@@ -13,7 +13,7 @@ Places = set[tuple[int, int]]
 
 
 def chosen(count: int, places: list[tuple[int, int]], source: random.Random) -> list[tuple[int, int]]:
-    """random() alone gives the same numbers in every version of Python."""
+    """Choose places at random; only random() gives the same numbers in every version of Python."""
     order = {place: source.random() for place in places}
     return sorted(places, key=order.__getitem__)[:count]
 

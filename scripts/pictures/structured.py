@@ -14,7 +14,7 @@ SIDE = N * CELL
 
 @dataclass(frozen=True)
 class Factor:
-    """Each place with its opacity, which stands for its value where values are shared."""
+    """The places of parameters with their opacities, which show the values where places share them."""
 
     rows: int
     cols: int
@@ -27,7 +27,7 @@ def where(is_set: Callable[[int, int], bool], rows: int = N, cols: int = N, colo
 
 
 def shared(value: Callable[[int, int], int], values: int) -> Factor:
-    """Elements of one value have one shade."""
+    """A factor whose elements of equal value have the same shade."""
     order = random.Random(3)
     shades = [0.12 + 0.88 * order.random() for _ in range(values)]
     return Factor(N, N, {(i, j): shades[value(i, j)] for i in range(N) for j in range(N)})
@@ -72,12 +72,12 @@ def flat_butterfly(block: int) -> Factor:
 class Structure:
     name: str
     parameters: int
-    parts: tuple[Factor | str, ...]  # what is between two factors: "·" or "+"
+    parts: tuple[Factor | str, ...]  # factors, with "·" or "+" between them
 
     @property
     def width(self) -> float:
         drawn = sum(part.cols * CELL if isinstance(part, Factor) else 16 for part in self.parts)
-        return max(drawn, 104)  # of the words above
+        return max(drawn, 104)  # the width of the words above
 
 
 def product(*factors: Factor) -> tuple[Factor | str, ...]:
@@ -136,11 +136,11 @@ def draw() -> Picture:
         2 * LEFT + widest,
         TOP + len(rows) * ROW - 46,
         "Factors of structured matrices",
-        f"Matrices of {N} × {N}, a dense one of which has {N * N} parameters. A butterfly has four factors with two elements in each "
-        "row, a Monarch matrix two of four blocks, one of them with rows and columns interleaved. Fastfood has three diagonals "
-        "between Hadamard matrices and a permutation. Low rank is a tall times a wide matrix. A block butterfly has blocks for "
-        "numbers; pixelfly adds up its factors in one sparse matrix and a product of low rank. Circulant and Toeplitz matrices "
-        "repeat their values along diagonals.",
+        f"Matrices of {N} × {N}; a dense one has {N * N} parameters. A butterfly has four factors with two elements in each row, a "
+        "Monarch matrix has two factors of four blocks, one of them with rows and columns interleaved. Fastfood has three diagonals "
+        "between Hadamard matrices and a permutation. Low rank is a tall times a wide matrix. A block butterfly has blocks instead "
+        "of numbers; pixelfly adds up its factors in one sparse matrix, and adds a product of low rank. Circulant and Toeplitz "
+        "matrices repeat their values along diagonals.",
     )
     for i, row in enumerate(rows):
         x: float = LEFT

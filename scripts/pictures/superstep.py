@@ -1,10 +1,10 @@
-"""Bulk synchronous parallel: tiles with memories of their own, and what each does in two supersteps."""
+"""Bulk synchronous parallel: tiles with their own memories, and their work in two supersteps."""
 
 from __future__ import annotations
 
 from pictures.canvas import Picture
 
-# What each tile computes and then exchanges, in pixels of time.
+# The times in which each tile computes and then exchanges, in pixels.
 SUPERSTEPS = (((126, 98, 142, 78, 114), (62, 40, 30, 54, 46)), ((78, 118, 88, 108, 66), (24, 36, 46, 18, 30)))
 LANES, LANE, THICK, FROM, TOP = 5, 32, 20, 340, 74
 SYNC = 12
@@ -28,7 +28,7 @@ def draw_tiles(picture: Picture) -> None:
 
 
 def draw_superstep(picture: Picture, x: float, computes: tuple[int, ...], exchanges: tuple[int, ...]) -> float:
-    """Where it ends."""
+    """Draw a superstep; returns where it ends."""
     longest, busiest = max(computes), max(exchanges)
     sync = x + longest
     end = sync + SYNC + busiest

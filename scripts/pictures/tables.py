@@ -1,4 +1,4 @@
-"""Numbers of the pages' tables, so that a picture has no second copy of them."""
+"""Numbers from tables of the pages, so that pictures have no second copy of them."""
 
 from __future__ import annotations
 
