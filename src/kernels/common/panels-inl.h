@@ -1,9 +1,9 @@
 // Copying panels of X and transposing micro-tiles: the data movement of the sparse kernels.
-#if defined(TESSERA_KERNELS_PACK_INL_H_) == defined(HWY_TARGET_TOGGLE)
-#ifdef TESSERA_KERNELS_PACK_INL_H_
-#undef TESSERA_KERNELS_PACK_INL_H_
+#if defined(TESSERA_KERNELS_PANELS_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef TESSERA_KERNELS_PANELS_INL_H_
+#undef TESSERA_KERNELS_PANELS_INL_H_
 #else
-#define TESSERA_KERNELS_PACK_INL_H_
+#define TESSERA_KERNELS_PANELS_INL_H_
 #endif
 
 #include <hwy/cache_control.h>

@@ -1,9 +1,9 @@
 // The few-column kernel: vectors along the rows of Y. W streams through once at full bandwidth.
-#if defined(TESSERA_BLOCK_SPARSE_NARROW_INL_H_) == defined(HWY_TARGET_TOGGLE)
-#ifdef TESSERA_BLOCK_SPARSE_NARROW_INL_H_
-#undef TESSERA_BLOCK_SPARSE_NARROW_INL_H_
+#if defined(TESSERA_BLOCK_SPARSE_FEW_COLUMNS_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef TESSERA_BLOCK_SPARSE_FEW_COLUMNS_INL_H_
+#undef TESSERA_BLOCK_SPARSE_FEW_COLUMNS_INL_H_
 #else
-#define TESSERA_BLOCK_SPARSE_NARROW_INL_H_
+#define TESSERA_BLOCK_SPARSE_FEW_COLUMNS_INL_H_
 #endif
 
 #include "kernels/host/block_sparse/few_columns_transposed-inl.h"

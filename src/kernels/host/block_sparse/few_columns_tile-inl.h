@@ -1,10 +1,10 @@
 // The few-column micro-tile: one load gets the values of several rows for a group of columns of W; it is
 // multiplied by the same group of X, repeated, and each row's partial sums are reduced at the end.
-#if defined(TESSERA_BLOCK_SPARSE_NARROW_TILE_INL_H_) == defined(HWY_TARGET_TOGGLE)
-#ifdef TESSERA_BLOCK_SPARSE_NARROW_TILE_INL_H_
-#undef TESSERA_BLOCK_SPARSE_NARROW_TILE_INL_H_
+#if defined(TESSERA_BLOCK_SPARSE_FEW_COLUMNS_TILE_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef TESSERA_BLOCK_SPARSE_FEW_COLUMNS_TILE_INL_H_
+#undef TESSERA_BLOCK_SPARSE_FEW_COLUMNS_TILE_INL_H_
 #else
-#define TESSERA_BLOCK_SPARSE_NARROW_TILE_INL_H_
+#define TESSERA_BLOCK_SPARSE_FEW_COLUMNS_TILE_INL_H_
 #endif
 
 #include <algorithm>

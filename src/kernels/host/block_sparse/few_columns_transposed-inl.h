@@ -1,10 +1,10 @@
 // The few-column micro-tile for transposed blocks: one load gets the values of several columns of W, rows of
 // the product, for several of its rows; it is multiplied by an element of X per column of W, each repeated.
-#if defined(TESSERA_BLOCK_SPARSE_NARROW_TRANSPOSED_INL_H_) == defined(HWY_TARGET_TOGGLE)
-#ifdef TESSERA_BLOCK_SPARSE_NARROW_TRANSPOSED_INL_H_
-#undef TESSERA_BLOCK_SPARSE_NARROW_TRANSPOSED_INL_H_
+#if defined(TESSERA_BLOCK_SPARSE_FEW_COLUMNS_TRANSPOSED_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef TESSERA_BLOCK_SPARSE_FEW_COLUMNS_TRANSPOSED_INL_H_
+#undef TESSERA_BLOCK_SPARSE_FEW_COLUMNS_TRANSPOSED_INL_H_
 #else
-#define TESSERA_BLOCK_SPARSE_NARROW_TRANSPOSED_INL_H_
+#define TESSERA_BLOCK_SPARSE_FEW_COLUMNS_TRANSPOSED_INL_H_
 #endif
 
 #include "kernels/host/block_sparse/few_columns_tile-inl.h"

@@ -1,9 +1,9 @@
 // The loop nest of a slice: panels of columns, groups of chunks, k-blocks, chunks, row groups.
-#if defined(TESSERA_ELEMENT_SPARSE_SHARE_INL_H_) == defined(HWY_TARGET_TOGGLE)
-#ifdef TESSERA_ELEMENT_SPARSE_SHARE_INL_H_
-#undef TESSERA_ELEMENT_SPARSE_SHARE_INL_H_
+#if defined(TESSERA_ELEMENT_SPARSE_SLICE_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef TESSERA_ELEMENT_SPARSE_SLICE_INL_H_
+#undef TESSERA_ELEMENT_SPARSE_SLICE_INL_H_
 #else
-#define TESSERA_ELEMENT_SPARSE_SHARE_INL_H_
+#define TESSERA_ELEMENT_SPARSE_SLICE_INL_H_
 #endif
 
 #include <algorithm>

@@ -1,9 +1,9 @@
 // Common parts of both passes of neurons that take currents.
-#if defined(TESSERA_NEURONS_INL_H_) == defined(HWY_TARGET_TOGGLE)
-#ifdef TESSERA_NEURONS_INL_H_
-#undef TESSERA_NEURONS_INL_H_
+#if defined(TESSERA_SPIKING_NEURONS_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef TESSERA_SPIKING_NEURONS_INL_H_
+#undef TESSERA_SPIKING_NEURONS_INL_H_
 #else
-#define TESSERA_NEURONS_INL_H_
+#define TESSERA_SPIKING_NEURONS_INL_H_
 #endif
 
 #include <hwy/highway.h>

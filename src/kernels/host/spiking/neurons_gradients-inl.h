@@ -1,10 +1,10 @@
 // Gradients of neurons that take currents. Loops from outside to inside: blocks of samples, steps backward,
 // samples, neurons. Spikes are recomputed from potentials.
-#if defined(TESSERA_NEURONS_GRADIENTS_INL_H_) == defined(HWY_TARGET_TOGGLE)
-#ifdef TESSERA_NEURONS_GRADIENTS_INL_H_
-#undef TESSERA_NEURONS_GRADIENTS_INL_H_
+#if defined(TESSERA_SPIKING_NEURONS_GRADIENTS_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef TESSERA_SPIKING_NEURONS_GRADIENTS_INL_H_
+#undef TESSERA_SPIKING_NEURONS_GRADIENTS_INL_H_
 #else
-#define TESSERA_NEURONS_GRADIENTS_INL_H_
+#define TESSERA_SPIKING_NEURONS_GRADIENTS_INL_H_
 #endif
 
 #include <hwy/highway.h>
