@@ -150,7 +150,7 @@ bool compares_name(const std::string& line) {
   return std::regex_search(line, kComparison);
 }
 
-/// What an operation is, its traits say; its name is for people.
+/// Traits say what an operation is; its name is for people.
 TEST(Architecture, OnlyOperationsCompareNamesOfOperations) {
   for (const char* line :
        {R"(node.operation->name == "sum")", R"("sum" == node.operation->name)",

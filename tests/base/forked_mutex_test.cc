@@ -14,7 +14,7 @@
 namespace tessera::base {
 namespace {
 
-/// What a forked process returns.
+/// The exit status of a forked process.
 int status_of_child(const std::function<int()>& run) {
   const pid_t child = fork();
   if (child == 0) {
@@ -26,7 +26,7 @@ int status_of_child(const std::function<int()>& run) {
   return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
-/// 0: it can be locked, 1: it cannot, as a thread of the parent had it.
+/// 0: the mutex can be locked, 1: it cannot, as a thread of the parent had locked it.
 int locks(ForkedMutex& mutex) {
   try {
     const std::scoped_lock twice(mutex);

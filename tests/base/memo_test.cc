@@ -22,7 +22,7 @@ TEST(Memo, MakesTheLastResultsOnce) {
   EXPECT_EQ(square(4), 16);
   EXPECT_EQ(square(3), 9);
   EXPECT_EQ(made, 2);
-  EXPECT_EQ(square(5), 25);  // in the place of 4, which was used before 3
+  EXPECT_EQ(square(5), 25);  // replaces 4, which was used before 3
   EXPECT_EQ(square(3), 9);
   EXPECT_EQ(made, 3);
   EXPECT_EQ(square(4), 16);

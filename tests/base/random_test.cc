@@ -103,7 +103,7 @@ TEST(RandomStream, Normal) {
   EXPECT_NEAR(m.mean, 0, kTolerance);
   EXPECT_NEAR(m.variance, 1, kTolerance * 1.5);
   EXPECT_LT(std::max(-m.smallest, m.largest), 6.8);
-  // Kolmogorov and Smirnov's distance to the normal distribution, at a level of about 1e-6.
+  // The distance of Kolmogorov and Smirnov to the normal distribution, at a level of about 1e-6.
   std::sort(values.begin(), values.end());
   double distance = 0;
   for (size_t i = 0; i < kMany; ++i) {

@@ -1,4 +1,4 @@
-// Programs with named operands, and that neither they nor what stands on them allocate when they run.
+// Programs with named operands. Neither these nor the classes on top of them allocate when they run.
 #include "bound/bound_program.h"
 
 #include <fmt/format.h>
@@ -70,7 +70,7 @@ TEST(BoundProgram, KnowsItsOperands) {
   EXPECT_USAGE_ERROR("no operand 'z'; it has x0, x1, y", (void)program.position_of("z"));
 }
 
-/// Few arrays, and more than fit the stack.
+/// Few arrays, and more arrays than fit the stack.
 TEST(BoundProgram, TakesArraysInOrderByNameAndForAllRuns) {
   for (const machine::Machine& machine : {toy_host(2), toy_machine(4)})
     for (const uint32_t terms : {2U, 60U}) {

@@ -117,7 +117,7 @@ TEST(ChipProducts, TakeOperandsWhereTheyLie) {
   EXPECT_FALSE(same(four.x, one.x));
   EXPECT_TRUE(same(layouts_of(4, {.y = {one.y}}).y, one.y));
   EXPECT_FALSE(same(four.y, one.y));
-  // Those of replicas have the weight as one chip has it; chips that work as one have another.
+  // Replicas have the weight in the layout of one chip; chips that work as one have another layout.
   const auto as_one = ops::plan_closed_product(large.w.pattern, problem, chips(4)).plan.layouts;
   EXPECT_FALSE(same(four.values, as_one.values));
   EXPECT_TRUE(same(layouts_of(4, {.values = {as_one.values}}).values, as_one.values));

@@ -28,7 +28,7 @@ Weight random_weight(uint32_t m, uint32_t k, Type type, uint64_t seed) {
   return Weight::dense({w.data(), k, 1}, m, k, type);
 }
 
-/// A dense weight with a product of any options.
+/// A dense weight, and a product with any options.
 struct Drawn {
   explicit Drawn(uint64_t seed) : random(base::RandomStream(seed)) {
     static constexpr Type kTypes[] = {Type::f32, Type::f32, Type::f16, Type::bf16};

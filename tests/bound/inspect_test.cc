@@ -32,7 +32,7 @@ TEST(ZerosOf, ArraysAndPatternsAgree) {
 }
 
 TEST(ZerosOf, ReadsRowsWithAStrideOfAnyType) {
-  // Behind each row of two there is an element that is not read.
+  // Each row of two elements is followed by one that is not read.
   const std::vector<base::Bfloat16> bf16 = {base::to_bfloat16(1),   base::to_bfloat16(0),
                                             base::to_bfloat16(9),   base::to_bfloat16(-0.0F),
                                             base::to_bfloat16(NAN), base::to_bfloat16(9)};

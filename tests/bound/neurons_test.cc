@@ -60,7 +60,7 @@ std::vector<Setting> settings() {
   return all;
 }
 
-/// Neurons with random arrays, and the same as a layer with weights that pass each current on.
+/// Neurons with random arrays, and an equal layer whose weights pass each current on.
 struct Case {
   explicit Case(const Setting& of)
       : s(of),
@@ -179,7 +179,7 @@ TEST_P(SpikingNeuronsTest, AgreeWithDenseBackpropagation) {
   expect_close(recurrent, of_recurrent, 1e-4, "gradient of recurrent weights");
 }
 
-// A sequence in two pieces: the second begins with the states that the first left.
+// A sequence in two pieces: the second begins with the final states of the first.
 TEST_P(PiecesTest, ContinueFromStates) {
   const Case c(GetParam());
   const Setting& s = c.s;

@@ -24,7 +24,7 @@ using test::random_floats;
 constexpr uint64_t kSeed = 21;
 constexpr float kBar = 0.5F;  // ϑ_grad
 
-/// Lists of inputs, and what is in them.
+/// Lists of inputs, and their contents.
 struct Inputs {
   Inputs(uint32_t step_count, uint32_t samples, uint32_t features, double activity)
       : steps(step_count), batch(samples), inputs(features), dense(steps, batch, features) {
@@ -55,7 +55,7 @@ struct Inputs {
   std::vector<uint32_t> num;
 };
 
-/// What lists say of each neuron.
+/// The entries of lists for each neuron.
 struct Listing {
   Listing(const SpikeLists& lists, uint32_t steps, uint32_t batch, uint32_t neurons)
       : spikes(steps, batch, neurons), listed(steps, batch, neurons) {
@@ -202,7 +202,7 @@ struct Case {
   std::vector<ops::SpikingValues> exact_values;
 };
 
-/// Neurons that pass ϑ_grad or fire, of the exact trace.
+/// The number of neurons that pass ϑ_grad or fire in the exact trace.
 uint64_t expected_listed(const SpikingLayer& layer, const ops::SpikingValues& values, double bar,
                          const ops::SpikingTrace& trace) {
   uint64_t count = 0;
@@ -236,7 +236,7 @@ TEST_P(SpikingNetworkTest, AgreesWithDenseBackpropagation) {
   c.forward();
   const ops::SpikingSettings exact{.gradient_threshold = s.bar};
 
-  // Forward, each layer from the lists that it was given.
+  // Forward: each layer from the lists that it got.
   std::vector<Sequence> inputs = {c.in.dense}, kept;
   std::vector<ops::SpikingTrace> traces;
   for (size_t i = 0; i < s.layers.size(); ++i) {
@@ -400,7 +400,7 @@ TEST(SpikingNetworks, KeepsStatesOfTheCallers) {
 }
 
 TEST(SpikingNetworks, KeepsLittleForGradients) {
-  // 700-256-20 with 4 % candidates, the lists with room for half as much again.
+  // 700-256-20 with 4 % candidates, and lists with capacity for half as many more.
   std::vector<SpikingLayer> layers = {{.inputs = 700, .neurons = 256}, readout(256, 20)};
   const SpikingNetwork network(layers, 100, 256, {.input_capacity = 28, .capacities = {16, 0}});
   const uint64_t dense = uint64_t{100} * 256 * (256 + 700) * 4, events = uint64_t{100} * 256 * (28 * 2 + 8);

@@ -43,7 +43,7 @@ TEST(Spmm, TakesArraysThatBeginAtAnyByte) {
       for (size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(i % 13) - 6;
       product(x.data(), expected.data());
       for (const size_t offset : {1U, 2U, 4U, 16U, 63U}) {
-        // From a cache line on, so that streaming stores come into question.
+        // Begins at a cache line, so that streaming stores are possible.
         const base::Buffer x_bytes = base::allocate_buffer(offset + sizeof(float) * x.size());
         const base::Buffer y_bytes = base::allocate_buffer(offset + sizeof(float) * y.size());
         std::memcpy(x_bytes.get() + offset, x.data(), sizeof(float) * x.size());

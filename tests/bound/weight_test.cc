@@ -175,7 +175,7 @@ std::vector<float> product_on(uint32_t threads, const Weight& weight, uint32_t n
   return y;
 }
 
-// One prepared weight serves every number of threads, and sums are added in its order alone.
+// One prepared weight serves every number of threads; only its order decides the order of sums.
 TEST(Weight, OfSingleElementsHasTheSameProductsOnAnyNumberOfThreads) {
   const SparseMatrix matrix = generate({PatternKind::power_law, 1100, 300, 0.5, 1, 8});
   const Weight fixed(matrix), changing = Weight::dynamic(matrix, matrix.pattern.blocks() + 100);
@@ -284,7 +284,7 @@ TEST_P(KeptByTheCaller, HaveAnOrderOfThePatternAlone) {
   EXPECT_EQ(weight.packed_format(), b == 1 ? PackedFormat::sorted_row_groups : PackedFormat::blocks);
   for (uint64_t seed = 4; seed < 8; ++seed) {
     const SparseMatrix next = generate({PatternKind::random, 150, 90, 0.28, b, seed});
-    // Values that name their positions, those of blocks in both patterns being kept.
+    // Values that name their positions; blocks in both patterns keep theirs.
     std::vector<float> values(next.values.size()), state(weight.packed_size()), wanted(weight.packed_size());
     const auto named = [&](const Pattern& p) {
       std::vector<float> names;

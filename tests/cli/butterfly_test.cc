@@ -57,7 +57,7 @@ TEST_F(ButterflyTest, SetsTheModelBesideTheTables) {
   }
   EXPECT_GE(verified, 3U);
 
-  // What is finished is not run again, and an incomplete line is dropped.
+  // Finished cells are not run again, and an incomplete line is dropped.
   const std::string whole = content_of(cells());
   file("results/cells-gc200.jsonl", whole + "{\"section\":\"ta");
   const Outcome again = reproduce("--machine gc200 --only table-1,table-2 --json");

@@ -480,7 +480,7 @@ TEST_F(CliTest, HelpHasAnExample) {
   }
 }
 
-/// The names that an error about 'frob' lists as those that there are.
+/// The names that an error about 'frob' lists as choices.
 std::vector<std::string> names_in(const std::string& error) {
   std::smatch found;
   const std::regex list("choose from ([^)]+)\\)");
@@ -525,7 +525,7 @@ TEST_F(CliTest, HelpNamesWhatOptionsAccept) {
       const std::vector<std::string> names = names_in(o.err);
       EXPECT_FALSE(names.empty()) << o.err;
       for (const std::string& name : names) {
-        if (says(name, " ")) continue;  // no name, as "a .toml file" is none
+        if (says(name, " ")) continue;  // "a .toml file" is not a name
         const std::regex word("[^a-z0-9-]" + name + "[^a-z0-9_-]");
         EXPECT_TRUE(std::regex_search(help_of(help, option), word)) << name << help_of(help, option);
       }

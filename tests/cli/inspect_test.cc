@@ -1,4 +1,4 @@
-// `tessera inspect`: tables, JSON, pages, and what it says of wrong files.
+// `tessera inspect`: tables, JSON, pages, and messages on wrong files.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -20,7 +20,7 @@ using test::Outcome;
 using test::SafetensorsFile;
 using test::says;
 
-/// A weight of which one element in `every` is no zero.
+/// A weight with one non-zero in each `every` elements.
 std::vector<float> weight_with_zeros(size_t size, size_t every) {
   std::vector<float> values(size, 0);
   for (size_t i = 0; i < size; i += every) values[i] = 1;

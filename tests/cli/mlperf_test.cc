@@ -19,7 +19,7 @@ using test::Outcome;
 using test::says;
 using testing::MarkupReader;
 
-/// Sections that take no time.
+/// Sections that take little time.
 constexpr const char* kFew = "--only hardware,model,pipeline";
 
 class MlperfTest : public test::ToolTest {

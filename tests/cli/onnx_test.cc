@@ -27,8 +27,8 @@ using test::Outcome;
 using test::says;
 using List = std::vector<int64_t>;
 
-/// The largest sums of four pixels, and of the negative ones: a convolution with a batch norm that halves, a
-/// Relu and pooling.
+/// The largest sums of four pixels, and of four negated pixels: a convolution with a batch norm that halves,
+/// a Relu and pooling.
 OnnxFile network(int64_t samples = -1) {
   OnnxFile file;
   file.input("x", {samples, 1, 5, 5}).output("y");
@@ -43,7 +43,7 @@ OnnxFile network(int64_t samples = -1) {
   return file;
 }
 
-/// Its number of samples is open, and has no name.
+/// A network whose number of samples is open, and has no name.
 OnnxFile unnamed_network() {
   OnnxFile file = network();
   file.model()

@@ -297,8 +297,8 @@ TEST_F(PackCliTest, ReproducesThePublishedTables) {
       if (c["published"].is_null() || !what.ends_with(": packs")) continue;
       ++compared;
       const double published = c["published"], packs = c["ours"];
-      // Numbers for Wikipedia are published in thousands, and that of "16/max" is off by more. Our NNLSHP
-      // needs fewer.
+      // Numbers for Wikipedia are published in thousands, and the number for "16/max" is off by more. Our
+      // NNLSHP needs fewer.
       const double tolerance = published > 1e6 ? 1500 : 0;
       EXPECT_LE(packs, published + tolerance) << c;
       EXPECT_GE(packs, says(what, "nnlshp") ? 0 : published - tolerance) << c;

@@ -41,7 +41,7 @@ class PopsparseTest : public test::ToolTest {
   static bool is(const char* mode, const json& result) {
     return says(result["cell"], fmt::format(" {} ", mode));
   }
-  /// The comparison that begins so.
+  /// The comparison whose name begins with this text.
   static json comparison_of(const Outcome& o, const std::string& section, const std::string& what) {
     const json all = section_of(o, section);
     for (const json& c : all["comparisons"])
@@ -190,7 +190,7 @@ TEST_F(PopsparseTest, OtherResultsAreRefusedAndKept) {
   file("results/cells-bow.jsonl", other);
   refused("", "version = ");
   other = whole;
-  other[other.find("\"schema\":1") + 9] = '0';  // of an earlier version, whose lines were others
+  other[other.find("\"schema\":1") + 9] = '0';  // an earlier version, whose lines had another form
   file("results/cells-bow.jsonl", other);
   refused("", "was written with schema = 0, not 1: pass another --out, or remove it");
   for (const char* content :

@@ -31,7 +31,7 @@ class TrainBertCliTest : public test::ToolTest {
   json train(const std::string& options) const {
     return results_of(run(fmt::format("{} --threads 1 --json {}", kText, options)))[0];
   }
-  /// On few documents, as tiles take long to evaluate those that are held out.
+  /// Trains on few documents, as tiles take long to evaluate the held-out ones.
   json train_few(const std::string& options) const {
     return results_of(
         run("train bert --documents 24 --vocabulary 100 --seed 3 --threads 1 --json " + options))[0];
@@ -59,8 +59,8 @@ TEST_F(TrainBertCliTest, JsonHasWhatWasTrained) {
   EXPECT_GT(r["predicted_seconds"], 0);
 }
 
-/// Two replicas, of which each has half of the optimizer's state of large parameters. That losses are the
-/// same wherever values lie is a question of tests of graphs: the short run trains the division alone.
+/// Two replicas, each with half of the optimizer's state of large parameters. Tests of graphs check that
+/// losses are the same wherever values lie: the short run only trains the division.
 TEST_F(TrainBertCliTest, TrainsReplicasOnChips) {
   const std::string machine =
       file("two.toml", "like = \"m2000\"\nchips = 2\ntiles = 16\ntile_bytes = 8000000");
@@ -170,7 +170,7 @@ TEST_F(TrainBertCliTest, TimesHaveTransfersFromAndToHosts) {
               one["host_io"]["seconds"].get<double>(), 1e-12);
 }
 
-/// Options in a file count unless the command line has them.
+/// Options in a file apply unless the command line has them.
 TEST_F(TrainBertCliTest, TakesOptionsFromAFile) {
   const std::string sizes = "documents = 60\nvocabulary = 100\nlength = 16\nbatch = 4\nsteps = 2\n";
   const std::string options =
@@ -304,7 +304,7 @@ TEST_F(TrainBertCliTest, SlicesOfTheHeadTakeLessMemoryAndTrainAlike) {
   EXPECT_NEAR(sliced["evaluations"][0]["loss"].get<double>(), whole["evaluations"][0]["loss"].get<double>(),
               1e-4);
   EXPECT_EQ(sliced["settings"]["head_slices"], 4);
-  // Passes take room for the gradient of the table twice, so logits have to be larger.
+  // Passes take memory for the gradient of the table twice, so logits have to be larger.
   const std::string large = "--documents 400 --vocabulary 16000 --batch 64 --threads 2 --estimate";
   EXPECT_LT(result(8, large)["phases"][0]["step"]["bytes"], result(1, large)["phases"][0]["step"]["bytes"]);
 }
@@ -345,7 +345,7 @@ TEST_F(TrainBertCliTest, RecomputesAsMuchAsAMemoryBudgetNeeds) {
                    "expected true, false, fit, or a number of bytes above 0");
 }
 
-/// A plan names the command with which a step takes the time that it says.
+/// A plan names the command with which a step takes the predicted time.
 TEST_F(TrainBertCliTest, PlansHowToDivideAStep) {
   const std::string chips =
       file("chips.toml", "like = \"m2000\"\ntiles = 16\ntile_bytes = 8000000\nchips = 2");
@@ -444,7 +444,7 @@ TEST_F(TrainBertCliTest, AnInterruptedPlanHasWhatItFound) {
   EXPECT_LE(r["estimated"].size(), 1U);
 }
 
-/// The time of all is the sum over phases of their steps and evaluations.
+/// The total time is the sum over phases of their steps and evaluations.
 TEST_F(TrainBertCliTest, EachPhaseHasItsCosts) {
   const std::string options = "--batch 4 --estimate --evaluate-every 100000 ";
   const json both = train(options + "--length 16,64 --steps 10,1000");
@@ -616,7 +616,7 @@ TEST_F(TrainBertCliTest, TilesTrainAsTheHost) {
   EXPECT_GT(tiles["cycles"], 0);
 }
 
-/// BERT-tiny as it is, with all of its tokens, on all tiles of a chip.
+/// Unchanged BERT-tiny, with all of its tokens, on all tiles of a chip.
 TEST_F(TrainBertCliTest, AWholeChipTrainsBertTinyAsTheHost) {
   if (!test::is_full()) GTEST_SKIP() << "a whole chip takes a minute, in ./test --full";
   const auto train_on = [&](const char* machine) {
@@ -651,8 +651,8 @@ TEST_F(TrainBertCliTest, TilesTrainAsTheHostIn16Bits) {
   }
 }
 
-/// With all tokens of BERT, whose embeddings fill most of the memory, or as many on each tile; and with the
-/// optimizer that is the default, which takes norms of all parameters.
+/// With all tokens of BERT, whose embeddings fill most of the memory, or the same number on each tile; and
+/// with the default optimizer, which takes norms of all parameters.
 TEST_F(TrainBertCliTest, AStepWithBertsVocabularyFitsTiles) {
   const uint32_t vocabulary = test::is_full() ? 30522 : 8000;
   const json r = results_of(run(fmt::format(
@@ -677,7 +677,7 @@ TEST_F(TrainBertCliTest, WritesAReport) {
   }
 }
 
-/// A file of tokens whose vocabulary has 64, with other two characters for that number.
+/// A file of tokens whose vocabulary has 64 tokens, with two other characters for that number.
 std::string with_vocabulary(std::string file, const std::string& two) {
   const std::string key = "\"vocabulary\":\"";
   const size_t at = file.find(key + "64");

@@ -32,7 +32,7 @@ class TrainCliTest : public test::ToolTest {
   static constexpr const char* kSmall =
       "train --layers 64,32,10 --images 400 --epochs 3 --lr 0.02 --seed 3 --threads 2";
 
-  /// Digits without their training files, as the test images alone would be.
+  /// Digits without their training files, as with only the test images.
   static void write_mnist(const std::string& folder, uint32_t count) {
     std::filesystem::create_directories(folder);
     std::ofstream images(folder + "/t10k-images-idx3-ubyte", std::ios::binary),

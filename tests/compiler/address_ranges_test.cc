@@ -15,7 +15,7 @@ namespace {
 
 constexpr uint32_t kBytes = 6000;
 
-/// The lowest byte from `at` on before `room` free ones.
+/// The lowest byte from `at` on with which `room` free bytes begin.
 uint64_t lowest_free(const std::vector<bool>& taken, uint64_t at, uint64_t room) {
   uint64_t begin = at;
   for (uint64_t byte = at; byte < begin + room; ++byte)
@@ -32,7 +32,7 @@ uint64_t lowest_free(const std::vector<bool>& taken, uint64_t at, uint64_t room,
   }
 }
 
-/// Many short ranges, of which a long one joins some from time to time.
+/// Many short ranges, some of which a long one joins from time to time.
 TEST(AddressRanges, FindTheLowestFreeAddress) {
   for (uint64_t seed = 0; seed < 4; ++seed) {
     base::RandomSequence random{base::RandomStream(seed, 7)};
@@ -61,7 +61,7 @@ bool meet(const Lifetime& a, const Lifetime& b) {
   });
 }
 
-/// Few ranges are looked through, and many are joined: it must not show from which number on.
+/// Few ranges are searched one by one, and many are joined first: the result must not depend on that.
 TEST(AddressesInUse, FindTheLowestFreeAddressDuringALifetime) {
   constexpr uint32_t kMoments = 40;
   base::RandomSequence random{base::RandomStream(3, 7)};

@@ -175,7 +175,7 @@ TEST(OrderedSets, DealWhatFollowsOneAnotherToOneWorker) {
   EXPECT_EQ(order, (std::vector<uint32_t>{0, 1, 2, 10, 11, 12}));
 }
 
-/// What its function's codelets demand, a call demands of what it passes only if it runs.
+/// A call places the demands of its function's codelets on its operands only if it runs.
 TEST(Calls, DemandNothingUnlessReached) {
   const auto bytes = [](bool calls, bool runs) {
     Program p;

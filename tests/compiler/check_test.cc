@@ -132,7 +132,7 @@ TEST(Check, AcceptsWhatThePassesMake) {
   EXPECT_TRUE(x.set(kSum).before.empty());
 }
 
-/// A program of that many steps if its calls are expanded.
+/// A program with this number of steps after its calls are expanded.
 Program of_steps(uint32_t steps) {
   Program p;
   const auto nothing = p.sequence({});
@@ -165,7 +165,7 @@ TEST(Check, RefusesAFunctionOfTooManySteps) {
             "the program's schedule, its calls expanded, has more than 1048576 steps");
 }
 
-/// Calls keep what they pass until the last step that touches it, which is not the last one here.
+/// Calls keep their operands until the last step that touches them, which is not the last step here.
 TEST(Check, FindsAnArgumentThatIsTouchedBeyondTheStepsThatKeepIt) {
   Program p;
   const auto a = p.add(variable("a", Type::f32, 2, 4, Role::argument, 0));
@@ -331,7 +331,7 @@ struct Demanding : Compiled {
   }
   Demanding() : Compiled(demanding(), testing::toy_machine_with_regions(1)) {}
 
-  /// Moves a field and all that lies there.
+  /// Moves a field and everything at its place.
   void move(size_t f, int64_t bytes) {
     place_of(kAdd, f).offset += static_cast<uint64_t>(bytes);
     executable->mapped[f][0].offset += static_cast<uint64_t>(bytes);

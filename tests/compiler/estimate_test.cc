@@ -1,4 +1,4 @@
-// Estimates: what the account says of a compiled program, before it is compiled.
+// Estimates: the costs of a compiled program, before it is compiled.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <tessera/error.h>
@@ -134,7 +134,7 @@ TEST(Estimate, LeavesSetsThatReadIntegersToTheRun) {
   EXPECT_EQ(compile(c.p, testing::toy_host(2))->costed_at_run, (std::vector<bool>{false, false}));
 }
 
-/// A loop that was walked would not end soon.
+/// Walking the loop would take too long.
 TEST(Estimate, WalksALoopOnceWhoseCostsReadNoIntegers) {
   constexpr uint32_t kPasses = 4'000'000'000;
   Counted c;
@@ -150,7 +150,7 @@ TEST(Estimate, WalksALoopOnceWhoseCostsReadNoIntegers) {
   }
 }
 
-/// Never an undercount.
+/// An estimate is never too low.
 TEST(Estimate, RefusesControlFlowThatItIsNotToldAbout) {
   Counted loop;
   const StepId test = loop.below(4);

@@ -1,4 +1,4 @@
-// Liveness, placement, and the account of memory.
+// Liveness, placement, and the memory report.
 #include <gtest/gtest.h>
 #include <tessera/machine.h>
 
@@ -302,7 +302,7 @@ std::vector<uint64_t> addresses(const Executable& e) {
   return all;
 }
 
-/// y = a - b on tile 0, of which a begins after a single element.
+/// y = a - b on tile 0, where a begins after a single element.
 Program subtraction(uint32_t rows, uint32_t cols) {
   Program p;
   const auto first = p.add(variable("first", Type::f32, 1, 1, Role::input, 0));
@@ -325,7 +325,7 @@ TEST(Placement, HonoursAlignmentsAndTheInterleavedRegion) {
   EXPECT_LT(at[0], uint64_t{32} << 10);
   EXPECT_GE(at[0], e->memory.tiles[0][MemoryUse::vertex_code] + e->memory.tiles[0][MemoryUse::stack]);
   EXPECT_TRUE(e->memory.fits());
-  EXPECT_LT(e->arena_bytes.at(0), 1000u);  // what is free between the regions takes no memory here
+  EXPECT_LT(e->arena_bytes.at(0), 1000u);  // the gap between the regions takes no memory here
 }
 
 TEST(Placement, CopiesWhatLiesMisalignedOnItsOwnTile) {
@@ -345,7 +345,7 @@ TEST(Placement, KeepsOverReadSpaceAfterAField) {
   EXPECT_GE(e->memory.fullest.at("padding"), 32u);
 }
 
-/// Fields of mixed demands, of which three want the interleaved region.
+/// Fields with mixed demands, three of which want the interleaved region.
 constexpr std::array kMixed = {
     program::FieldSpec{.name = "a", .alignment = 8, .interleaved = true, .over_read = 4},
     program::FieldSpec{.name = "b", .alignment = 64, .interleaved = true, .over_read = 32},
@@ -380,7 +380,7 @@ TEST(Placement, PiecesOfMixedDemandsLieApartAndWhereTheyMust) {
     }
 }
 
-/// Places on tiles, and how much of them is taken. Streaming memory differs with the chips.
+/// Places on tiles, and the bytes in use. Streaming memory differs with the chips.
 std::pair<std::vector<BoxAddress>, std::map<program::TileId, uint64_t>> on_tiles(const Executable& e) {
   std::vector<BoxAddress> places;
   for (const std::vector<BoxAddress>& boxes : e.mapped)
@@ -440,7 +440,7 @@ TEST(Placement, TakesASecondForAHundredThousandPieces) {
 #ifdef NDEBUG
   constexpr double kMostSeconds = 1;
 #else
-  constexpr double kMostSeconds = 15;  // not optimised, and watched by a sanitizer
+  constexpr double kMostSeconds = 15;  // without optimisation, and under a sanitizer
 #endif
   constexpr uint32_t kRows = 50'000;
   constexpr uint32_t kInSet = 50;  // rows of two boxes
@@ -497,7 +497,7 @@ TEST(Placement, TakesASecondForAHundredThousandPieces) {
 }
 
 TEST(Placement, ARegionOverflowsByItself) {
-  // y takes 40 of the 32 KiB that are interleaved; a and b would leave room enough.
+  // y takes 40 KiB, and 32 KiB are interleaved; a and b would leave enough memory.
   const machine::Machine m = testing::toy_machine_with_regions(1, 64 << 10);
   const auto e = compile(subtraction(10, 1024), m);
   EXPECT_FALSE(e->memory.fits());
@@ -562,7 +562,7 @@ TEST(Memory, CountsDataByPurpose) {
             (Categories{{"activation", 2 * kBytes}, {"parameter", kBytes}, {"stash", kBytes}}));
 }
 
-/// A gradient that is not alive at the peak has no bytes: temporaries are those of one step.
+/// A gradient that is not alive at the peak has no bytes: only the temporaries of one step count.
 TEST(Memory, CountsThePurposesOfThePeakOnly) {
   for (const uint32_t scratch_rows : {2U, 16U}) {
     Program p;
@@ -702,7 +702,7 @@ TEST(Account, WhatASetWritesElsewhereIsTakenBackAtAPrice) {
   EXPECT_EQ(e->set_cycles[0][Phase::exchange], 2 * once);
   EXPECT_EQ(e->set_cycles[0][Phase::sync], 2 * 10);
   EXPECT_EQ(e->sets[0].after.cost.bytes, kBytes);
-  // Two of four tiles take part, one as long as the other.
+  // Two of four tiles take part, for the same time.
   const Balance& exchange = e->sets[0].after.cost.tiles;
   EXPECT_EQ(exchange.least, 0);
   EXPECT_EQ(exchange.most, kBytes / 4.0);
@@ -749,7 +749,7 @@ TEST(Account, CopiesOfAHostComeFromTheLevelThatHoldsThem) {
   EXPECT_EQ(host_copy(16)[Phase::exchange], 2 * 64 * kKiB / 32);  // one thread, in its L2 cache
   EXPECT_EQ(host_copy(16)[Phase::sync], 0);
   EXPECT_EQ(host_copy(64)[Phase::exchange], 2 * 128 * kKiB / 32);    // 256 KiB, half of it each
-  EXPECT_GT(host_copy(64)[Phase::sync], 0);                          // of threads that wait for one another
+  EXPECT_GT(host_copy(64)[Phase::sync], 0);                          // threads wait for one another
   EXPECT_EQ(host_copy(512)[Phase::exchange], 3 * 1024 * kKiB / 8);   // 2 MiB, and as much written
   EXPECT_EQ(host_copy(1024)[Phase::exchange], 3 * 2048 * kKiB / 4);  // 8 GB/s each at 2 GHz
 }

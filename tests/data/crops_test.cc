@@ -1,4 +1,4 @@
-// Parts of images: what is taken, and that random ones follow from their keys.
+// Parts of images: their contents, and that random parts follow from their keys.
 #include "data/crops.h"
 
 #include <gmock/gmock.h>

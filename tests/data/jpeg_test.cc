@@ -99,7 +99,7 @@ TEST(Jpeg, HasThePixelsOfTheImage) {
     EXPECT_NEAR(image.rgb[i], i % 3 == 0 ? 200 : i % 3 == 1 ? 100 : 50, 4);
 }
 
-/// As some files of ImageNet are. Those of Adobe's programs have no ink at 255.
+/// As some files of ImageNet are. In files of Adobe's programs, 255 stands for no ink.
 TEST(Jpeg, MayBeGreyOrOfPrintersColours) {
   std::vector<uint8_t> inks;
   for (uint32_t i = 0; i < 9 * 17; ++i) inks.insert(inks.end(), {200, 100, 50, 255});
@@ -134,7 +134,7 @@ TEST(Jpeg, MayHaveSoManyScans) {
   const io::Pixels image = io::read_jpeg("a.jpg", bytes_in(content));
   ASSERT_EQ(image.rgb.size(), 20U * 20 * 3);
   for (const uint8_t pixel : image.rgb) EXPECT_NEAR(pixel, 90, 4);
-  // Before the end of the image, refinements of one component, of which the bits are missing.
+  // Before the end of the image, refinements of one component, whose bits are missing.
   const std::string scan("\xFF\xDA\x00\x08\x01\x01\x00\x00\x00\x10", 10);
   for (int i = 0; i < 200; ++i) content.insert(content.size() - 2, scan);
   EXPECT_ERROR("it has more than 100 scans", io::read_jpeg("a.jpg", bytes_in(content)));

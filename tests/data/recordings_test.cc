@@ -159,7 +159,7 @@ TEST(Randman, TimesAreThoseOfTheDefinition) {
       const auto [least, most] = std::ranges::minmax(y[u]);
       for (double& value : y[u]) value = (value - least) / (most - least);
     }
-    // Of each sample, the times of its units; as a multiset, because recordings are shuffled.
+    // The times of the units of each sample; as a multiset, because recordings are shuffled.
     std::vector<std::vector<int>> expected, found;
     for (uint32_t s = 0; s < settings.samples; ++s) {
       auto& times = expected.emplace_back();

@@ -34,7 +34,7 @@ TokenText small_text() {
           .documents = {0, 2, 4}};
 }
 
-/// Tokens, of which the one at a place is another.
+/// Tokens with another one at a place.
 Tokens with_token(const Tokens& tokens, size_t place, uint32_t token) {
   std::vector<uint32_t> all = tokens.all();
   all[place] = token;
@@ -46,7 +46,7 @@ Tokens range_of(const Tokens& tokens, uint64_t begin, uint64_t end) {
   return tokens.parts({&range, 1});
 }
 
-/// Where in a file of tokens of two bytes these are.
+/// The place of these tokens in a file of two-byte tokens.
 size_t place_of(const std::string& content, const std::vector<uint32_t>& tokens) {
   std::string bytes;
   for (const uint32_t token : tokens) {
@@ -130,7 +130,7 @@ TEST_F(TokenFileTest, OtherFilesAreRefused) {
                load_text(folder_.path().string(), 0.1, 0));
 }
 
-/// A valid header promises other tokens and limits than there are.
+/// A valid header promises tokens and limits other than the real ones.
 TEST_F(TokenFileTest, DamagedContentIsRefused) {
   const std::string file = path("tokens.safetensors");
   write_tokens(file, small_text());
@@ -280,7 +280,7 @@ TEST(Masks, HaveTheirRates) {
     EXPECT_NEAR(count, of * rate, 4 * std::sqrt(of * rate * (1 - rate)));
   };
   expect_rate(masked, chosen, 0.8);
-  expect_rate(replaced, chosen, 0.1);  // one in a thousand draws what was there
+  expect_rate(replaced, chosen, 0.1);  // one in a thousand draws the token that was there
   expect_rate(kept, chosen, 0.1);
   for (uint32_t i = 0; i < kLength; ++i) {
     const bool is_special = i == 0 || i == 50 || i == kLength - 1;
@@ -395,7 +395,7 @@ TEST(PretrainingData, ABatchFollowsFromItsPlace) {
   const PretrainingBatch first = all.batch(0, 0, 4);
   all.batch(0, 4, 4);
   const PretrainingBatch wanted = all.batch(1, 4, 4);
-  const PretrainingBatch found = again.batch(1, 4, 4);  // without what came before
+  const PretrainingBatch found = again.batch(1, 4, 4);  // without the batches before
   EXPECT_EQ(found.input_ids, wanted.input_ids);
   EXPECT_EQ(found.masked_lm_labels, wanted.masked_lm_labels);
   EXPECT_EQ(found.next_sentence_labels, wanted.next_sentence_labels);

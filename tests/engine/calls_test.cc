@@ -172,7 +172,7 @@ TEST(Calls, SaveAndLoadWithTheirExecutable) {
 
 // Run-time rows of fields.
 
-/// y(t, :) = sum of x(t, :), for t = 0, 1, …, on a tile where x and y may not lie.
+/// y(t, :) = sum of x(t, :), for t = 0, 1, …, on a tile; x and y may lie on others.
 Program sum_of_rows(uint32_t times, program::TileId x_tile, program::TileId y_tile, program::TileId tile) {
   Program p;
   const auto x = p.add(variable("x", Type::f32, 3, 4, Role::input, x_tile));

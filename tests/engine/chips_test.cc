@@ -51,7 +51,7 @@ class Steps {
   Program program_;
 };
 
-/// The account of a run, which a dry run, an estimate and the last event of a trace must share.
+/// The costs of a run, which must equal those of a dry run, an estimate and the last event of a trace.
 Profile account_of(const Program& program, const machine::Machine& machine) {
   const Engine engine(compiler::compile(program, machine));
   std::vector<TraceEvent> trace;
@@ -92,7 +92,7 @@ TEST(Chips, ARouteOfThreeChips) {
   const Profile run = account_of(s.done({s.fill(a), s.copy(a, b)}), toy_chips(4, 1));
   EXPECT_EQ(run.cycles.total(), 17 + 50 + 64 / 2 + 2 * 5 + 20);
   EXPECT_EQ(run.chips[1].total(), 0);
-  EXPECT_EQ(run.chips[2].total(), 0);  // data passes it
+  EXPECT_EQ(run.chips[2].total(), 0);  // data passes through it
   EXPECT_EQ(run.links.size(), 2u);
 }
 
@@ -201,7 +201,7 @@ TEST(Chips, MemoryIsCountedByChip) {
   EXPECT_LT(chips[0].end, chips[1].end);
 }
 
-/// Machines of one to four chips, with rates of any kind.
+/// Machines of one to four chips, with any rates.
 machine::Machine random_chips(uint64_t seed) {
   base::RandomSequence random(base::RandomStream(seed, 2));
   const machine::Topology topologies[] = {machine::Topology::ladder, machine::Topology::torus,

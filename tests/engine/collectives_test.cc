@@ -32,7 +32,7 @@ using ::testing::UnorderedElementsAre;
 
 constexpr CollectiveAlgorithm kAlgorithms[] = {CollectiveAlgorithm::ring, CollectiveAlgorithm::tree};
 
-/// Value of an element of a replica: whole numbers, so that every order of a sum gives the same.
+/// Value of an element of a replica: whole numbers, so that sums do not depend on the order.
 float value_of(uint32_t replica, uint64_t i) { return static_cast<float>((replica + 1) * 1000 + i % 97); }
 
 TEST(Replicas, ExchangeWhatTheirCollectivesSay) {
@@ -249,7 +249,7 @@ TEST(Replicas, QueueForLinks) {
 }
 
 TEST(Replicas, WaitForLinksInLoopsAsOutsideOfThem) {
-  // Only the first of the small sums has to wait until the large one leaves it the links.
+  // Only the first of the small sums has to wait until the large one frees the links.
   for (const uint32_t chips : {1U, 2U}) {
     SCOPED_TRACE(chips);
     const auto cycles = [&](bool is_loop) {

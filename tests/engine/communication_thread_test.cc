@@ -1,4 +1,4 @@
-// The thread that works beside others.
+// The thread that communicates while others work.
 #include "engine/communication_thread.h"
 
 #include <gtest/gtest.h>

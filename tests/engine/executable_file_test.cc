@@ -276,7 +276,7 @@ TEST_F(ExecutableFile, WithStepsOutOfReachThatNameNothingIsRefused) {
   }
 }
 
-/// Which would take long to verify, and are no more bytes than a few.
+/// Such files would take long to verify, although they have only a few bytes.
 TEST_F(ExecutableFile, WithMoreVerticesOrCopiesThanBytesIsRefused) {
   const machine::Machine machine = testing::toy_machine(2);
   Executable e = *compiler::compile(row_by_row(), machine);

@@ -72,7 +72,7 @@ struct PartsProgram {
   StepId sequence() { return program.sequence(std::exchange(steps, {})); }
 };
 
-/// After each run y and s.
+/// y and s after each run.
 using Results = std::vector<std::vector<float>>;
 
 std::vector<float> state_of(const Session& session) {
@@ -96,7 +96,7 @@ Results run_alone(Session& session, const PartsProgram& of) {
   return results;
 }
 
-/// The results of one process, which are those of both ranks; and the bytes that each of these has sent.
+/// The results of one process, which both ranks share, and the bytes that each rank has sent.
 struct Divided {
   Results results;
   std::vector<uint64_t> sent;
@@ -129,11 +129,11 @@ TEST(Parts, HaveTheResultsOfOneProcess) {
   const Divided found = divided(of);
   EXPECT_EQ(found.results[2], (std::vector<float>{5, 20, 35, 50}));
   EXPECT_EQ(found.results[3], (std::vector<float>{5, 35, 65, 95}));
-  // In each run a, and at its end y, go to the second rank, and b to the first. What state is read is no run.
+  // In each run a, and at its end y, go to the second rank, and b to the first. Reading state is not a run.
   EXPECT_EQ(found.sent, (std::vector<uint64_t>{kRuns * 2 * kBytes, kRuns * kBytes}));
 }
 
-/// The last of them, whose rank gets what the others compute.
+/// Here the last one has none; its rank gets the results of the others.
 TEST(Parts, MayHaveNoSteps) {
   PartsProgram of;
   of.program.set_parts(2);
@@ -171,7 +171,7 @@ TEST(Parts, RunWhatBelongsToNone) {
   EXPECT_EQ(divided(of).sent, (std::vector<uint64_t>{kRuns * kBytes, kRuns * kBytes}));
 }
 
-/// A function runs where it is called, with what its arguments stand for.
+/// A function runs where it is called, with the operands of its arguments.
 TEST(Parts, CallFunctions) {
   PartsProgram of;
   const VariableId a = of.add("a"), b = of.add("b");
@@ -187,7 +187,7 @@ TEST(Parts, CallFunctions) {
   EXPECT_EQ(divided(of).sent, (std::vector<uint64_t>{kRuns * 2 * kBytes, kRuns * kBytes}));
 }
 
-/// A call without steps brings what is needed later, and what is written meanwhile comes after it.
+/// A call without steps brings data that is needed later; data written in between comes after it.
 TEST(Parts, BringAheadWhatCallsPass) {
   for (const bool is_changed : {false, true}) {
     PartsProgram of;
@@ -205,7 +205,7 @@ TEST(Parts, BringAheadWhatCallsPass) {
   }
 }
 
-/// All ranks follow what one part decides, and what rows are chosen when the program runs.
+/// All ranks follow the decisions of one part, and the rows that are chosen when the program runs.
 TEST(Parts, DecideTogether) {
   PartsProgram of;
   Program& p = of.program;
@@ -247,7 +247,7 @@ TEST(Parts, DecideTogether) {
   EXPECT_THAT(errors, Each(""));
 }
 
-/// Opens when one rank has got a message.
+/// Opens when a rank gets a message.
 class Gate {
  public:
   void open() {
@@ -267,8 +267,8 @@ class Gate {
   bool is_open_ = false;
 };
 
-/// Of two replicas with two ranks each: the last rank sums with the other replica only when rank 0 has got a
-/// message from the other rank of its own.
+/// Two replicas with two ranks each: the last rank sums with the other replica only when rank 0 has got a
+/// message from the other rank of its replica.
 class Gated final : public Communicator {
  public:
   Gated(Ranks of, Gate& gate) : of_(std::move(of)), gate_(gate) {}
@@ -287,7 +287,7 @@ class Gated final : public Communicator {
   Gate& gate_;
 };
 
-/// What is sent between the parts of a replica does not wait for a sum over replicas that has begun before.
+/// Messages between the parts of a replica do not wait for a sum over replicas that began before.
 TEST(Parts, ExchangeMessagesBesideSumsOfReplicas) {
   PartsProgram of;
   Program& p = of.program;
@@ -319,7 +319,7 @@ TEST(Parts, ExchangeMessagesBesideSumsOfReplicas) {
   EXPECT_THAT(errors, Each(""));
 }
 
-/// A dry run, of one rank alone, follows the state that it has.
+/// A dry run, of a single rank, follows the state of that rank.
 TEST(Parts, RefuseDryRunsThatFollowTheStateOfOthers) {
   PartsProgram of;
   const VariableId counter = of.add("counter", Role::state, 1, Type::u32),
@@ -428,7 +428,7 @@ TEST(Holders, KnowWhatRanksLack) {
   EXPECT_EQ(holders.all(), 3U);
   EXPECT_EQ(holders.home(of.y), 2U);
   EXPECT_EQ(holders.home(of.s), 3U);
-  EXPECT_EQ(holders.home(rows), 3U);  // nobody touches it
+  EXPECT_EQ(holders.home(rows), 3U);  // no step touches it
   const Positions first = 1, second = 2;
   const auto meet = [&](const Touch& touch, Positions ranks) {
     std::vector<Lack> lacks;

@@ -85,7 +85,7 @@ struct ToyOpenMp {
 TEST(Pool, RunsOnTheThreadsOfAnOpenMpRuntime) {
   const ToyOpenMp openmp;
   Pool pool;
-  for (const uint32_t threads : {2U, 3U, 5U}) {  // for the last the runtime has too few
+  for (const uint32_t threads : {2U, 3U, 5U}) {  // the runtime has too few for the last
     ToyOpenMp::regions = 0;
     Pool::Team team(pool, threads);
     std::vector<uint32_t> ran(threads, 0);
@@ -94,7 +94,7 @@ TEST(Pool, RunsOnTheThreadsOfAnOpenMpRuntime) {
       team.run([&](uint32_t thread) {
         ++ran.at(thread);
         ++arrived;
-        while (arrived < job * threads) std::this_thread::yield();  // all are there at once
+        while (arrived < job * threads) std::this_thread::yield();  // all threads are here at once
       });
     for (const uint32_t times : ran) EXPECT_EQ(times, 10U);
     EXPECT_EQ(ToyOpenMp::regions, 10U);
@@ -181,7 +181,7 @@ TEST(Pool, RunsEachJobOfALoopOnceOnNoMoreThreadsThanItIsGiven) {
           const std::lock_guard lock(mutex);
           found.insert(std::this_thread::get_id());
         }
-        std::this_thread::sleep_for(std::chrono::milliseconds(1));  // others have the time to come
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));  // leaves the others time to come
       });
       EXPECT_EQ(ran, std::vector<uint32_t>(jobs, 1));
       EXPECT_LE(found.size(), threads);

@@ -37,7 +37,7 @@ FlatVariables state_of(const Session& session) {
   return state;
 }
 
-/// Runs that follow one another in a session, of which the first leaves `first`.
+/// Runs that follow one another in a session; the first one leaves `first`.
 void expect_state_to_stay(const Engine& engine, const FlatVariables& initial, const FlatVariables& first) {
   const program::Program& program = *engine.executable().program;
   Session session(std::make_shared<const compiler::Executable>(engine.executable()));
@@ -109,7 +109,7 @@ INSTANTIATE_TEST_SUITE_P(
                                                                 : "");
     });
 
-/// Compares the accounts of a full run and a dry run. False if control depends on payload.
+/// Compares the costs of a full run and a dry run. False if control depends on payload.
 bool estimates_as_it_runs(const Engine& engine, const Profile& run) {
   try {
     const Profile dry = engine.run({}, {.dry = true});

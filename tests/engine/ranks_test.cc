@@ -50,7 +50,7 @@ struct Values {
   bool operator==(const Values&) const = default;
 };
 
-/// Numbers of which every order has another sum.
+/// Numbers whose sum is different in every order.
 std::vector<float> numbers(uint64_t count, uint64_t seed) {
   base::RandomSequence random(base::RandomStream(seed, 1));
   std::vector<float> values;
@@ -65,7 +65,7 @@ Binding binding_of(const Program& program, program::VariableId id, std::vector<f
   return {id, all.data() + first * v.elements(), v.cols, 1, static_cast<int64_t>(v.elements())};
 }
 
-/// What a collective leaves.
+/// The values after a collective.
 Values after(const CollectiveProgram& of, const Executable& executable, uint32_t ranks) {
   const Program& program = of.program;
   Values all{numbers(program.replicas() * program.variable(of.whole).elements(), 1), {}};
@@ -132,7 +132,7 @@ struct HostSum {
   }
 };
 
-/// On a host replicas take turns, or are divided among ranks. Of an array that all share, the first fills it.
+/// On a host replicas take turns, or are divided among ranks. The first one fills an array that all share.
 TEST(Ranks, RunOnHosts) {
   const HostSum of(8);
   const Executable executable = compiler::compile(of.program, testing::toy_host(2));
@@ -151,7 +151,7 @@ TEST(Ranks, RunOnHosts) {
       const auto begin = xs.begin() + int64_t{8} * replica;
       EXPECT_EQ(shared, std::vector<float>(begin, begin + 8));
       EXPECT_TRUE(session.run({}, {.dry = true}).chips.empty());
-      // In each of six rounds one message, of a quarter of the sums behind 16 bytes.
+      // In each of six rounds one message: 16 bytes, and a quarter of the sums.
       EXPECT_EQ(session.sent_bytes(), ranks == 1 ? 0U : 6U * (16 + 8));
     });
     EXPECT_THAT(errors, Each(""));
@@ -180,7 +180,7 @@ TEST(Ranks, AddOnSeveralThreads) {
   EXPECT_TRUE(results[0] == results[1]);
 }
 
-/// They wait for each other's messages while they run, and so must not for each other's threads.
+/// They wait for each other's messages while they run, so they must not wait for each other's threads.
 TEST(Ranks, OfOneProcessHaveSeveralThreadsEach) {
   constexpr uint32_t kElements = (1 << 20) + 7;
   const HostSum of(kElements);

@@ -112,7 +112,7 @@ TEST_P(Sessions, KeepStateFromRunToRun) {
   EXPECT_EQ(steps_of(session), 0U);
 }
 
-/// When a vertex throws: before sum += x, or after it, which the main step or a function does.
+/// When a vertex throws: before or after sum += x, which the main step or a function computes.
 enum class Throws : uint8_t { before, after, after_call };
 
 std::shared_ptr<const compiler::Executable> throwing(const machine::Machine& machine, Throws when) {
@@ -369,7 +369,7 @@ TEST_P(StateFile, ThatCannotBeWrittenLeavesTheOldOne) {
   EXPECT_EQ(folder_.count(), 2U);  // no temporary is left
 }
 
-/// y = x + state, by way of a temporary variable.
+/// y = x + state, through a temporary variable.
 std::shared_ptr<const compiler::Executable> adding_state() {
   Program p;
   const auto x = p.add(variable("x", Type::f32, 4, 3, Role::input, program::kShared));

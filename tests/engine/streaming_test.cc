@@ -36,8 +36,7 @@ struct Built {
   VariableId taken = 0, other = 0;
 };
 
-/// A tile stores what it is given, clears it and takes it back, and works on other data beside that or after
-/// it.
+/// A tile stores its input, clears it and reads it back, and works on other data meanwhile or afterwards.
 Built with_work(uint32_t steps, bool is_beside) {
   constexpr uint32_t kElements = 100;
   Built b;
@@ -122,7 +121,7 @@ TEST(StreamingMemory, KeepsRoomForWhatIsUnderWay) {
 }
 
 TEST(StreamingMemory, IsSharedInLoopsAsOutsideOfThem) {
-  // Only the first of the small copies has to wait until the large one leaves it the memory.
+  // Only the first of the small copies has to wait until the large one frees the memory.
   for (const uint32_t chips : {1U, 2U}) {
     SCOPED_TRACE(chips);
     const auto cycles = [&](bool is_loop, bool has_large) {

@@ -110,7 +110,7 @@ TEST(Help, TakesWhatIsLeftInAScratchOfItsOwn) {
     parts.emplace_back(i, pair.is_helpers(scratch));
     if (i == 1) {
       EXPECT_TRUE(pair.helper.help(pair.owner));
-      EXPECT_FALSE(pair.helper.help(pair.owner));  // all is taken
+      EXPECT_FALSE(pair.helper.help(pair.owner));  // all parts are taken
     }
   });
   EXPECT_FALSE(pair.helper.help(pair.owner));
@@ -129,7 +129,7 @@ TEST(Help, IsForVerticesOfItsOwnCodelet) {
   EXPECT_EQ(parts, 3u);
 }
 
-/// As between the strips of a gradient and the optimizer that takes them, which needs no scratch.
+/// As with the strips of a gradient, and the optimizer that takes them and needs no scratch.
 TEST(Help, IsForVerticesOfTheCodeletThatLastHadScratch) {
   Pair pair;
   pair.helper.set_vertex(pair.codelets[1], {});

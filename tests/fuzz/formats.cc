@@ -127,7 +127,7 @@ void require_sound(const ImageSet& set) {
   for (const uint8_t label : set.labels) require(label < set.classes, "a class that does not exist");
 }
 
-// The file of images also stands in for that of labels, whose part begins after it.
+// The file of images also stands for the file of labels, whose part begins after it.
 void read_idx_images(const io::Source& source) {
   const std::vector<char> content = source.read_all();
   const auto bytes = std::as_bytes(std::span(content));
@@ -171,7 +171,8 @@ void read_onnx_file(const io::Source& source) {
 }
 
 void read_token_file(const io::Source& source) {
-  const TokenText text = train::read_tokens({std::shared_ptr<void>(), &source});  // which outlives it
+  const TokenText text =
+      train::read_tokens({std::shared_ptr<void>(), &source});  // the bytes outlive the text
   for (const uint32_t token : text.tokens.all())
     require(token < text.vocabulary, "a token that does not exist");
   require(text.sentences.back() == text.tokens.size() && text.documents.back() + 1 == text.sentences.size(),

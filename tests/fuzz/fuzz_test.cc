@@ -140,7 +140,7 @@ constexpr size_t kMostMemory = size_t{256} << 20;
 
 class Fuzz : public testing::TestWithParam<Format> {};
 
-/// TESSERA_TEST_DAMAGED_FILES sets how many there are of each format.
+/// TESSERA_TEST_DAMAGED_FILES sets the number of files of each format.
 TEST_P(Fuzz, ReadsOrRejects) {
   const uint64_t runs = test::number_of("TESSERA_TEST_DAMAGED_FILES", 5'000);
   const Format& format = GetParam();

@@ -14,7 +14,7 @@
 namespace tessera::graph {
 namespace {
 
-/// Self-attention between layers, whose weights are sparse as bits say: those of q, k, v and of the result.
+/// Self-attention between layers. Bits say which weights are sparse: for q, k, v and the result.
 struct Attending {
   Graph graph;
   WideArrays inputs;
@@ -47,7 +47,7 @@ TEST(Attention, TakesWhatItsNeighboursHaveInAnyLayout) {
     const WideArrays expected = evaluate(attending.graph, attending.inputs, changed);
     Session session(attending.graph, Machine::host(2));
     expect_near(session.run(narrowed(attending.inputs)), expected, 1e-5);
-    // The input, unless all that take it have it in one layout.
+    // The input, unless all operations take it in one layout.
     const bool differ = (sparse & 7) != 0 && (sparse & 7) != 7;
     EXPECT_EQ(converted(session), differ ? std::vector<std::string>{"x"} : std::vector<std::string>{});
   }
@@ -65,8 +65,8 @@ TEST(Attention, HasGradientsBetweenSparseProducts) {
   expect_near(session.run(narrowed(attending.inputs)), expected, 1e-5);
 }
 
-/// Queries, keys and values are transposed in the parts in which products give them. What is left to convert
-/// are the input, the result of attention, and the output.
+/// Queries, keys and values are transposed in the parts in which products return them. Only the input, the
+/// result of attention, and the output are left to convert.
 TEST(Attention, TakesThePartsOfProductsOnTiles) {
   const Machine machine = Machine::find("gc200").with("tiles", 16);
   Attending attending(0);
@@ -154,7 +154,7 @@ TEST(Attention, DropsProbabilitiesAsDropoutDoes) {
     }
 }
 
-/// The time of a run, which an estimate with the same ids tells, too.
+/// The time of a run, which an estimate with the same ids also predicts.
 double seconds_with(const Graph& g, Session& session, const std::vector<float>& ids) {
   Arrays inputs;
   for (ValueId id : g.inputs())

@@ -30,7 +30,7 @@ constexpr BertConfig kConfig = {.vocab_size = 40,
                                 .max_position_embeddings = 32,
                                 .initializer_range = 0.4};
 
-/// Tokens of a sequence, those that are predicted, and whether its second sentence is the next one.
+/// Tokens of a sequence, its predicted tokens, and whether its second sentence is the next one.
 struct Sequence {
   std::vector<double> tokens, types, places, labels;
   double is_next = 0;
@@ -59,7 +59,7 @@ const std::vector<Sequence>& sequences() {
 
 using Packs = std::vector<std::vector<size_t>>;
 
-/// A batch of packs of sequences, by their numbers, with what is left filled up.
+/// A batch of packs of sequences, by their numbers; the rest is padding.
 struct PackedBatch {
   using Rows = std::pair<size_t, size_t>;  ///< the first one, and their number
 
@@ -146,7 +146,7 @@ WideArrays state_of(const Graph& graph) {
   return state;
 }
 
-/// What a batch gives, with hidden states by sequence.
+/// The results of a batch, with hidden states by sequence.
 WideArrays results_of(const PackedBatch& batch, BertOptions options) {
   Network network(batch.sizes, options);
   network.graph.output("hidden", network.bert.hidden);
@@ -191,8 +191,8 @@ TEST(Bert, WithoutMasksTheLossIsWrong) {
   EXPECT_GT(std::abs(wrong - alone), 0.01 * alone);
 }
 
-/// Neither padding to a pack's length nor room for other sequences changes what a sequence alone gives, which
-/// fills its row and has no ignored label.
+/// Neither padding to a pack's length nor places for other sequences change the results of a single sequence,
+/// which fills its row and has no ignored label.
 TEST(Bert, APackOfOneIsNoPacking) {
   const BertOptions options = {.average = PackedAverage::sequence};
   for (size_t s = 0; s < sequences().size(); ++s) {
@@ -205,7 +205,7 @@ TEST(Bert, APackOfOneIsNoPacking) {
   }
 }
 
-/// Losses of all micro-batches and replicas are divided once, by the number of all.
+/// Losses of all micro-batches and replicas are divided once, by the total number of terms.
 TEST(Bert, StepsOverMicroBatchesAndReplicasAreThoseOfTheWholeBatch) {
   const Packs packs = {{0, 1}, {2}, {3}, {1, 0, 3}};
   for (const PackedAverage average : {PackedAverage::token, PackedAverage::sequence, PackedAverage::pack}) {
@@ -293,8 +293,8 @@ TEST(Bert, TrainsOnMachinesAsInFloat64) {
     for (const bool on_tiles : {false, true}) {
       SCOPED_TRACE(fmt::format("dropout {}, tiles {}", drops, on_tiles));
       const Machine machine = on_tiles ? Machine::find("gc200").with("tiles", 24) : Machine::host(2);
-      // Gradients of keys' biases are 0 but for rounding, which an optimizer that normalises them would blow
-      // up.
+      // Gradients of keys' biases are 0 except for rounding, which an optimizer that normalises them would
+      // magnify.
       expect_trains_as_in_float64(machine, {.head_slices = 2}, drops,
                                   {.optimizer = Sgd{.momentum = 0.9}, .micro_batches = on_tiles ? 1U : 2U},
                                   2);
@@ -303,7 +303,7 @@ TEST(Bert, TrainsOnMachinesAsInFloat64) {
 
 using RowsByName = std::map<std::string, std::vector<float>>;
 
-/// Results of a batch by rows, of which those of a sequence can be set to 0.
+/// Results of a batch by rows; the rows of a sequence can be set to 0.
 class RowResults {
  public:
   RowResults(const BertConfig& config, const PackedBatch& batch, const WideArrays& inputs,
@@ -349,9 +349,9 @@ class RowResults {
   RowsByName rows_;
 };
 
-/// Expects all other sequences to have the same bits, whatever tokens one has and however many threads run,
-/// and returns their results. It must not be the first one of its pack, to whose first token unused places of
-/// predictions point.
+/// Expects all other sequences to have the same bits, whatever the tokens of one sequence and the number of
+/// threads, and returns their results. That sequence must not be the first of its pack, as unused places of
+/// predictions point to the first token.
 RowsByName expect_untouched(const BertConfig& config, const PackedBatch& batch, size_t changed,
                             uint32_t tiles) {
   SCOPED_TRACE(fmt::format("sequence {}, {} tiles", changed, tiles));
@@ -400,7 +400,7 @@ TEST(Bert, SequencesOfLongPacksDoNotTouchEachOther) {
     for (const uint32_t tiles : {1U, 2U, 3U}) expect_untouched(kLongConfig, batch, changed, tiles);
 }
 
-/// Of an estimate: cycles of the attention that tiles compute.
+/// The cycles of attention on tiles, in an estimate.
 double attention_cycles(const RunCost& cost) {
   double cycles = 0;
   for (const auto* operations : {&cost.operations, &cost.in_functions})
@@ -453,8 +453,8 @@ TEST(Bert, SlicesOfTheHeadGiveTheSame) {
   expect_near(results_of(packed(), {.head_slices = 3}), expected, 1e-10, 1e-2);
 }
 
-/// Feed-forward parts one stage after their attention, beside the head, and with all layers behind a stage of
-/// embeddings alone.
+/// Feed-forward parts one stage after their attention, beside the head, and with all layers after a stage
+/// that has only embeddings.
 const std::vector<BertOptions>& divided_layers() {
   static const std::vector<BertOptions> all = {
       {.layer_stages = {0, 1}, .feed_forward_stages = {1, 1}},
@@ -476,7 +476,7 @@ TEST(Bert, OnlyPartsOnDifferentStagesAreApart) {
   for (const BertOptions& options : divided_layers()) {
     const Network network(kPack, options);
     const std::vector<Node>& nodes = network.graph.nodes();
-    // The layers, one more for the one in parts, and the loop of the head.
+    // The layers, one more for the layer in parts, and the loop of the head.
     EXPECT_EQ(std::ranges::count_if(nodes, [](const Node& node) { return node.body != nullptr; }),
               options.feed_forward_stages.empty() ? 3 : 4);
   }
@@ -520,7 +520,7 @@ TEST(Bert, TakesSparseWeights) {
   }
 }
 
-/// By name, a step trains like the one in FP32, and 16-bit parameters and moments take half of the memory.
+/// Named numbers train like FP32, and 16-bit parameters and moments take half of the memory.
 TEST(Bert, TrainsWithPublishedNumbers) {
   PackedBatch batch = packed();
   batch.arrays["lr"] = {0.01};
@@ -531,7 +531,7 @@ TEST(Bert, TrainsWithPublishedNumbers) {
     const Numbers numbers = numbers_named(name);
     Network network(batch.sizes, {.numbers = numbers});
     EXPECT_EQ(network.bert.hidden.type().type, numbers.products);
-    // Those of the submission to MLPerf 2.0: with a larger beta2, FP16 does not hold second moments.
+    // Betas of the submission to MLPerf 2.0: with a larger beta2, FP16 does not hold second moments.
     TrainingOptions training{.optimizer = Lamb{.beta1 = 0.55, .beta2 = 0.885}};
     set_numbers(training, numbers);
     add_training(network.bert.loss, training);

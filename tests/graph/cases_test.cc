@@ -41,7 +41,7 @@ bool is_supported(const std::string& machine, const Case& c) {
   return machine == "host" || (!c.hosts_only && std::ranges::none_of(c.inputs, is_bf16));
 }
 
-/// Of a modelled machine 64 tiles, or all with --full.
+/// The host, or 64 tiles of a modelled machine; with --full all tiles.
 Machine machine_of(const std::string& name) {
   const Machine whole = Machine::find(name, 2);
   return whole.is_host() || test::is_full() ? whole : whole.with("tiles", 64);

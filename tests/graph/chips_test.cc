@@ -39,7 +39,7 @@ void expect_steps_like_float64(const Classifier& network, Session& session, uint
                                    [&](uint32_t step) { return network.inputs(step); });
 }
 
-/// With random x.
+/// Runs a graph with random x, and compares it with float64.
 void expect_run_like_float64(const Graph& graph, Session& session) {
   const WideArrays inputs = {{"x", random_values(graph.bound_type(graph.inputs()[0]), -1, 1, 1, 1, 0)}};
   WideArrays state = widened(session.state());
@@ -68,7 +68,7 @@ TEST(DataParallel, StepsAreThoseOfFloat64) {
 }
 
 TEST(DataParallel, IsTheMeanOverAllRows) {
-  // Replicas see the rows that micro-batches see, one after the other.
+  // Replicas take the same rows as micro-batches, which run one after the other.
   Classifier replicated(Layers::dense), repeated(Layers::dense);
   add_training(replicated.loss, {.optimizer = Sgd{.momentum = 0.9}, .replicas = 4});
   add_training(repeated.loss, {.optimizer = Sgd{.momentum = 0.9}, .micro_batches = 4});
@@ -280,14 +280,14 @@ TEST(DataParallel, SumsGradientsWhileOthersAreComputed) {
     EXPECT_EQ(results[0], results[2]);
     EXPECT_EQ(results[1], results[3]);
     EXPECT_LT(costs[1].seconds, costs[0].seconds);
-    // What is hidden of a sum is the time of others.
+    // The hidden part of a sum is the time of other operations.
     const auto of_operations = [](const RunCost& cost) {
       double seconds = 0;
       for (const OperationCost& operation : cost.operations) seconds += operation.seconds;
       return seconds;
     };
     EXPECT_LT(of_operations(costs[1]), of_operations(costs[0]));
-    // With several sums, buffers and messages are others, but as many bytes go over the links.
+    // With several sums, buffers and messages differ, but the same number of bytes goes over the links.
     ASSERT_EQ(costs[1].links.size(), costs[0].links.size());
     for (size_t i = 0; i < costs[0].links.size(); ++i)
       EXPECT_EQ(costs[1].links[i].bytes, costs[0].links[i].bytes);
@@ -295,7 +295,8 @@ TEST(DataParallel, SumsGradientsWhileOthersAreComputed) {
 }
 
 TEST(DataParallel, SumsGradientsApartFromOtherSums) {
-  // Those of the last layer are computed when the sum of the norm's gradient, which is small, takes a tree.
+  // Gradients of the last layer are computed while the sum of the norm's gradient, which is small, takes a
+  // tree.
   std::vector<Arrays> states;
   for (const bool overlap : {false, true}) {
     Graph g;
@@ -465,7 +466,7 @@ TEST(Placement, OfWholeLayersHasPenaltiesOfWeightsBesideTheLoss) {
   EXPECT_EQ(stage_of(g, stages_of_layers(layers, {0, 1, 2}), total.id), 2U);
 }
 
-/// What the passes of a loop give is kept for each micro-batch; sums of gradients are kept once.
+/// The results of a loop's passes are kept for each micro-batch; sums of gradients are kept once.
 TEST(Placement, OfWholeLayersCountsWhatLoopsGive) {
   for (const uint32_t micro_batches : {1U, 2U}) {
     SCOPED_TRACE(micro_batches);

@@ -79,7 +79,7 @@ void expect_steps_like_float64(const Graph& graph, Session& session, uint32_t st
   expect_each_near(session.state(), state, 1e-4);
 }
 
-/// But for the passes that were recorded.
+/// Expects equal costs, except for the recorded passes.
 inline void expect_equal(const RunCost& cost, const RunCost& expected) {
   EXPECT_EQ(cost.seconds, expected.seconds);
   EXPECT_EQ(cost.cycles, expected.cycles);

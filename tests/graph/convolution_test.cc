@@ -53,7 +53,7 @@ std::vector<float> numbers(const Shape& shape, uint32_t stream) {
   return narrowed(random_values({Type::f32, shape, {}, {}}, -1, 1, 1, 7, stream));
 }
 
-/// Calls visit(sample, out row, out column, tap row, tap column, row, column) for all that is in the image.
+/// Calls visit(sample, out row, out column, tap row, tap column, row, column) for all elements in the image.
 template <class Visit>
 void each_tap(const Layer& l, const Shape& image, const Shape& out, const Visit& visit) {
   for (int64_t n = 0; n < image[0]; ++n)
@@ -114,7 +114,7 @@ std::vector<Layer> layers() {
           {{3, 14, 13, 33}, 38, {.kernel = {3, 3}, .padding = {1, 0, 2, 1}}}};
 }
 
-/// A graph of one layer, and what is defined.
+/// A graph of one layer, and its results by definition.
 struct Built {
   Graph graph;
   WideArrays inputs, expected;
@@ -226,7 +226,7 @@ Layer random_layer(test::Random& random) {
   Layer l{{1 + random.below(3), 6 + random.below(16), 6 + random.below(16), some()}, some(), {}};
   l.of = random_window(random, 2);
   if (random.below(4) > 0) return l;
-  // Often enough the one that Winograd's products take, of channels enough for them.
+  // Often the window that Winograd's products take, with enough channels for them.
   l.image[3] += 24, l.outputs += 24;
   l.of.kernel = {3, 3};
   l.of.stride = l.of.dilation = {1, 1};
@@ -243,7 +243,7 @@ Value applied(const Layer& l, bool transposed, Value x, Value w, std::optional<V
   return transposed ? transposed_convolution(x, w, bias, l.of) : convolution(x, w, bias, l.of);
 }
 
-/// Outputs results, and the gradients of their sum with weights by values, "dNAME".
+/// Outputs a result, and the gradients of its weighted sum as "dNAME".
 void output_with_gradients(Graph& g, const Value& y, const std::vector<Value>& by) {
   g.output("y", y);
   const auto found = gradients(sum(y * g.input("dy", y.shape())), by);
@@ -268,7 +268,7 @@ void expect_near_float64_on_hosts(const Graph& g) {
     expect_near(Session(g, Machine::host(threads)).run(narrowed(inputs)), expected, 1e-4, 1);
 }
 
-/// Of as many random layers.
+/// Compares this number of random layers and their gradients with float64.
 void expect_near_float64_with_gradients(bool transposed, uint64_t count) {
   for (uint64_t seed = 0; seed < count; ++seed) {
     test::Random random(seed);
@@ -294,8 +294,8 @@ TEST(Convolution, TransposedAgreesWithFloat64WithItsGradients) {
   expect_near_float64_with_gradients(true, test::number_of_cases(8, 96));
 }
 
-/// A layer with any strides: less than the kernel, so that taps overlap, or more, so that some elements of
-/// the images are under none.
+/// A layer with any strides: smaller than the kernel, so that taps overlap, or larger, so that some elements
+/// of the images are under no tap.
 Layer random_strides(test::Random& random) {
   const auto some = [&] { return 8 * (1 + random.below(4)); };
   Layer l{{1 + random.below(3), 9 + random.below(12), 9 + random.below(12), some()}, some(), {}};
@@ -334,7 +334,7 @@ TEST(Convolution, GradientsOfImagesUnderAnyStridesAgreeWithFloat64) {
   }
 }
 
-/// Far from what any network has, but allowed.
+/// Far from any real network, but allowed.
 TEST(Convolution, GradientsOfImagesUnderExtremeWindowsAgreeWithFloat64) {
   const uint32_t far = 1 << 16;
   const Layer layers[] = {{{1, 4, 4, 16}, 16, {.kernel = {1, 1}, .stride = {far, far}}},
@@ -406,7 +406,7 @@ TEST(Convolution, InGroupsTakesSparseWeights) { expect_random_groups_like_dense_
 
 TEST(Convolution, TransposedInGroupsTakesSparseWeights) { expect_random_groups_like_dense_ones(true, 12); }
 
-/// The weight of a layer in groups, as a whole, with as many blocks as a seed says.
+/// The whole weight of a layer in groups, with a number of blocks that depends on a seed.
 SparseMatrix whole_weight(const Layer& l, bool transposed, uint64_t seed) {
   const Shape matrix = matrix_of(l, transposed);
   const Pattern own = sparse::generate_pattern({PatternKind::random, matrix[0], matrix[1], 0.4, 4, seed});
@@ -512,7 +512,7 @@ TEST(Convolution, TransposedOfSinglePositionsIsAProduct) {
   EXPECT_EQ(g.nodes()[0].operation->name, "linear_input_gradient");
 }
 
-/// A weight with blocks of 8, and if it is dynamic room for two more.
+/// A weight with blocks of 8 and, if it is dynamic, capacity for two more.
 Value weight_of(Graph& g, const char* name, uint32_t outputs, uint32_t cols, Layers kind) {
   if (kind == Layers::dense) return g.parameter(name, {outputs, cols}, Initial::normal(0.2));
   const Pattern pattern = sparse::generate_pattern({PatternKind::random, outputs, cols, 0.4, 8, 3});

@@ -1,4 +1,4 @@
-// Results of operations at the edges of what they take, on a host and on tiles, and what is refused there.
+// Results of operations at the limits of their inputs, on a host and on tiles, and refused inputs.
 #include <gtest/gtest.h>
 #include <tessera/arithmetic.h>
 #include <tessera/error.h>

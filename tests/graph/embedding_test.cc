@@ -75,7 +75,8 @@ TEST(Embedding, TakesRowsFromWhereProductsHaveTheWeightOnAHost) {
   EXPECT_TRUE(session.cost().conversions.empty());
 }
 
-/// In the layout of its products, as long as that is not slower: of a large one the conversion would be.
+/// In the layout of its products, as long as that is not slower: for a large weight a conversion would be
+/// slower.
 TEST(Embedding, TakesRowsFromWhereProductsHaveTheWeightOnTiles) {
   constexpr uint32_t kMany = 3000;
   Graph g;
@@ -89,7 +90,7 @@ TEST(Embedding, TakesRowsFromWhereProductsHaveTheWeightOnTiles) {
     EXPECT_LT(conversion.bytes, kMany * kFeatures * sizeof(float)) << conversion.value;
 }
 
-/// Whose gradients are summed in parts, as whole columns would take much of a tile.
+/// Its gradients are summed in parts, as whole columns would take much of a tile.
 TEST(Embedding, OfALargeTableIsTrainedOnTiles) {
   constexpr uint32_t kMany = 8000, kWide = 52;
   for (const Type type : {Type::f32, Type::f16}) {
@@ -134,7 +135,7 @@ TEST(Embedding, OfATiedWeightInFp16IsTrainedOnTiles) {
   for (size_t i = 0; i < kRows * kFeatures; ++i) EXPECT_NEAR(one.at("w")[i], other.at("w")[i], 0.02) << i;
 }
 
-/// What a run says of ids, and that it runs again afterwards.
+/// The error of a run with these ids; expects the session to run again afterwards.
 std::string refusal(const Graph& g, const Machine& machine, Arrays inputs, const std::string& ids,
                     std::vector<float> wrong) {
   Session session(g, machine);
@@ -146,12 +147,12 @@ std::string refusal(const Graph& g, const Machine& machine, Arrays inputs, const
   return why;
 }
 
-/// Of some elements or blocks.
+/// A pattern of some elements or blocks.
 Pattern pattern_of_table(uint32_t block_size, double density = 0.3, uint64_t seed = 5) {
   return sparse::generate_pattern({PatternKind::random, kRows, kFeatures, density, block_size, seed});
 }
 
-/// A tied weight that is sparse; a dynamic one has room for twice as many blocks.
+/// A tied weight that is sparse; a dynamic one has capacity for twice the number of blocks.
 Value sparse_table(Graph& g, const Pattern& pattern, bool is_dynamic, Type type = Type::f32) {
   return g.sparse_parameter("w", pattern, Initial::normal(0.5), type,
                             is_dynamic ? std::optional(2 * pattern.blocks()) : std::nullopt);
@@ -197,7 +198,7 @@ TEST(Embedding, TrainsASparseWeightThatAProductHasToo) {
       }
 }
 
-/// Which the rows that are taken and the sums follow.
+/// The rows that are taken and the sums follow the pattern.
 TEST(Embedding, OfASparseWeightFollowsItsPattern) {
   for (const uint32_t block_size : {1U, 8U}) {
     SCOPED_TRACE(block_size);
@@ -213,7 +214,7 @@ TEST(Embedding, OfASparseWeightFollowsItsPattern) {
   }
 }
 
-/// Values and index of the form that the product has, and nothing beside them.
+/// Only the values and the index in the form of the product.
 TEST(Embedding, OfASparseWeightTakesNoMemoryBesideItsProduct) {
   const auto bytes_of_weights = [](bool takes_rows, bool is_sparse) {
     Graph g;

@@ -22,7 +22,7 @@ using ::testing::HasSubstr;
 Machine chips(uint32_t count) { return Machine::find("m2000").with("chips", count).with("tiles", 8); }
 Machine few_tiles() { return Machine::find("bow").with("tiles", 16); }
 
-/// Layers of one function; with `stages`, as many on each stage.
+/// Layers of one function; with `stages`, the same number on each stage.
 Graph calls(uint32_t width, uint32_t layers, uint32_t stages = 0) {
   auto f = std::make_shared<Graph>();
   const Value x = f->input("x", {6, width}), w = f->input("w", {width, width}), b = f->input("b", {width});
@@ -125,7 +125,7 @@ TEST(Estimates, OfBiasesOnTilesAreOfFewPieces) {
   EXPECT_GE(vectors, 1U);
 }
 
-/// What calls pass on to each other lies as one gives and the other takes it.
+/// A value passed from call to call lies as one returns it and the other takes it.
 TEST(Estimates, OfMoreCallsOnTilesHaveNoFurtherConversions) {
   for (const char* optimizer : {"none", "sgd", "lamb"}) {
     SCOPED_TRACE(optimizer);
@@ -200,7 +200,7 @@ TEST(Estimates, OfSharedParametersAreThoseOfTheSharingSession) {
   }
 }
 
-/// What is sent from and to hosts is a phase of its own, and of several hosts each has its part.
+/// Transfers from and to hosts are a separate phase; several hosts have a part each.
 TEST(Estimates, HaveTransfersFromAndToHostsIfAskedFor) {
   Classifier network(Layers::dense);
   add_training(network.loss, {.optimizer = Sgd{}, .replicas = 2});
@@ -245,7 +245,7 @@ TEST(Estimates, OfTransfersAreWhatRunsTake) {
   }
 }
 
-/// Products and whole rows begin on the first tiles, which so have less besides.
+/// Products and whole rows begin on the first tiles, which therefore have less of everything else.
 TEST(Estimates, HaveVectorsOnTheLastTiles) {
   constexpr uint32_t kTiles = 64, kElements = 1024, kOfTile = 32;
   Graph g;
@@ -274,8 +274,8 @@ TEST(Estimates, OfTransfersNeedALink) {
   EXPECT_EQ(estimate(g, gc200, {.host_io = true}).host_io->bytes_in, 8 * 8 * 4U);
 }
 
-/// On machines whose tiles have enough of it: 4 × 4.3 GB of parameters in each of 4 replicas, and as much
-/// again of momentum.
+/// On machines whose tiles have enough of it: 4 × 4.3 GB of parameters in each of 4 replicas, and the same of
+/// momentum.
 TEST(Estimates, TakeNoMemoryForParameters) {
   Graph g;
   Value h = g.input("x", {4, 32768}, Type::f32);

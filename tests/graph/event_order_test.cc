@@ -19,7 +19,7 @@ std::vector<size_t> as_listed(const std::vector<TimedEvent>& events) {
   return order;
 }
 
-/// Whether each event comes once, after those that come before it.
+/// Whether each event comes once, after its predecessors.
 void expect_order(const std::vector<TimedEvent>& events, const std::vector<size_t>& order) {
   std::vector<bool> has_come(events.size());
   for (const size_t e : order) {
@@ -49,8 +49,8 @@ TEST(EventOrder, KeepsWhatComesBefore) {
   }
 }
 
-/// A pipeline of which the first and the last stage share chips, of work for a forward pass by stage; a
-/// backward pass takes three times as long.
+/// A pipeline whose first and last stage share chips. `forward_work` has the time of a forward pass for each
+/// stage; a backward pass takes three times as long.
 std::vector<TimedEvent> events_of_pipeline(const std::vector<uint64_t>& forward_work,
                                            uint32_t micro_batches) {
   constexpr uint32_t kPlaces[] = {0, 1, 2, 3, 0};
@@ -58,7 +58,7 @@ std::vector<TimedEvent> events_of_pipeline(const std::vector<uint64_t>& forward_
   using Pass = std::tuple<bool, uint32_t, uint32_t>;  // backward, stage, micro-batch
   std::vector<TimedEvent> events, sent;
   std::vector<Pass> sent_to;
-  std::map<Pass, size_t> given;  // what gives a pass its input
+  std::map<Pass, size_t> given;  // the event that gives a pass its input
   std::vector<std::optional<size_t>> latest(stages);
   const auto add_pass = [&](bool backward, uint32_t stage, uint32_t m) {
     TimedEvent event{{kPlaces[stage]}, (backward ? 3 : 1) * forward_work[stage], stage, {}};
@@ -75,7 +75,7 @@ std::vector<TimedEvent> events_of_pipeline(const std::vector<uint64_t>& forward_
     sent.push_back({{kPlaces[stage], kPlaces[to]}, 0, stage, {events.size() - 1}});
     sent_to.emplace_back(backward, to, m);
   };
-  // One stage after the other, of which stage s has S − s micro-batches in flight.
+  // One stage after the other; stage s has S − s micro-batches in flight.
   for (uint32_t slot = 0; slot < 2 * (micro_batches + stages); ++slot) {
     for (uint32_t stage = 0; stage < stages; ++stage) {
       const uint32_t forward = slot >= stage ? (slot - stage) / 2 : 0;
@@ -95,8 +95,8 @@ std::vector<TimedEvent> events_of_pipeline(const std::vector<uint64_t>& forward_
   return events;
 }
 
-/// What the last stage sends back is not held up by the backward pass of the first, so that chips work as
-/// long as the slowest one.
+/// The backward pass of the first stage does not hold up messages of the last one, so that chips work as long
+/// as the slowest one.
 TEST(EventOrder, LetsNoStageWaitForAnotherOnItsChips) {
   constexpr uint32_t kMicroBatches = 64;
   const std::vector<TimedEvent> events = events_of_pipeline({30, 70, 70, 70, 4}, kMicroBatches);

@@ -11,7 +11,7 @@
 namespace tessera::graph {
 namespace {
 
-/// Of x and y, the last x for which 32 bits hold the result, and one for which they do not.
+/// `last` is the last x for which 32 bits hold the result with y; `beyond` is an x for which they do not.
 struct ExactUse {
   const char* function;
   float last, beyond, y;

@@ -17,7 +17,7 @@ namespace tessera::graph {
 namespace {
 
 constexpr uint32_t kInputs = 8, kOutputs = 16, kMicroBatches = 128;
-/// A gradient that FP16 loses beside one of 1, and of which FP16 holds sums.
+/// A gradient that FP16 loses beside a gradient of 1, but whose sums FP16 holds.
 constexpr float kTiny = 0x1p-13F;
 
 std::vector<Machine> machines() { return {Machine::host(2), Machine::find("bow").with("tiles", 8)}; }
@@ -33,7 +33,7 @@ Graph network(const TrainingOptions& options) {
   return g;
 }
 
-/// Two products, each in a function on a stage of its own.
+/// Two products, each in a function on its own stage.
 Graph staged(const TrainingOptions& options) {
   const auto layer = [](uint32_t inputs, uint32_t outputs) {
     auto f = std::make_shared<Graph>();
@@ -50,7 +50,7 @@ Graph staged(const TrainingOptions& options) {
   return g;
 }
 
-/// A product and a vector that all passes of a loop take, each with a row of its own. The passes of the
+/// A product and a vector that all passes of a loop take, each pass with its own row. The passes of the
 /// gradient run from the first row to the last.
 Graph looped(const TrainingOptions& options, uint32_t passes, Type type = Type::f16) {
   auto body = std::make_shared<Graph>();
@@ -171,7 +171,7 @@ TEST(GradientSums, TakeHalfOfTheBytesInFP16) {
   }
 }
 
-/// What a micro-batch adds to them is that of one layer at a time.
+/// A micro-batch adds the gradients of one layer at a time.
 TEST(GradientSums, HaveGradientsOfALayerAddedBeforeTheNext) {
   constexpr uint32_t kFeatures = 64, kLayers = 6;
   constexpr double kSums = 4.0 * (kLayers - 2) * kFeatures * kFeatures;

@@ -81,7 +81,7 @@ TEST(GraphFile, KeepsRandomGraphsWithFunctions) {
     try {
       build(recipe, built);
     } catch (const UsageError&) {
-      continue;  // without its lesson it is none
+      continue;  // not a training step without its lesson
     }
     WideArrays inputs;
     for (ValueId id : built.graph.inputs())

@@ -31,7 +31,7 @@ struct JointNorm {
       return graph.parameter(name, {kChannels}, Initial::constant(value));
     };
     const Value x = graph.input("x", {rows, 3, 2, kChannels});
-    // A norm does not depend on a factor of what it takes.
+    // A norm does not depend on a factor of its input.
     const Value h = tanh(x * of_channels("factor", 2)) + 3;
     const BatchNorm norm =
         batch_norm_of_batch(h, of_channels("scale", 1.5), of_channels("bias", 0.25), 1e-5, replicas);
@@ -96,7 +96,7 @@ struct NormedBlocks {
       take(name + ".variance", norm.variance);
       return norm.y;
     };
-    // Smooth, as where a ReLU begins is up to rounding.
+    // Smooth, as rounding decides where a ReLU begins.
     return gelu(x + normed("2", gelu(normed("1", x, first)), second));
   }
 

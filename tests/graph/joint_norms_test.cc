@@ -45,8 +45,8 @@ struct Step {
   WideArrays outputs, state;
 };
 
-/// What batches of so many replicas' rows give, each by itself: their outputs one after the other, and means
-/// of their losses and of what they leave.
+/// The results of separate batches, each with the rows of `replicas` replicas: their outputs one after the
+/// other, and means of their losses and of their final states.
 Step of_joint_batches(uint32_t batches, uint32_t replicas, const WideArrays& inputs,
                       const WideArrays& before) {
   const Graph graph = trained(1, replicas * kRows, 1);
@@ -68,7 +68,7 @@ Step of_joint_batches(uint32_t batches, uint32_t replicas, const WideArrays& inp
     }
     for (const auto& [name, values] : state) add_to(step.state[name], values);
   }
-  // In a replica they are slopes of the sum of the group's losses.
+  // In a replica, they are the slopes of the sum of the group's losses.
   for (double& slope : step.outputs["slope"]) slope *= replicas;
   return step;
 }
@@ -121,7 +121,8 @@ TEST(JointNorms, EqualThoseOfOneBatch) {
   }
 }
 
-/// Running statistics are those of the last micro-batches, which replicas have in common within the loop too.
+/// Running statistics are the statistics of the last micro-batches, which are the same in all replicas,
+/// within the loop too.
 TEST(JointNorms, FollowTheLastMicroBatch) {
   constexpr uint32_t kReplicas = 2, kMicroBatches = 2;
   JointNorm network(kRows, kReplicas, false);
@@ -149,7 +150,7 @@ TEST(JointNorms, FollowTheLastMicroBatch) {
   }
 }
 
-/// What a loop hands on differs as soon as one of its passes gives another value.
+/// Values that a loop carries differ as soon as one of its passes computes another value.
 TEST(JointNorms, LeaveNoStateThatPassesMakeDiffer) {
   const auto body = std::make_shared<Graph>();
   const Value own = body->input("own", {3}), carried = body->input("carried", {3});

@@ -19,7 +19,7 @@ using test::says;
 // So large that a single feature, whose variance is 0, has no large gradient.
 constexpr double kEpsilon = 0.01;
 
-/// Of rows with a mean, and scales and shifts: the results and the gradients of Σ y · weights.
+/// Rows with a mean, scales and shifts: the results, and the gradients of Σ y · weights.
 struct Normalised {
   Graph graph;
   WideArrays inputs;
@@ -56,8 +56,7 @@ bool has_operation(const Session& session, std::string_view name) {
   return std::ranges::any_of(cost.operations, [&](const auto& each) { return each.operation == name; });
 }
 
-/// Sparse products have their results transposed; the caller has what is normalised, and its gradient, as
-/// rows.
+/// Sparse products have transposed results; the caller has the input and its gradient as rows.
 TEST(LayerNorm, OfWhatLiesTransposedIsBoundAsRows) {
   for (const Shape& shape : {Shape{2, 65, 96}, {3, 24}, {300, 40}}) {
     SCOPED_TRACE(to_string(TensorType{Type::f32, shape, {}, {}}));

@@ -1,4 +1,4 @@
-// Structured layers: their parameters, and that they compute a linear map of the size of a dense one.
+// Structured layers: their parameters, and that they compute a linear map with the size of a dense map.
 #include <gtest/gtest.h>
 #include <tessera/error.h>
 #include <tessera/gradients.h>

@@ -86,7 +86,7 @@ TEST(Loops, GiveRowsOfEachPassWhateverTheirDimensions) {
   }
 }
 
-/// Those of a pass of which many tiles have a few each come to few tiles first.
+/// The ids of a pass, of which many tiles have a few each, are gathered on few tiles first.
 TEST(Loops, TakeLongListsOfIds) {
   const auto looped = [](uint32_t rows, uint32_t ids, bool gives_last) {
     constexpr uint32_t kPasses = 3;
@@ -139,7 +139,7 @@ TEST(Loops, SpreadMatricesOfFewColumns) {
   }
 }
 
-/// Where passes have what is summed, here whole columns, they exchange nothing to add it.
+/// Where passes have the terms of a sum, here whole columns, they exchange nothing to add them.
 TEST(Loops, SumWhereValuesLie) {
   const auto syncs = [](uint32_t passes) {
     auto body = std::make_shared<Graph>();
@@ -330,7 +330,7 @@ TEST(Loops, RunOnTheStageWhereTheyStandForMicroBatches) {
   expect_like_float64(g);
 }
 
-/// Conversions are among what operations take, once.
+/// Conversions are counted once, among the costs of operations.
 TEST(Loops, AndFunctionsReportTheirConversions) {
   auto body = std::make_shared<Graph>();
   const Value in = body->input("x", {64, 64}), weight = body->input("w", {64, 64});

@@ -1,4 +1,4 @@
-// Loss scales: fixed ones change nothing but what vanishes, and one that may change leaves steps out.
+// Loss scales: a fixed scale changes only gradients that would vanish, and a dynamic scale leaves steps out.
 #include <gtest/gtest.h>
 #include <tessera/error.h>
 #include <tessera/gradients.h>
@@ -89,7 +89,7 @@ TEST(LossScale, KeepsGradientsThatWouldVanish) {
   EXPECT_NEAR(moved[1], 0x1p-7, 1e-5);
 }
 
-/// By a scale that FP16 lacks, and of which it holds the gradients.
+/// By a scale that FP16 cannot represent, although it holds the scaled gradients.
 TEST(LossScale, ScalesTheGradientOfLogitsBeforeItIsRounded) {
   for (const Machine& machine : machines())
     for (const CrossEntropyOptions& options : {CrossEntropyOptions{}, CrossEntropyOptions{.ignored = 9},
@@ -107,7 +107,7 @@ TEST(LossScale, ScalesTheGradientOfLogitsBeforeItIsRounded) {
     }
 }
 
-/// Good and bad steps; then state is that of the good steps alone.
+/// After good and bad steps, state follows from the good steps alone.
 TEST(LossScale, LeavesOutStepsWhoseGradientsAreNotFinite) {
   test::EveryNth some(7);
   for (const Machine& machine : machines())

@@ -11,7 +11,7 @@
 namespace tessera::graph {
 namespace {
 
-/// A batch beside which the scratch of kernels, which does not grow with it, is small.
+/// A batch so large that the scratch of kernels, which does not grow with it, is small.
 constexpr uint32_t kBatch = 128, kTokens = 128, kFeatures = 128;
 
 /// Layers of BERT (Devlin et al. 2018), on a host.
@@ -30,7 +30,7 @@ struct Encoder {
     add_training(loss, {.optimizer = Adam{}});
   }
 
-  /// For all samples at once: of parts, kernels' scratch is as large as values.
+  /// For all samples at once: for parts, the scratch of kernels is as large as values.
   RunCost cost() const { return Session(graph, Machine::host(2), {.parts = 1}).cost(); }
 
  private:
@@ -55,7 +55,7 @@ uint64_t sum_of(const std::map<std::string, uint64_t>& bytes) {
   return sum;
 }
 
-/// Of all results that are alive at once.
+/// The most bytes of results that are alive at once.
 uint64_t most_alive(const RunCost& cost) {
   uint64_t most = 0;
   for (size_t i = 0; i < cost.operations.size(); ++i) {

@@ -175,7 +175,7 @@ TEST(Optimizers, OnlyBiasCorrectionsNeedTheStep) {
   }
 }
 
-/// On tiles the updates of two parameters are alike, and only rounding takes the step if there is no bias
+/// On tiles the updates of two parameters are equal, and only rounding uses the step if there is no bias
 /// correction.
 TEST(Optimizers, CountAStepThatMicroBatchesTakeToo) {
   const std::vector<Optimizer> optimizers = {Adam{}, Sgd{.momentum = 0.9}};

@@ -1,4 +1,4 @@
-// The order of steps of which some come early, and what runs beside collectives.
+// The order of steps, some of which come early, and the steps that run beside collectives.
 #include "lower/overlap.h"
 
 #include <gtest/gtest.h>
@@ -42,7 +42,7 @@ struct SummedCopies {
                         &kernels::codelet_of(kernels::Binary::add),
                         {{of, {}, variable("buffer", 2)}}});
   }
-  /// The collective of a step, and what is beside it.
+  /// The collective of a step, and the steps beside it.
   const program::Collect& collect(StepId step) const {
     return std::get<program::Collect>(all.steps().at(step));
   }

@@ -26,7 +26,7 @@ constexpr Form kForms[] = {Form::dense, Form::fixed, Form::dynamic, Form::in_fun
 
 Machine tiles() { return Machine::find("bow").with("tiles", 64); }
 
-/// Numbers in [0.5, 1) that FP16 has.
+/// Numbers in [0.5, 1) that FP16 can represent.
 float number(uint64_t i) { return 0.5F + static_cast<float>(i * 7919 % 509) / 1024; }
 
 /// The terms of a sum are positive in its first half and negative in the second, so that parts of it are
@@ -144,7 +144,7 @@ TEST(PartialSums, AreRoundedStochasticallyByTheSeedAlone) {
   }
 }
 
-/// What is computed again for gradients is what was computed before.
+/// Values that are computed again for gradients equal the first ones.
 TEST(PartialSums, OfPassesThatAreComputedAgainAreRoundedAlike) {
   constexpr uint32_t kWidth = 256;
   const auto trained = [](bool recompute) {
@@ -166,7 +166,7 @@ TEST(PartialSums, OfPassesThatAreComputedAgainAreRoundedAlike) {
   EXPECT_EQ(trained(true), trained(false));
 }
 
-/// Two tiles have a half of each sum, as the result has no second row of a batch to divide.
+/// Two tiles have a half of each sum, as there is no second row of a batch to divide.
 TEST(PartialSums, TakeTwiceTheBytesInFP32) {
   const auto cost = [](Type partials) {
     Graph g;

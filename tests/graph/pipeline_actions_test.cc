@@ -1,4 +1,4 @@
-// Lists of actions of pipelines: what they say, which are refused, and programs that follow them.
+// Lists of actions of pipelines: their meaning, refused lists, and programs that follow them.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -103,14 +103,14 @@ TEST(PipelineActions, AreReadFromTheirText) {
       for (uint32_t place = 0; place < list.places(); ++place)
         EXPECT_EQ(texts_of(found.of_place(place)), texts_of(list.of_place(place)));
     }
-  // As PyTorch has them, with what a chip does not do left empty.
+  // In the form of PyTorch, with empty entries where a chip does nothing.
   const ActionList list = read_actions(
       "0F0,0SEND_F0,,,0RECV_B0,0B0,0REDUCE_GRAD\r\n"
       ",,1RECV_F0,1F0,1B0,1SEND_B0,1REDUCE_GRAD\n");
   EXPECT_EQ(to_string(list),
             "chips 0: 0F0 0SEND_F0 0RECV_B0 0B0 0REDUCE_GRAD:0\n"
             "chips 1: 1RECV_F0 1F0 1B0 1SEND_B0 1REDUCE_GRAD:1\n");
-  // A bucket of several stages, whose chips sum it when all of them are done.
+  // A bucket of several stages, which their chips sum when all stages are done.
   const std::string summed =
       "chips 0: 0F0 0SEND_F0 0RECV_B0 0B0 0REDUCE_GRAD:0\n"
       "chips 1: 1RECV_F0 1F0 1B0 1SEND_B0 1REDUCE_GRAD:0\n";
@@ -181,7 +181,7 @@ TEST(PipelineActions, ThatCannotBeReadAreRefused) {
   EXPECT_THAT(message("0F0 0B0 0I0"), HasSubstr("has 0I0 twice"));
   EXPECT_THAT(message("0F0 0REDUCE_GRAD:0 0B0"),
               HasSubstr("has 0REDUCE_GRAD:0 before the last backward pass of stage 0"));
-  // Chips 1 wait as well, for a sum at its right place.
+  // Chips 1 wait as well, for a sum at the right place.
   EXPECT_THAT(message("0F0 0REDUCE_GRAD:1 0B0 0REDUCE_GRAD:0\n1F0 1B0 1REDUCE_GRAD:0"),
               HasSubstr("has 0REDUCE_GRAD:1 before the last backward pass of stage 0"));
   EXPECT_THAT(message("0F0 0F1 0B0 0I1"), HasSubstr("has no 0B1"));
@@ -228,7 +228,7 @@ TEST(PipelineActions, AreAnalysedWithoutRunning) {
               HasSubstr("times of 3 stages; the schedule has 2"));
 }
 
-/// A program for stages with a chip each: what its chips do, by the tiles of what its steps touch.
+/// A program for stages with a chip each. The tiles that its steps touch show the actions of chips.
 class ProgramActions {
  public:
   ProgramActions(const Placed& placed, uint32_t stages)
@@ -290,7 +290,7 @@ class ProgramActions {
     for (const auto& [variable, writes] : uses_.all_of(step)) add_chips(variable, chips);
     return chips;
   }
-  /// Of gradients: the loss, a scalar, may be summed with those of other stages.
+  /// Of gradients only: the loss, a scalar, may be summed with gradients of other stages.
   std::set<uint32_t> chips_of_sum(const program::Collective& collective) const {
     std::set<uint32_t> chips;
     for (const program::Exchanged& exchanged : collective.variables)
@@ -352,7 +352,7 @@ TEST(ProgramsOfPipelines, SumGradientsWhereTheirListsDo) {
       if (overlap) {
         EXPECT_GT(list.links.buckets.size(), 1U);
         if (splits_backward(kind)) continue;  // the first stage lacks passes of the schedule
-        // Each as soon as the last backward pass of its stages has added to it.
+        // Each sum begins as soon as the last backward pass of its stages has added to it.
         const PipelineSchedule schedule = pipeline_schedule({kind}, kStages, 2 * kStages);
         EXPECT_EQ(texts_of(list.actions), texts_of(actions_of(schedule, list.links).actions));
       } else {

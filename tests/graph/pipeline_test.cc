@@ -1,4 +1,4 @@
-// Pipelines: schedules as data, and networks whose micro-batches go through stages as they say.
+// Pipelines: schedules as data, and networks whose micro-batches go through stages by these schedules.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -81,7 +81,7 @@ TEST(PipelineSchedules, KeepAsManyMicroBatchesAsTheyPromiseAndLeaveTheBubblesOfT
   EXPECT_NEAR(of(PipelineKind::interleaved).used, closed, 1e-12);
   EXPECT_GE(of(PipelineKind::grouped).used, kMicroBatches / (kMicroBatches + 2 * (kStages - 1.0)) - 1e-12);
   EXPECT_NEAR(of(PipelineKind::sequential).used, 1.0 / kStages, 1e-12);
-  // Qi et al. 2024: a third of 1f1b's bubbles, if all passes take as long.
+  // Qi et al. 2024: a third of 1f1b's bubbles, if all passes take the same time.
   EXPECT_EQ(of(PipelineKind::zero_bubble).in_flight, (std::vector<uint32_t>{4, 4, 4, 4}));
   EXPECT_NEAR(of(PipelineKind::zero_bubble).used, 3.0 * kMicroBatches / (3 * kMicroBatches + kStages - 1),
               1e-12);
@@ -151,7 +151,7 @@ TEST(Pipelines, GiveTheBitsOfASequentialOne) {
     }
 }
 
-/// Of means over replicas that the backward pass takes too.
+/// Means over replicas that the backward pass takes too.
 TEST(Pipelines, HandOnMeansOverReplicas) {
   const auto trained = [](const Pipeline& pipeline) {
     constexpr uint32_t kRows = 4, kWidth = 8;
@@ -187,7 +187,7 @@ TEST(Pipelines, HandOnMeansOverReplicas) {
     }
 }
 
-/// So many that they are gathered on few tiles, of each stage that takes them.
+/// So many that they are gathered on few tiles of each stage that takes them.
 TEST(Pipelines, TakeIdsOfMicroBatches) {
   constexpr uint32_t kRows = 32, kIds = 16, kWidth = 8, kTable = 5;
   auto body = std::make_shared<Graph>();
@@ -283,7 +283,7 @@ TEST(Pipelines, GiveTheSameBitsWithGradientsOfWeightsApart) {
   }
 }
 
-/// But for the first stage, which sends nothing back.
+/// Except in the first stage, which sends nothing back.
 TEST(Pipelines, DivideBackwardCallsForGradientsOfWeights) {
   const Graph g = equal_stages(3, 6, {PipelineKind::zero_bubble});
   const auto loop = std::ranges::find_if(g.nodes(), is_loop);
@@ -295,8 +295,8 @@ TEST(Pipelines, DivideBackwardCallsForGradientsOfWeights) {
   EXPECT_EQ(std::set(called.begin(), called.end()).size(), 3U);
 }
 
-/// One without a weight, and one whose weight is frozen, have no gradients of weights, and the first none of
-/// inputs.
+/// A stage without a weight, and one whose weight is frozen, have no gradients of weights; the first stage
+/// has no gradients of inputs.
 TEST(Pipelines, HaveOnlyThePassesThatTheirStagesNeed) {
   constexpr uint32_t kRows = 4, kWidth = 8;
   auto product = std::make_shared<Graph>(), map = std::make_shared<Graph>();
@@ -400,7 +400,7 @@ TEST(Pipelines, LeaveTheBubblesOfTheirClosedForms) {
   }
 }
 
-/// The passes of a lane through one stage; of those with interruptions, only the beginning.
+/// The passes of a lane through one stage; only the beginning of passes with interruptions.
 std::vector<StagePass> passes_of(const ChipLane& lane, uint32_t stage, bool are_interrupted) {
   std::vector<StagePass> passes;
   for (const ChipSpan& span : lane.spans)
@@ -433,7 +433,7 @@ TEST(Pipelines, HaveALaneForEachChipWithThePassesOfTheScheduleAndTheCyclesOfTheA
             EXPECT_EQ(spans[i].begin, i == 0 ? 0 : spans[i - 1].end);
             if (spans[i].kind == ChipSpan::Kind::waiting) waiting += spans[i].end - spans[i].begin;
           }
-          // Until it finishes, what a chip waits counts as sync.
+          // Until a chip finishes, its waiting counts as sync.
           double cycles = 0;
           for (const auto& [phase, own] : cost.chips[chip].cycles) {
             cycles += own;
@@ -446,7 +446,7 @@ TEST(Pipelines, HaveALaneForEachChipWithThePassesOfTheScheduleAndTheCyclesOfTheA
       }
 }
 
-/// The account repeats what it has counted once; a walk does not.
+/// An estimate repeats costs that it has counted once; a walk does not.
 TEST(Pipelines, AreFollowedAlikeByTheAccountAndByAWalk) {
   const machine::Machine machine = chips(4).model();
   Graph g = equal_stages(4, 32, {PipelineKind::one_forward_one_backward, {1}});
@@ -540,7 +540,8 @@ TEST(Pipelines, KeepWhatTheirScheduleSays) {
               AnyOf(HasSubstr("chip 0 (stages 0, 3), tile "), HasSubstr("chip 1 (stages 1, 2), tile ")));
 }
 
-/// Of which the sums over micro-batches lie on the tiles, and of a micro-batch those of one layer at a time.
+/// The sums over micro-batches lie on the tiles, and of a micro-batch only the gradients of one layer at a
+/// time.
 TEST(Pipelines, AddGradientsOfALayerBeforeTheNext) {
   constexpr uint32_t kStages = 2, kWidth = 64, kLayers = 6;
   const auto bytes = [](uint32_t layers) {
@@ -585,7 +586,7 @@ TEST(Pipelines, KeepActivationsInStreamingMemory) {
   EXPECT_EQ(overflow.find("(shard"), std::string::npos) << overflow;
 }
 
-/// Passes bring weights to the tiles, of which two stages share one, and the sums of their gradients.
+/// Passes bring weights, one of which two stages share, and the sums of their gradients to the tiles.
 TEST(Pipelines, TakeWeightsFromStreamingMemory) {
   uint32_t number = 0;
   for (const PipelineKind kind : kKinds)
@@ -613,7 +614,7 @@ TEST(Pipelines, TakeWeightsFromStreamingMemory) {
     }
 }
 
-/// Of which each replica keeps a part, beside the chips or on them.
+/// Each replica keeps a part of the weights, beside the chips or on them.
 TEST(Pipelines, GatherWeights) {
   for (const PipelineKind kind : kKinds) {
     SCOPED_TRACE(name_of(kind));
@@ -630,8 +631,8 @@ TEST(Pipelines, GatherWeights) {
   }
 }
 
-/// Of which each replica keeps a part of the sums over micro-batches, whatever the order of the passes. The
-/// first and the last stage share a weight.
+/// Each replica keeps a part of the sums over micro-batches, whatever the order of the passes. The first and
+/// the last stage share a weight.
 TEST(Pipelines, DivideSumsOfGradients) {
   TrainingOptions options{.optimizer = Adam{.epsilon = 1e-3}, .micro_batches = 8, .replicas = 2};
   options.shard_from = 0;
@@ -653,8 +654,8 @@ TEST(Pipelines, DivideSumsOfGradients) {
     }
 }
 
-/// Two stages, of which the last one ends with a loop. Its passes take rows of what a layer computes, and a
-/// number that depends on all of them.
+/// Two stages; the last one ends with a loop. Its passes take rows of a layer's result, and a number that
+/// depends on all of them.
 Graph network_with_slices(const TrainingOptions& options) {
   constexpr uint32_t kUnits = 16, kSlices = 3, kRowsOfSlice = 2, kRowsOfAll = kSlices * kRowsOfSlice;
   Graph g;

@@ -18,7 +18,7 @@ namespace {
 
 using test::Random;
 
-/// Values beyond make errors of rounding large.
+/// Larger values would make rounding errors large.
 constexpr double kMost = 50;
 
 bool is_float(Type type) { return !is_integer(type); }
@@ -227,7 +227,7 @@ class Generator {
     if (random_.below(12) == 0) return add_function(random_.below(3) == 0);
     const std::span<const Operation* const> all = all_operations();
     const Operation& operation = *all[random_.below(static_cast<uint32_t>(all.size()))];
-    if (operation.traits.shards) return false;  // which training adds
+    if (operation.traits.shards) return false;  // only training adds these
     const std::vector<Case> cases = operation.cases();
     // After an operation that can absorb its only user, such a user is often added.
     if (ends_with_absorbing() && cases[0].inputs.size() == 1 && !cases[0].hosts_only && random_.below(4) != 0)
@@ -241,7 +241,7 @@ class Generator {
     std::vector<std::optional<ItemOutput>> places;
     const bool fits = c.given.empty() && random_.below(8) != 0;
     for (size_t i = 0; i < c.inputs.size(); ++i) {
-      // Given contents match one another, as lists and the neurons that they name do.
+      // Given contents belong together, such as lists and the neurons that they name.
       const bool is_given = c.given.contains(i) || (!c.given.empty() && !is_float(c.inputs[i].type));
       places.push_back(fits                          ? find(c.inputs[i], sizes)
                        : !is_given && random_.coin() ? find(c.inputs[i], sizes, false)
@@ -388,7 +388,7 @@ class Generator {
       if (kind == 1 && !graph.type(id).pattern) loop.stacked.insert(name);
       if (kind == 2 && is_float(graph.type(id).type)) loop.summed.insert(name);
     }
-    std::set<std::string> given;  // which match others in every pass
+    std::set<std::string> given;  // they match others in every pass
     for (size_t i = 0; i < body.items.size(); ++i)
       if (!body.items[i].given.empty()) given.insert(name_of_item(i));
     for (ValueId input : graph.inputs()) {
@@ -448,7 +448,7 @@ class Generator {
     for (Item& item : recipe_.items)
       if (item.kind == Kind::result && random_.coin() && can_be_called(item)) pieces.push_back(&item);
     for (Item* item : pieces) item->stage = random_.below(stages);
-    // A graph has as many stages as its last one says.
+    // The number of the last stage decides how many stages a graph has.
     if (!pieces.empty()) pieces.back()->stage = stages - 1;
   }
 
@@ -464,7 +464,7 @@ class Generator {
                          }));
   }
 
-  /// Not if the loss depends on no parameter, or on one through what has no gradient.
+  /// Whether the loss depends on a parameter, and through no operation without a gradient.
   bool can_learn() const {
     Built built;
     try {
@@ -475,8 +475,8 @@ class Generator {
     return true;
   }
 
-  /// A gradient that is 0 but for rounding has a trust ratio of its own unless there is decay, and for LARS
-  /// unless the trust coefficient equals it.
+  /// A gradient that is 0 except for rounding has an arbitrary trust ratio unless there is decay, and for
+  /// LARS unless the trust coefficient equals it.
   static constexpr double kDecay = 0.01;
 
   Optimizer random_optimizer() {
@@ -535,7 +535,7 @@ class Generator {
     options.prefetch = random_.coin();
     if (random_.below(5) == 0) options.state = Type::f16;
     recipe_.lesson = lesson;
-    // Trained state is set by its update alone.
+    // Only its update sets trained state.
     std::erase_if(recipe_.assignments, [&](const auto& assignment) {
       return recipe_.items[assignment.first].kind == Kind::parameter;
     });
@@ -571,7 +571,7 @@ class Generator {
   std::vector<ItemOutput> usable_;
 };
 
-/// Without an item, which nothing may use.
+/// The recipe without an item, which nothing may use.
 Recipe without(const Recipe& recipe, size_t removed) {
   Recipe result = recipe;
   const auto move = [&](ItemOutput& place) { place.item -= place.item > removed ? 1 : 0; };
@@ -633,7 +633,7 @@ Array contents_of(const Item& item, uint64_t elements, uint64_t seed, uint32_t s
   if (item.given.empty()) {
     const TensorType all{item.type.type, {static_cast<uint32_t>(elements)}, {}, {}};
     Array contents = random_values(all, item.low, item.high, item.below, seed, stream);
-    // Of other patterns the contents are moved ones.
+    // With other patterns, contents have moved.
     if (item.type.pattern && elements == item.type.elements()) clear_overhang(*item.type.pattern, contents);
     return contents;
   }

@@ -114,7 +114,7 @@ Array moved(const Pattern& from, const Array& values, const Pattern& to) {
   return result;
 }
 
-/// A recipe's graph in float64, with contents that differ a little from those of others.
+/// A recipe's graph in float64, with contents that differ a little from the contents of other references.
 class Reference {
  public:
   Reference(const Recipe& recipe, const Setting& setting, const Graph& graph, uint64_t disturbance, double by)
@@ -187,7 +187,7 @@ class Reference {
   WideArrays state_;
 };
 
-/// What a run gave, and what it should have.
+/// The results of a run, and the expected ones.
 class Comparison {
  public:
   Comparison(double epsilon) : epsilon_(epsilon) {}
@@ -226,7 +226,7 @@ class Comparison {
       for (size_t i = 0; i < values.size(); ++i) {
         // A reference has no number where an element is unspecified, and says nothing where rounding decides.
         if (std::isnan(values[i])) continue;
-        // Inputs alone were disturbed; what is computed of them is rounded too, which norms of nearly equal
+        // Only inputs were disturbed; values computed from them are rounded too, which norms of nearly equal
         // values amplify.
         const double allowed = 8 * allowed_[at].at(name)[i] + 64 * epsilon_ * scale;
         if (allowed > 0.1 * scale) continue;
@@ -374,13 +374,13 @@ class Trial {
   Recipe evaluation_;
   Patterns patterns_;
   Built before_, after_, evaluation_before_, evaluation_after_;
-  Graph trained_;  ///< that of the session
+  Graph trained_;  ///< the graph of the session
   std::string what_;
 };
 
 using Result = Trial::Result;
 
-/// A difference has to remain when more disturbances show what rounding may do.
+/// A difference must remain when more disturbances show the effects of rounding.
 Result run(const Recipe& recipe, const Setting& setting, std::string& what) {
   Result result = Result::right;
   for (uint32_t disturbances : {3, 40}) {
@@ -392,7 +392,7 @@ Result run(const Recipe& recipe, const Setting& setting, std::string& what) {
   return result;
 }
 
-/// Also false for a recipe that makes no graph.
+/// False, too, for a recipe that makes no graph.
 bool fails(const Recipe& recipe, const Setting& setting) {
   std::string what;
   try {
@@ -456,7 +456,7 @@ Setting random_setting(uint64_t seed) {
   return s;
 }
 
-/// Those of functions and gradients too.
+/// Adds the operations of functions and gradients too.
 void add_operations(const Graph& graph, std::set<std::string_view>& operations) {
   for (const Node& node : graph.nodes()) {
     operations.insert(node.operation->name);
@@ -488,7 +488,7 @@ struct Occurring {
     for (const Operation* operation : all_operations()) {
       EXPECT_TRUE(anywhere.contains(operation->name))
           << operation->name << " occurs in no graph: give it cases that others can be combined with";
-      // What hosts run in one, tiles may run as its decomposition.
+      // Tiles may run the decomposition of an operation that hosts run as one.
       EXPECT_TRUE(operation->decompose == nullptr || on_tiles.contains(operation->name))
           << operation->name << " occurs in no graph on tiles";
     }
@@ -506,9 +506,9 @@ TEST(RandomRecipes, HaveAllOperations) {
 
 class RandomGraphs : public testing::TestWithParam<uint64_t> {};
 
-/// TESSERA_TEST_GRAPHS sets how many there are in each part, instead of a twelfth of those in which all
-/// operations occur, or all of them with ./test --full; TESSERA_TEST_SEED sets the first one;
-/// TESSERA_TEST_VERBOSITY shows what is refused (1), and all graphs before they run (2).
+/// TESSERA_TEST_GRAPHS sets the number of graphs in each part; by default it is a twelfth of the graphs in
+/// which all operations occur, or all of these with ./test --full. TESSERA_TEST_SEED sets the first seed.
+/// TESSERA_TEST_VERBOSITY shows refused graphs (1), and all graphs before they run (2).
 TEST_P(RandomGraphs, AgreeWithFloat64) {
   const uint64_t count = number_of("TESSERA_TEST_GRAPHS", number_of_cases(kForAll / 12, kForAll));
   const uint64_t first = number_of("TESSERA_TEST_SEED", 0),

@@ -74,7 +74,7 @@ Arrays inputs(const Graph& graph, uint32_t step) {
   return arrays;
 }
 
-/// What steps give a session, and leave.
+/// The results of steps, and the state after them.
 struct Trained {
   std::vector<Arrays> outputs;
   Arrays state;
@@ -237,7 +237,7 @@ TEST(RanksOfSessions, HavePipelinesOfTheirOwn) {
   expect_same_bits(network.graph, chips(4));
 }
 
-/// A layer with dropout on each stage. The last one also takes what the first computes, and its weight.
+/// A layer with dropout on each stage. The last one also takes the result of the first one, and its weight.
 Graph staged(uint32_t stages, Type type, TrainingOptions options) {
   constexpr uint32_t kRows = 6, kFeatures = 24;
   const auto function = std::make_shared<Graph>();
@@ -350,8 +350,8 @@ TEST(RanksOfSessions, DivideReplicasAndTheirStages) {
   }
 }
 
-/// A file of ranks with stages is one of one process, and the other way round, and an evaluation has the
-/// parameters of all.
+/// Ranks with stages and a single process can read each other's files, and an evaluation has the parameters
+/// of all ranks.
 TEST(RanksOfSessions, SaveAndEvaluateStages) {
   const std::string path = (std::filesystem::path(::testing::TempDir()) / "ranks_stages").string();
   Stack network(Type::f32, true), evaluation(Type::f32, true);
@@ -411,7 +411,7 @@ TEST(RanksOfSessions, SendWhatIsPredictedOfStages) {
   expect_predicted_bytes(shared, 2);
 }
 
-/// A file of two ranks is one of one process, and the other way round.
+/// Two ranks and a single process can read each other's files.
 TEST(RanksOfSessions, SaveWholeFiles) {
   const std::filesystem::path folder = ::testing::TempDir();
   const auto path = [&](const std::string& name) { return (folder / ("ranks_" + name)).string(); };
@@ -495,7 +495,7 @@ TEST(RanksOfSessions, LoadTogetherOrNotAtAll) {
   for (const char* name : {"1", "2", "parameters1", "parameters2"}) std::filesystem::remove(path(name));
 }
 
-/// A graph without replicas, with the parameters of one that has some.
+/// A graph without replicas, with the parameters of a graph that has some.
 TEST(RanksOfSessions, EvaluateForThemselves) {
   Stack network(Type::f32), evaluation(Type::f32);
   add_training(network.loss, {.replicas = 2, .shard_weights_from = 30});
@@ -634,7 +634,7 @@ TEST(RanksOfSessions, AreRefusedTogether) {
   EXPECT_THAT(
       errors_of_making([&](const Ranks& ranks) { Session(staged_on_three, chips(2), of_rank(ranks)); }),
       Each(HasSubstr("2 ranks divide the replicas of a graph among them, but there is only one")));
-  // Nobody waits in vain, so they can go on.
+  // No rank waits in vain, so they can go on.
   EXPECT_THAT(errors_of_making([&](const Ranks& ranks) {
                 EXPECT_THROW(Session(alone.graph, chips(1), of_rank(ranks)), UsageError);
                 Session(network.graph, chips(2), of_rank(ranks));
@@ -642,7 +642,7 @@ TEST(RanksOfSessions, AreRefusedTogether) {
               Each(IsEmpty()));
 }
 
-/// Equal sessions at the same place, of which one rank runs or reads another than the other rank.
+/// Equal sessions at the same place: one rank runs or reads another session than the other rank.
 TEST(RanksOfSessions, DoNotMixSessions) {
   Stack network(Type::f32);
   add_training(network.loss, {.optimizer = Sgd{.momentum = 0.9}, .replicas = 2, .shard_from = 30});

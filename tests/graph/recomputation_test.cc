@@ -1,4 +1,4 @@
-// What a memory budget lets be computed again in the backward pass.
+// Values that a memory budget causes to be computed again in the backward pass.
 #include "lower/recomputation.h"
 
 #include <fmt/format.h>
@@ -30,14 +30,14 @@ using testing::Not;
 
 Machine chips(uint32_t count) { return Machine::find("m2000").with("chips", count).with("tiles", 6); }
 
-/// Of a step of several micro-batches, in flight if there are stages.
+/// A step with several micro-batches, which are in flight if there are stages.
 TrainingOptions options_of(uint32_t stages) {
   TrainingOptions options{.optimizer = Sgd{.momentum = 0.9}, .micro_batches = 4};
   if (stages > 1) options.pipeline.kind = PipelineKind::one_forward_one_backward;
   return options;
 }
 
-/// Between what a step needs that keeps all, and one that computes all calls again.
+/// The bytes in the middle between a step that keeps all values and a step that computes all calls again.
 uint64_t middle_of(const TrainingOptions& options, uint32_t stages, const Machine& machine) {
   const uint64_t all = estimate(called_layers(options, stages), machine).fullest_tile_bytes,
                  least = estimate(called_layers(options, stages, true), machine).fullest_tile_bytes;
@@ -208,7 +208,7 @@ TEST(MemoryBudget, SaysWhatLacksAndWhatHelps) {
   EXPECT_THAT(message(g, chips(1)), HasSubstr("has no calls or stages that could be computed again"));
 }
 
-/// Of one micro-batch, whose calls are the graph's own, and of several.
+/// Steps of one micro-batch, whose calls are the graph's own, and of several.
 TEST(Recomputation, OfCallsIsThatOfTheirOption) {
   for (const uint32_t micro_batches : {1U, 4U}) {
     SCOPED_TRACE(micro_batches);
@@ -231,7 +231,7 @@ TEST(Recomputation, OfCallsIsThatOfTheirOption) {
   }
 }
 
-/// A call of which the gradient keeps a few numbers, and a second one would keep a matrix.
+/// A call whose gradient keeps a few numbers; the gradient of a second one would keep a matrix.
 TEST(Recomputation, IsForWhatSavesMemory) {
   for (const bool is_kept : {false, true}) {
     SCOPED_TRACE(is_kept);

@@ -1,4 +1,4 @@
-// Reductions on every machine, of values in all the layouts that they may have, compared with float64.
+// Reductions on every machine, of values in all possible layouts, compared with float64.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <tessera/gradients.h>
@@ -11,7 +11,7 @@ namespace {
 
 constexpr const char* kReductions[] = {"sum", "max", "sum_of_squares"};
 
-/// On tiles fewer, and more, than there are rows; on chips.
+/// Hosts, fewer and more tiles than rows, and chips.
 std::vector<Machine> machines() {
   return {Machine::host(1),
           Machine::host(3),
@@ -88,7 +88,7 @@ TEST(Reductions, OfRowsOnAFewMoreTilesExchangeNothing) {
   EXPECT_EQ(cost.cycles.contains("exchange") ? cost.cycles.at("exchange") : 0.0, 0.0);
 }
 
-/// What is no number, or infinite, reaches the result from wherever it lies.
+/// NaN and infinity reach the result from every place.
 TEST(Reductions, OverAllKeepWhatIsNoNumber) {
   constexpr uint32_t kRows = 31, kCols = 7;
   Graph g;

@@ -1,4 +1,4 @@
-// Residual networks: sizes, names, and what training and evaluation do with statistics.
+// Residual networks: sizes, names, and statistics in training and evaluation.
 #include <gtest/gtest.h>
 #include <tessera/error.h>
 #include <tessera/gradients.h>
@@ -22,7 +22,7 @@
 namespace tessera::graph {
 namespace {
 
-/// Of two stages with a block each, for images of 8².
+/// Two stages with a block each, for images of 8².
 ResnetConfig small_config() {
   ResnetConfig config = ResnetConfig::of_depth(8);
   config.blocks = {1, 1};
@@ -180,14 +180,14 @@ TEST(Resnet, FollowsTheMeanOfReplicas) {
   for (size_t i = 0; i < mean.size(); ++i) EXPECT_NEAR(running.at(i), mean[i], 1e-5);
 }
 
-/// Of a step in float64, from the initial contents of another graph.
+/// The state after a step in float64, from the initial contents of another graph.
 WideArrays state_after(const Graph& g, const Graph& initial, double& loss) {
   WideArrays state = widened(initial_state(initial, 4));
   loss = evaluate(g, inputs_of(g), state).at("loss").at(0);
   return state;
 }
 
-/// Calls of functions, those that keep only the inputs of blocks, and groups of replicas change nothing.
+/// Calls of functions, calls that keep only the inputs of blocks, and groups of replicas change nothing.
 TEST(Resnet, IsTheSameWithBlocksThatAreComputedAgainAndGroupsOfReplicas) {
   ResnetConfig config = small_config();
   config.blocks = {2, 2};

@@ -1,4 +1,4 @@
-// Stochastic rounding in graphs: the same bits on every machine, and where numbers are drawn apart.
+// Stochastic rounding in graphs: the same bits on every machine, and separate random numbers where needed.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <tessera/error.h>
@@ -166,7 +166,7 @@ TEST(Rounding, SaysWhatItDoesNotTake) {
 
 constexpr size_t kLr = 1;
 
-/// What an update changes is as it was after a step with a learning rate of NaN.
+/// The arrays that an update changes stay as they were after a step with a learning rate of NaN.
 class LeftOut : public testing::TestWithParam<const Operation*> {};
 
 TEST_P(LeftOut, WithALearningRateOfNaN) {
@@ -189,7 +189,7 @@ TEST_P(LeftOut, WithALearningRateOfNaN) {
     }
 }
 
-/// Those that take a learning rate.
+/// The updates that take a learning rate.
 std::vector<const Operation*> updates() {
   std::vector<const Operation*> found;
   for (const Operation* operation : all_operations())
@@ -200,8 +200,8 @@ std::vector<const Operation*> updates() {
 INSTANTIATE_TEST_SUITE_P(Updates, LeftOut, testing::ValuesIn(updates()),
                          [](const auto& of) { return std::string(of.param->name); });
 
-/// One that moves parameters of 1 by 2^-13 in each step, of which the types have numbers 2^-8 and 2^-11
-/// apart.
+/// An update that moves parameters of 1 by 2^-13 in each step; near 1, numbers of the types are 2^-8 and
+/// 2^-11 apart.
 class SmallSteps : public testing::TestWithParam<std::tuple<Type, Type>> {
  public:
   static constexpr uint32_t kRows = 40, kCols = 100, kSteps = 16;
@@ -267,8 +267,8 @@ INSTANTIATE_TEST_SUITE_P(Updates, SmallSteps,
                                               name_of(std::get<1>(of.param)));
                          });
 
-/// What the updates of a parameter and of its moments round stochastically, and whether partial sums are
-/// rounded so.
+/// The stores that updates of a parameter and of its moments round stochastically, and whether partial sums
+/// are rounded so.
 std::map<std::string, bool> stochastic_stores(Rounding rounding, const Roundings& roundings) {
   Graph g;
   const Value x = g.input("x", {4, 8}, Type::f16);

@@ -12,7 +12,7 @@
 namespace tessera::graph {
 namespace {
 
-/// The part of an array, if it is divided.
+/// A part of an array, or the whole array if it is not divided.
 std::vector<double> part_of(const std::vector<double>& whole, const TensorType& type, uint32_t part) {
   const uint64_t count = type.elements();
   if (count == whole.size()) return whole;

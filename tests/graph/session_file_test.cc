@@ -1,4 +1,5 @@
-// Executables of sessions in files: sessions from them are as compiled ones, and those of others are refused.
+// Executables of sessions in files: sessions from them equal compiled ones, and executables of other sessions
+// are refused.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <tessera/error.h>
@@ -35,7 +36,7 @@ bool has_pass(const RunCost& cost, std::string_view name) {
   return std::ranges::find(cost.passes, name, &PassRecord::name) != cost.passes.end();
 }
 
-/// With the same program and cost, which is not compiled.
+/// Expects the same program and cost, without compiling.
 void expect_found(const Session& found, const Session& compiled) {
   EXPECT_EQ(found.program(), compiled.program());
   EXPECT_EQ(found.fits(), compiled.fits());
@@ -266,7 +267,7 @@ TEST_F(SessionExecutable, ThatIsCutOrDamagedIsRefused) {
   }
 }
 
-/// Damage of what was chosen that no checksum detects.
+/// Damage of the choices that no checksum detects.
 TEST_F(SessionExecutable, IsNotTrusted) {
   const Graph graph = layers_of(2, 8);
   const Machine machine = chips(2, 2);

@@ -208,7 +208,7 @@ TEST(Session, KeepsActivationsInThePartsOfProducts) {
   const Machine& machine = Machine::find("bow");
   const auto cost = [&](const std::vector<uint32_t>& sizes) { return Session(chain(sizes), machine).cost(); };
   const RunCost both = cost({256, 192, 320});
-  // The input, what is between the products, on one side of relu, and the output.
+  // The input, the value between the products, on one side of relu, and the output.
   EXPECT_EQ(converted(both).size(), 3);
   const RunCost first = cost({256, 192}), second = cost({192, 320});
   for (const char* phase : {"exchange", "sync"})
@@ -220,11 +220,11 @@ TEST(Session, ConvertsAnActivationOnceForAllProducts) {
   const Value y = g.value(g.outputs().at("y"));
   add_training(mean(y * y), {Sgd{}, {}});
   const std::vector<std::string> names = converted(Session(g, Machine::find("bow")).cost());
-  // In both products that take it, forward and of the gradient, in one partition.
+  // Both products that take it, forward and for the gradient, have the same partition.
   EXPECT_EQ(std::ranges::count(names, "x"), 1);
 }
 
-/// A function sees only its own products, and its callers those of gradients too.
+/// A function sees only its own products; its callers also see the products of gradients.
 TEST(Session, FunctionsHaveWeightsWhereTheirCallersHaveThem) {
   const auto body = std::make_shared<Graph>();
   const Value rows = body->input("rows", {256, 1024}, Type::f16);
@@ -237,7 +237,8 @@ TEST(Session, FunctionsHaveWeightsWhereTheirCallersHaveThem) {
     EXPECT_LT(conversion.bytes, 1024 * 1024 * 2U) << conversion.value;
 }
 
-/// What a product adds to may be read by others, later or by the same product, or be bound by the caller.
+/// The value to which a product adds may be read by others, later or by the same product, or be bound by the
+/// caller.
 TEST(Session, AddsProductsToWhatOthersRead) {
   for (const bool is_input : {false, true})
     for (const bool is_read_later : {false, true})
@@ -590,7 +591,7 @@ TEST(Session, KeepsStateOfSharedParameters) {
       const Arrays before = second.state();
       EXPECT_TRUE(test::says(test::error_of<Error>([&] { second.load(path); }), "load that one first"));
       EXPECT_EQ(second.state(), before);
-      // One that is made when the pattern has changed has contents for it.
+      // A session that is made after the pattern has changed has contents for the new one.
       owner.set_pattern("w", other);
       EXPECT_EQ(Session(summing, owner).get("sums").size(), other.blocks() * 64);
     }

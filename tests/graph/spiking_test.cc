@@ -194,7 +194,7 @@ TEST_P(SpikingGraph, TilesMakeTheListsOfHosts) {
   }
 }
 
-/// Layers of more neurons than a chip has tiles for lie on several, and make the same lists.
+/// Layers with more neurons than a chip has tiles for lie on several chips, and make the same lists.
 TEST(SpikingOnChips, MakeTheListsOfHosts) {
   const std::vector<SpikingLayer> layers = {{.inputs = kInputs, .neurons = 24},
                                             {.inputs = 24, .neurons = 20, .delay = 1},
@@ -267,7 +267,7 @@ TEST(SpikingGraphs, CostWhatTheirListsSayIfTheseAreKnown) {
     float loss_now = 0;
     inputs.tensors.push_back({"loss", &loss_now});
     const RunCost executed = session.measure(inputs.tensors);
-    // What layers fire, only a run computes.
+    // Only a run computes which neurons fire.
     if (hidden)
       EXPECT_NE(executed.cycles, estimate.cycles);
     else
@@ -276,7 +276,7 @@ TEST(SpikingGraphs, CostWhatTheirListsSayIfTheseAreKnown) {
   }
 }
 
-/// Without lists the cost is that of lists as long as expected.
+/// Without lists, the cost is for lists of the expected length.
 TEST(SpikingGraphs, CostWhatIsExpectedOfTheirLists) {
   constexpr uint32_t kListed = 6;
   Graph g;

@@ -25,8 +25,8 @@ inline std::shared_ptr<const Graph> layer(uint32_t rows, uint32_t width) {
   return body;
 }
 
-/// Layers, as many on each stage. All also take what the first stage computes, and the weight of the last
-/// stage is the first one's.
+/// Layers, the same number on each stage. All of them also take the result of the first stage, and the first
+/// and the last stage share a weight.
 inline Graph network(uint32_t stages, uint32_t per_stage, const TrainingOptions& options, uint32_t rows = 6,
                      uint32_t width = 16) {
   Graph g;
@@ -48,8 +48,8 @@ inline Graph network(uint32_t stages, uint32_t per_stage, const TrainingOptions&
   return g;
 }
 
-/// Layers alone, one on each stage, of equal work; all take a row of another input, and on request another
-/// that the first stage computes.
+/// Single layers, one on each stage, of equal work. All take a row of another input and, on request, another
+/// result of the first stage.
 inline Graph equal_stages(uint32_t stages, uint32_t micro_batches, const Pipeline& pipeline,
                           bool recompute = false, TrainingOptions options = {}, bool hand_on = false) {
   constexpr uint32_t kRows = 128, kWidth = 192;
@@ -87,7 +87,7 @@ inline Arrays inputs_of(const Graph& graph, uint32_t step) {
   return arrays;
 }
 
-/// What two steps of training give, and the state after them.
+/// The results of two steps of training, and the state after them.
 struct Steps {
   std::vector<Arrays> results;
   Arrays state;

@@ -135,7 +135,7 @@ TEST(StagesOfLayers, GiveTheBitsOfStagesOfLoopsAndOfNone) {
   }
 }
 
-/// Hosts join what layers do element by element, and move it behind others, unless there are stages.
+/// Hosts join the elementwise operations of layers, and move them after others, unless there are stages.
 TEST(StagesOfLayers, AreBalancedInTheOrderOfTheGraph) {
   const auto trained = [](std::optional<uint32_t> stages) {
     Graph g;

@@ -68,7 +68,7 @@ TEST(Substreams, DifferBetweenCalls) {
   EXPECT_EQ(masks.size(), found.size());
 }
 
-/// Operations that take the same step share what they draw by, and others do not.
+/// Operations that take the same step share the key of their random numbers, and others do not.
 TEST(Substreams, AreTakenWithTheStepOfEachOperation) {
   const auto function = std::make_shared<Graph>();
   const Value x = function->input("x", {kRows, kCols}), one = function->input("one", {}, Type::u32),
@@ -82,7 +82,7 @@ TEST(Substreams, AreTakenWithTheStepOfEachOperation) {
   run_everywhere(g, {{"x", Array(kRows * kCols, 1)}, {"first", {3}}, {"second", {4}}});
 }
 
-/// One that is set lies where the one before it lay.
+/// A step that is set has the place of the step before.
 TEST(Substreams, AreTakenWithAStepThatIsSetBetweenOperations) {
   Graph g;
   const Value x = g.input("x", {kRows, kCols}), step = g.state("step", {Type::u32, {}, {}, {}});
@@ -141,7 +141,7 @@ TEST(Substreams, RefuseWhatHasNone) {
                      fmt::format("its number is {}; it must be at least 1", number)));
 }
 
-/// Of a mean over micro-batches and replicas: an element of a gradient is kept in as many of them as drew it.
+/// Gradients are means over micro-batches and replicas: an element is kept in those that drew it.
 class OfATrainedParameter : public testing::TestWithParam<bool> {};
 
 TEST_P(OfATrainedParameter, DifferBetweenMicroBatchesAndReplicas) {
@@ -173,7 +173,7 @@ TEST_P(OfATrainedParameter, DifferBetweenMicroBatchesAndReplicas) {
     }
 }
 
-/// A function of spiking neurons that all fire in each step, of which lists hold one in five.
+/// A function of spiking neurons that all fire in each step; lists hold one in five.
 std::shared_ptr<const Graph> overflowing() {
   constexpr uint32_t kSteps = 4, kBatch = 2, kInputs = 3, kNeurons = 30;
   auto function = std::make_shared<Graph>();

@@ -15,7 +15,7 @@
 namespace tessera::graph {
 namespace {
 
-/// The positions of the floating-point values of a case; of an update, those of gradient and weight.
+/// The positions of the floating-point values of a case; for an update, of gradient and weight.
 std::vector<size_t> typed_inputs(const Operation& operation, const Case& c) {
   std::vector<size_t> inputs;
   for (size_t i = 0; i < c.inputs.size(); ++i)

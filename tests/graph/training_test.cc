@@ -1,4 +1,4 @@
-// Training steps: what they train, name and share. That they are right is tested with random graphs.
+// Training steps: the parameters that they train, names, and shared code. Random graphs test their results.
 #include <gtest/gtest.h>
 #include <tessera/gradients.h>
 
@@ -91,7 +91,7 @@ TEST(Training, ClipsTinyGradientsAsPyTorchDoes) {
   EXPECT_NEAR(state.at("w")[0], -3.0 / 4, 1e-6);
 }
 
-/// By a factor of 2^-26, which FP16 lacks; clipped, they are 2^-12.
+/// By a factor of 2^-26, which FP16 cannot represent; the clipped gradients are 2^-12.
 TEST(Training, ClipsGradientsOf16BitsInFP32) {
   for (const Machine& machine : {Machine::host(1), Machine::find("bow").with("tiles", 4)}) {
     Graph g;

@@ -1,4 +1,4 @@
-// Transforms of graphs: each leaves what a graph computes, and a graph that is valid.
+// Transforms of graphs: each keeps the results of a graph, and makes a valid graph.
 #include "graph/transforms/transforms.h"
 
 #include <fmt/format.h>
@@ -218,7 +218,7 @@ TEST(Fuse, TakesWhatIsAddedToAProductIfItIsKnownBefore) {
   g.output("y", layer(g, "fifth", row, 32, Layers::sparse) + fourth);
   fuse(g);
   verify(g);
-  // Not to one that is broadcast.
+  // Not to a value that is broadcast.
   EXPECT_EQ(operations_of(g),
             (std::vector<std::string_view>{"linear", "linear", "exp", "linear", "linear", "linear", "add"}));
 }

@@ -1,4 +1,4 @@
-// Updates of equal layers: on tiles they share code, and compute what updates of their own would.
+// Updates of equal layers: on tiles they share code, and compute the same as separate updates.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <tessera/gradients.h>
@@ -180,7 +180,7 @@ TEST(UpdatesInParts, TakeAFractionOfTheState) {
             0.3 * static_cast<double>(whole.bytes.at("optimizer")));
 }
 
-/// A session continues from another's state, with the same bits, though its own lies elsewhere.
+/// A session continues from another's state with the same bits, although its own state lies elsewhere.
 void expect_same_state(const TrainingOptions& options, const TrainingOptions& elsewhere,
                        const Machine& machine) {
   Session first(network(3, options, Type::f32, Code::shared), machine);
@@ -262,7 +262,7 @@ TEST(OffloadedState, IsNotOnTilesBetweenUpdates) {
   EXPECT_LE(beside.streaming_bytes, state + state / 20);  // boxes are aligned
   ASSERT_EQ(beside.chips.size(), 2);
   for (const ChipCost& chip : beside.chips) EXPECT_EQ(chip.streaming_bytes, beside.streaming_bytes);
-  const auto left = beside.bytes.find("optimizer");  // of the updates that run when most is alive
+  const auto left = beside.bytes.find("optimizer");  // for the updates that run when most bytes are alive
   EXPECT_LT(left == beside.bytes.end() ? 0 : left->second, on_tiles.bytes.at("optimizer") / 2);
   const std::string overflow = Session(graph, chips.with("tile_bytes", 10000)).cost().overflow;
   for (const char* part : {"chip 0, tile ", " bytes are the optimizer's state, which", "(offload)"})
@@ -366,7 +366,7 @@ TEST(OffloadedWeights, MayHaveOtherPatternsLater) {
   expect_same_bits(state_of(0), state_of({}));
 }
 
-/// What is used or set otherwise than by training.
+/// Weights that other operations use or set.
 TEST(OffloadedWeights, AreOutputsAndAssigned) {
   const auto results_of = [](bool offloaded) {
     Graph g;
@@ -417,7 +417,7 @@ TEST(OffloadedWeights, AreOnTilesOneLayerAtATime) {
   }
 }
 
-/// What an operation takes is fetched while the one before is computed, for which tiles need room.
+/// Operands are fetched while the operation before is computed, which takes memory of the tiles.
 TEST(OffloadedWeights, MayBeFetchedAhead) {
   const Machine bow = Machine::find("bow").with("tiles", 9).with("streaming_gb_per_second", 1);
   const Machine chips =
@@ -473,7 +473,7 @@ TEST(OffloadedWeights, AreThoseThatGroupsAndSizesName) {
   EXPECT_EQ(sums, 1);
 }
 
-/// Each replica keeps a part of a parameter, which all gather before they take it.
+/// Each replica keeps a part of a parameter, and all gather it before they take it.
 TEST(DividedWeights, AreTrainedAsWholeOnes) {
   const Machine chips = Machine::find("m2000").with("chips", 2).with("tiles", 16);
   uint32_t number = 0;
@@ -499,8 +499,8 @@ TEST(DividedWeights, AreTrainedAsWholeOnes) {
     }
 }
 
-/// Alike updates, and their parts between collectives, are calls of one function, whatever of what they take
-/// lies elsewhere than on the tiles.
+/// Equal updates, and their parts between collectives, are calls of one function, whichever of their operands
+/// lie beside the tiles.
 TEST(DividedWeights, ShareTheCodeOfUpdates) {
   const Machine chips = Machine::find("m2000").with("chips", 2).with("tiles", 16);
   for (const Optimizer& optimizer : {Optimizer(Adam{.epsilon = 1e-3, .weight_decay = 0.01}),
@@ -522,7 +522,7 @@ TEST(DividedWeights, ShareTheCodeOfUpdates) {
     }
 }
 
-/// LAMB's, of weights and of steps, two of each parameter.
+/// LAMB has two norms for each parameter, of the weight and of the step.
 TEST(DividedWeights, HaveNormsWhoseSumsOverReplicasShareCode) {
   const Machine chips = Machine::find("m2000").with("chips", 4).with("tiles", 8);
   const TrainingOptions options{.optimizer = Lamb{.epsilon = 1e-3}, .replicas = 4, .shard_from = 0};
@@ -552,14 +552,14 @@ TEST(DividedWeights, TakeAFractionOfTheTiles) {
   const RunCost whole = Session(network(8, options, Type::f32, Code::shared), chips).cost();
   options.shard_weights_from = 0;
   const RunCost parts = Session(network(8, options, Type::f32, Code::shared), chips).cost();
-  // Parts of all layers, and all of one.
+  // The parts of all layers, and the whole parameters of one.
   EXPECT_LT(static_cast<double>(parts.bytes.at("parameter")),
             0.7 * static_cast<double>(whole.bytes.at("parameter")));
   EXPECT_GT(parts.seconds, whole.seconds);
 }
 
-/// Each replica keeps a part of the sums of gradients over micro-batches. These are of sums over the
-/// replicas, and so in another order; where they lie and when they begin does not change them.
+/// Each replica keeps a part of the sums of gradients over micro-batches. Gradients are summed over replicas
+/// first, and so in another order; where sums lie and when they begin does not change them.
 TEST(DividedGradients, AreTrainedWithAsWholeOnes) {
   const Machine chips = Machine::find("m2000").with("chips", 2).with("tiles", 16);
   const Machine slow = chips.with("link_gb_per_second", 0.01);  // sums are several collectives
@@ -657,7 +657,7 @@ TEST(DividedWeights, AreParametersOfReplicas) {
   EXPECT_EQ(session.run(inputs(g, 1)).at("y").size(), 24);
 }
 
-/// Two parameters with alike updates, each in the gradient of the other.
+/// Two parameters with equal updates, each in the gradient of the other.
 TEST(UpdatesOfLayers, RunAfterTheGradientsOfOthers) {
   for (bool reshaped : {false, true}) {
     Graph g;
@@ -727,7 +727,7 @@ TEST(UpdatesInParts, AddNoCodeForEachLayer) {
   }
 }
 
-/// What rounds a new part by random numbers comes before the parts are gathered.
+/// A new part is rounded by random numbers before the parts are gathered.
 TEST(UpdatesInParts, OfLayersAreThoseOfCodeOfTheirOwn) {
   const Machine chips = Machine::find("m2000").with("chips", 2).with("tiles", 16);
   uint32_t number = 0;

@@ -1,4 +1,4 @@
-// What values of a graph mean, however a program stores them: as a weight, in place, in a shared array.
+// The meaning of values, however a program stores them: as a weight, in place, in a shared array.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <tessera/error.h>
@@ -232,7 +232,7 @@ TEST(Sessions, TakeNewPatternsInEveryProduct) {
   }
 }
 
-/// A sparse matrix as one of the factors of a product, and its transpose, beside some number of matrices.
+/// A sparse matrix or its transpose as one factor of a product, with some number of matrices as the other.
 struct SparseFactor {
   explicit SparseFactor(uint64_t seed) {
     test::Random random(seed);
@@ -293,7 +293,7 @@ TEST(Products, OfSparseFactorsAreThoseOfDenseOnes) {
     WideArrays expected = evaluate(dense, inputs, of_dense);
     const Array dw = expected.extract("dw").mapped();
     expect_each_near(exact, expected, 1e-9);
-    // Of the matrix, where it has elements.
+    // The gradient of the matrix, where it has elements.
     SparseMatrix gradient = factor.matrix, is_stored = factor.matrix;
     gradient.values = narrowed(exact.at("dw"));
     std::ranges::fill(is_stored.values, 1.0F);
@@ -673,7 +673,7 @@ TEST(Updates, TakeARateThatIsAWeight) {
   expect_like_float64(g);
 }
 
-/// A dynamic weight, of which fewer blocks are left later.
+/// A dynamic weight that later has fewer blocks.
 struct Shrinking {
   Pattern many = sparse::generate_pattern({PatternKind::random, 64, 48, 0.5, 8, 3});
   Pattern few = sparse::generate_pattern({PatternKind::random, 64, 48, 0.1, 8, 4});

@@ -1,5 +1,5 @@
-// Pooling, normalisation and interpolation of images; permutations of their dimensions that are left out, and
-// factors that become part of weights.
+// Pooling, normalisation and interpolation of images; permutations that are removed, and factors that are
+// folded into weights.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <tessera/convolution.h>
@@ -42,7 +42,7 @@ TEST(Pooling, GivesTheGradientOfEqualElementsToTheFirst) {
   }
 }
 
-/// Also of more than a type counts without gaps.
+/// Also with more elements than a type counts without gaps.
 TEST(Pooling, GivesTheGradientToTheFirstOfManyEqualElements) {
   for (const auto& [type, count] :
        {std::pair(Type::f16, 9U), std::pair(Type::f16, 2100U), std::pair(Type::bf16, 300U)}) {
@@ -158,7 +158,7 @@ TEST(Pooling, RoundsTheNumberOfWindowsAsPyTorchDoes) {
   };
   EXPECT_EQ(sizes({.window = {2}}), (Shape{3, 4}));
   EXPECT_EQ(sizes({.window = {2}, .ceil = true}), (Shape{4, 4}));
-  // A last window would begin in what is added.
+  // A last window would begin in the padding.
   EXPECT_EQ(sizes({.window = {2}, .stride = {3}, .before = {1}, .after = {1}, .ceil = true}), (Shape{3, 3}));
   EXPECT_EQ(sizes({.window = {3, 2}, .stride = {2, 1}, .dilation = {2, 3}}), (Shape{2, 5}));
 }
@@ -421,7 +421,7 @@ TEST(Folding, NamesBiasesThatHaveNone) {
   expect_near(evaluate(found.graph, inputs, folded_state), evaluate(g, inputs, state), 1e-5);
 }
 
-/// How many replicas there are may be said afterwards.
+/// The number of replicas may be set afterwards.
 TEST(Folding, LeavesSumsOverReplicas) {
   Graph g;
   g.output("variance", batch_norm_of_batch(g.input("x", {4, 3}), {}, {}, 1e-5, 0).variance);

@@ -75,7 +75,7 @@ TEST(AtomicFile, AnInterruptedProgramLeavesNothing) {
   EXPECT_EQ(folder.count(), 0u);
 }
 
-/// Names of files have at most 255 bytes, and temporary ones 7 more than the file's.
+/// Names of files have at most 255 bytes; the name of the temporary file has 7 more than the file's.
 TEST(AtomicFile, KnowsAtOnceWhetherANameIsTooLong) {
   const test::TemporaryFolder folder;
   const std::string longest = folder.file(std::string(248, 'x'));

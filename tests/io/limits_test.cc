@@ -39,7 +39,7 @@ TEST(Limits, OfNonZeros) {
   EXPECT_TRUE(says(sizes_error(0, 9, 1), "1 non-zeros do not fit"));
 }
 
-/// Above 2^22 rows or columns there must be as many non-zeros.
+/// More than 2^22 rows or columns need at least the same number of non-zeros.
 TEST(Limits, OfEmptyRows) {
   EXPECT_EQ(sizes_error(kFree, kFree, 0), "(no error)");
   EXPECT_TRUE(says(sizes_error(kFree + 1, 1, 0), "above 4194304 rows or columns"));

@@ -237,7 +237,8 @@ TEST(StoredWeights, ReadsBitmasks) {
   EXPECT_EQ(non_zeros_of(bitmask_file({0b11}, {0, 1}, {1, 2}, {0})), ".1");  // a value that is zero
 }
 
-/// First all parameters had bitmasks, under their whole names; later those of layers under the layers' names.
+/// In the first versions all parameters had bitmasks, under their whole names; later, the weights of layers,
+/// under the layers' names.
 TEST(StoredWeights, NamesWeightsWithBitmasks) {
   const auto with = [](const std::vector<std::string>& names) {
     SafetensorsFile file;

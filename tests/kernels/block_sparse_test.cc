@@ -95,8 +95,8 @@ struct RandomProduct {
   }
 };
 
-/// A product's arrays. What the caller does not own, between rows and around, is NaN in X and must be
-/// unchanged in Y.
+/// A product's arrays. Memory between and around rows, which the caller does not own, is NaN in X and must
+/// not change in Y.
 struct Arrays {
   explicit Arrays(RandomProduct& p)
       : weight(random_matrix(p), p.type), x(p.k, p.n, p.x, kNaN), y(p.m, p.n, p.y, -7.0F), bias(p.m) {
@@ -141,7 +141,7 @@ struct Arrays {
     return p.transposed ? dense[size_t{j} * p.m + i] : dense[size_t{i} * p.k + j];
   }
 
-  SparseMatrix matrix;  // what is stored
+  SparseMatrix matrix;  // the stored matrix
   sparse::PackedBlocks weight;
   std::vector<float> dense;
   base::Buffer scattered_values;
@@ -271,7 +271,7 @@ TEST_P(BlockSparse, StreamsYWhereverItsRowsBegin) {
   }
 }
 
-// One 16-row strip of ones over 40 columns, of which the last 8 overhang a k of 32 + 3.
+// One 16-row strip of ones over 40 columns; the last 8 columns overhang a k of 32 + 3.
 TEST_P(BlockSparse, OnlyStoredValuesContribute) {
   for (const auto kernel : {BlockSchedule::Kernel::wide, BlockSchedule::Kernel::few_columns}) {
     for (const uint32_t n : {1U, 5U, 16U, 48U}) {

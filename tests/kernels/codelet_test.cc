@@ -92,7 +92,7 @@ void expect_agreement(const Case& c, uint32_t scale, const SampleLayout& layout)
 
 class CodeletTest : public ::testing::TestWithParam<Case> {};
 
-/// Of layouts, the short run takes one at each scale, and for a codelet's next sample the next.
+/// The short run takes one layout at each scale, and the next layout for a codelet's next sample.
 TEST_P(CodeletTest, SimdAgreesWithTheReference) {
   const auto& [codelet, named] = GetParam();
   const std::span<const NamedSample> samples = samples_of(*codelet);
@@ -119,7 +119,7 @@ machine::Machine with_isa(machine::Machine host, Isa isa) {
   return host;
 }
 
-/// This host, and those of every instruction set.
+/// This host, and a host for each instruction set.
 std::vector<machine::Machine> hosts() {
   std::vector<machine::Machine> hosts = {machine::host(2)};
   for (const Isa isa :
@@ -220,10 +220,10 @@ bool is_structured(const program::Codelet& codelet) {
          (begins("butterfly_") || begins("circulant_") || begins("fastfood_"));
 }
 
-/// Whose strides sweep over several chunks, once or more, or whose transforms have many levels.
+/// Their strides sweep over several chunks, once or more, or their transforms have many levels.
 TEST(LargeStructuredMaps, AgreeWithTheReference) {
   size_t compared = 0;
-  // References take the square of the size, but for butterflies.
+  // The time of references grows with the square of the size, except for butterflies.
   const uint32_t large = test::is_full() ? 256 : 128;
   for (const Case& c : all_cases())
     for (uint32_t scale : {32U, 64U, 128U, 256U, 1024U}) {
@@ -237,7 +237,7 @@ TEST(LargeStructuredMaps, AgreeWithTheReference) {
   EXPECT_GE(compared, test::number_of_cases(100, 200));
 }
 
-/// What is no number in one sample leaves the results of the others as they are.
+/// NaN and infinity in one sample do not change the results of the others.
 TEST(StructuredMaps, KeepSamplesApart) {
   for (const Case& c : all_cases()) {
     if (!is_structured(*c.codelet) || !c.codelet->name.ends_with("_forward")) continue;

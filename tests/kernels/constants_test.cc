@@ -1,4 +1,4 @@
-// docs/machine-constants.md against the code: each value, its status, and that nothing is missing.
+// docs/machine-constants.md against the code: each value, its status, and completeness.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <tessera/types.h>
@@ -89,7 +89,7 @@ double cycles_of_codelet(const program::Codelet& codelet, const std::vector<prog
   return codelet.cost({fields, params}, constants_machine()).total();
 }
 
-/// 10 block rows and 40 blocks, or of one worker 10 rows of 20 elements.
+/// 10 block rows and 40 blocks, or for one worker 10 rows of 20 elements.
 double example_of(const BlockRates& rates) { return rates.start + 10 * rates.per_row + 40 * rates.per_block; }
 double example_of(const ElementRates& rates) {
   return 6 * (rates.start + 10 * (rates.per_row + 19 * rates.per_further));

@@ -1,5 +1,5 @@
-// What the costs of codelets come to: in a file for every sample, so that no constant changes unnoticed, and
-// by hand for what tile_cost_test.cc leaves.
+// The costs of codelets: in a file for every sample, so that no constant changes unnoticed, and by hand where
+// tile_cost_test.cc has none.
 #include "kernels/host/element_sparse/cost.h"
 
 #include <fmt/format.h>
@@ -48,8 +48,8 @@ TEST(TileCosts, MovesFollowThePublishedFormulas) {
   EXPECT_EQ(cycles_of(copy_codelet, {matrix(Type::f16, 5, 21), matrix(Type::f16, 5, 21)}), 25 + 27);
 }
 
-// Two threads that write parts of the same rows fetch a line of each row, and overrun it the further the
-// longer their parts are.
+// Two threads that write parts of the same rows fetch a line of each row, and overrun it further if their
+// parts are longer.
 TEST(HostCosts, ThreadsThatSplitColumnsShareTheLinesOfRows) {
   const machine::HostFigures figures = tessera::testing::avx512_host().figures;
   const uint32_t chunk_begin[] = {0, 100};

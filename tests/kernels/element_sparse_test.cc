@@ -79,7 +79,7 @@ Case random_case(uint64_t seed) {
   return c;
 }
 
-/// A dynamic one has held another pattern before, and has room for more.
+/// A dynamic weight has held another pattern before, and has spare capacity.
 sparse::PackedElements pack(const Case& c) {
   if (!c.dynamic) return sparse::PackedElements(c.w, c.type, c.packing);
   auto packed = sparse::PackedElements::dynamic(c.m, c.k, c.w.pattern.blocks() + 9, c.type, c.packing);
@@ -115,7 +115,7 @@ struct Problem {
     Seen seen;
   };
 
-  /// Rows parts × column parts slices, one after another; of images instead of X.
+  /// Runs row_parts × column_parts slices, one after another, also of images instead of X.
   void run(void (*kernel)(const ElementSlice&), uint32_t row_parts, uint32_t col_parts,
            const OfImages& images = {}) {
     ElementSlice slice;
@@ -293,7 +293,7 @@ TEST_P(ElementSparse, SharesAgreeBitForBit) {
   }
 }
 
-// X as the elements under a window, against X itself; with infinities.
+// X as the elements under a window, compared with X itself; with infinities.
 TEST_P(ElementSparse, SeesImagesUnderWindows) {
   for (uint64_t seed = 400; seed < 560; ++seed) {
     Random random(seed);

@@ -18,7 +18,7 @@ std::vector<float> applied(Unary op, std::vector<float> numbers) {
   return numbers;
 }
 
-/// Within some units in the last place, of subnormal numbers too, or `absolute`.
+/// Expects results within some units in the last place, for subnormal numbers too, or within `absolute`.
 void expect_close(Unary op, const std::vector<float>& numbers, double (*exact)(double), double absolute = 0) {
   constexpr double kUnits = 6;
   constexpr double kLeast = std::numeric_limits<float>::min();

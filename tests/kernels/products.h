@@ -52,7 +52,7 @@ inline kernels::Window random_window(Random& random) {
   return w;
 }
 
-/// Images under a window, of which X has `n` columns.
+/// Images under a window; X has `n` of its columns.
 struct Images {
   kernels::Seen seen;
   uint32_t n;

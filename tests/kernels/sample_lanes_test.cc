@@ -1,4 +1,4 @@
-// Loading samples of either order into lanes, and storing them back.
+// Loading samples in either order into lanes, and storing them back.
 #include <gtest/gtest.h>
 
 #include <cstdint>
@@ -23,7 +23,7 @@
 #ifndef TESSERA_SAMPLE_LANES_TEST_ONCE
 #define TESSERA_SAMPLE_LANES_TEST_ONCE
 namespace tessera::kernels {
-/// Samples [begin, begin + count) of x into columns, and these to y.
+/// Loads samples [begin, begin + count) of x into columns, and stores these to y.
 struct LaneCase {
   program::FieldView x, y;
   bool transposed;

@@ -20,7 +20,7 @@ using test::kNaN;
 using test::Random;
 using test::Scratch;
 
-/// In which some block rows are empty.
+/// A random pattern in which some block rows are empty.
 Pattern random_pattern(uint32_t m, uint32_t k, uint32_t b, double density, Random& random) {
   return test::random_pattern(m, k, b, random, [&] { return random.below(6) == 0 ? 0 : density; });
 }
@@ -179,7 +179,7 @@ TEST(SddmmTest, ElementsAgreeWithFloat64) {
     check_elements(seed, element_sddmm_reference);
 }
 
-/// X as the elements under a window, against X itself; with infinities, and without columns.
+/// X as the elements under a window, compared with X itself; with infinities, and without columns.
 void check_images(uint64_t seed) {
   Random random(seed);
   test::Images images(random);

@@ -1,4 +1,4 @@
-// Stochastic rounding: which numbers it gives, and how often.
+// Stochastic rounding: its results, and their frequencies.
 #include "kernels/map/cast/stochastic.h"
 
 #include <gtest/gtest.h>
@@ -99,7 +99,7 @@ TYPED_TEST(StochasticRounding, GivesOneOfTheNeighboursOnEveryInstructionSet) {
   });
 }
 
-/// The mean of 10^7 draws, where what would be infinity counts as the power of two that it stands for.
+/// The mean of 10^7 draws, in which infinity counts as the power of two after the largest number.
 TYPED_TEST(StochasticRounding, IsUnbiased) {
   constexpr size_t kDraws = 10'000'000;
   const bool is_half = kType<TypeParam> == Type::f16;

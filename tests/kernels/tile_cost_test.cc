@@ -129,7 +129,7 @@ TEST(TileCost, ElementwiseFunctions) {
             11 + 6 * (29 + 24 * 9));
 }
 
-/// Without its metadata a bucket is taken to hold blocks of its own partition alone.
+/// A bucket without metadata is assumed to hold only blocks of its own partition.
 TEST(TileCost, ABucketWithUnknownMetadataHasOneSubgroup) {
   const double one =
       cycles_of(bucket_pending_codelet, {field(Type::u16, 1, 100), field(Type::u32, 1, 1)}, {0, 4});

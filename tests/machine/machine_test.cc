@@ -1,4 +1,4 @@
-// Machine files: what is read, and what is rejected with which message.
+// Machine files: their contents, and messages on files that are refused.
 #include "machine/model/machine.h"
 
 #include <gmock/gmock.h>

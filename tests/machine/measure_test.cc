@@ -15,7 +15,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Of one iteration of fma_loop: 12 multiply-adds.
+/// Operations of one iteration of fma_loop: 12 multiply-adds.
 constexpr size_t kFlopsPerLane = 24;
 
 HostMeasurement synthetic() {
@@ -145,7 +145,8 @@ TEST(MeasuredFigures, TakeMeasuredRatesWhereThereAreAny) {
   EXPECT_DOUBLE_EQ(avx2.superstep_seconds, 2e-7);
   const HostFigures builtin = builtin_figures(facts, Isa::avx2, 2);
   EXPECT_DOUBLE_EQ(avx2.l3_bytes_per_cycle, builtin.l3_bytes_per_cycle);
-  // Cost models count lanes and ports with these, which a peak that falls short must not change.
+  // Cost models count lanes and ports with these figures; a measured peak that is too low must not change
+  // them.
   EXPECT_DOUBLE_EQ(avx2.flops_per_cycle, builtin.flops_per_cycle);
   EXPECT_DOUBLE_EQ(avx2.l1_bytes_per_cycle, builtin.l1_bytes_per_cycle);
   const HostFigures avx512 = measured_figures(synthetic(), facts, Isa::avx512, 2);

@@ -1,4 +1,4 @@
-// Tests neither read nor write what belongs to the user.
+// Tests neither read nor write files of the user.
 #include "support/own_environment.h"
 
 #include <gtest/gtest.h>

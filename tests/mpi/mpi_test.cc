@@ -28,7 +28,7 @@ constexpr uint32_t kReplicas = 4, kRows = 6, kFeatures = 24, kSteps = 3;
 void expect_gathers(Communicator& ranks) {
   const uint32_t size = ranks.size();
   const std::vector<std::string> texts = ranks::all_gather(ranks, std::string(ranks.rank(), 'x'));
-  // More than is sent without the receiver.
+  // More than can be sent before the receiver takes it.
   const std::vector<uint32_t> own(1 << 20, ranks.rank());
   std::vector<uint32_t> all(own.size() * size);
   ranks::all_gather(ranks, std::as_bytes(std::span(own)), std::as_writable_bytes(std::span(all)));
@@ -56,7 +56,7 @@ graph::Graph network() {
   return g;
 }
 
-/// Numbers that bf16 has, of some replicas in one step.
+/// Numbers that bf16 can represent, for some replicas in one step.
 std::vector<float> numbers(uint32_t step, uint32_t first, uint32_t replicas) {
   std::vector<float> values;
   for (uint32_t i = first * kRows * kFeatures; i < (first + replicas) * kRows * kFeatures; ++i)
@@ -81,7 +81,7 @@ void expect_same_bits(const std::shared_ptr<Communicator>& ranks) {
   EXPECT_EQ(divided.state(), whole.state());
 }
 
-/// Two layers on stages of their own.
+/// Two layers, each on its own stage.
 graph::Graph network_on_stages(uint32_t replicas) {
   const auto layer = std::make_shared<graph::Graph>();
   {

@@ -1,4 +1,4 @@
-// Arrays of ONNX files, and what is computed of them while models are read.
+// Arrays of ONNX files, and values computed from them while models are read.
 #include <gtest/gtest.h>
 
 #include <cstddef>

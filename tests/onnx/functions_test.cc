@@ -45,8 +45,8 @@ TEST(OnnxFunctions, BranchesAndFunctionsAreThoseThatRun) {
   EXPECT_EQ(run(file, {{"x", {1, -2}}}).at("y"), (Numbers{2, -4}));
 }
 
-/// Adds the function of the first node, of whose inputs a branch that is always taken computes an operation;
-/// returns the operation's node.
+/// Adds the function of the first node. In it, a branch that is always taken computes an operation on the
+/// function's inputs; returns that operation's node.
 wire::NodeProto& add_branching_function(OnnxFile& file, const std::string& name,
                                         const std::vector<std::string>& inputs, const char* operation) {
   file.model().mutable_graph()->mutable_node(0)->set_domain("own");

@@ -79,7 +79,7 @@ TEST(OnnxImages, PoolingCountsPaddingAsTheFileSays) {
   const Numbers counted =
       pooled({{"pads", List{1, 1}}, {"strides", List{3}}, {"count_include_pad", int64_t{1}}});
   EXPECT_NEAR(counted[0], 1, 1e-6);
-  // An output more by rounding up, of which the window ends beyond what is added.
+  // Rounding up adds an output whose window ends beyond the padding.
   const Numbers up = pooled({{"strides", List{2}}, {"ceil_mode", int64_t{1}}});
   EXPECT_NEAR(up[0], 2, 1e-6);
   EXPECT_NEAR(up[1], 3.5, 1e-6);
@@ -142,7 +142,7 @@ TEST(OnnxImages, ResizesAsTheFileSays) {
   EXPECT_EQ(results(resized({4, 4}, "sizes", {2, 2}, {{"mode", "linear"}})), (Numbers{3.5, 5.5, 11.5, 13.5}));
   EXPECT_EQ(results(resized({1, 1, 2, 2, 4}, "sizes", {1, 1, 1, 1, 2}, {{"mode", "linear"}})),
             (Numbers{7.5, 9.5}));
-  // Of the ratio of sizes that is smaller.
+  // With the smaller ratio of sizes.
   const ImportedModel kept = import(resized(
       {1, 1, 4, 4}, "sizes", {2, 3}, {{"axes", List{2, 3}}, {"keep_aspect_ratio_policy", "not_larger"}}));
   EXPECT_EQ(to_string(kept.outputs[0]), "float32[1, 1, 2, 2]");
@@ -258,7 +258,7 @@ TEST(OnnxImages, TransposedConvolutionsInGroupsMayHaveComputedWeights) {
             (Numbers{1, 10, 2, 20, 6, 60, 8, 80}));
 }
 
-/// A convolution with a batch norm and a Relu, of images of sizes that are given.
+/// A convolution with a batch norm and a Relu, of images with given sizes.
 OnnxFile convolution() {
   OnnxFile file;
   file.input("x", {-1, 2, -2, -2}).output("y");
@@ -292,7 +292,7 @@ TEST(OnnxImages, BatchNormsBecomePartOfConvolutions) {
       const double product = (2 * c + 1) * inputs["x"][at] + (2 * c + 2) * inputs["x"][at + pixels];
       EXPECT_NEAR(y[i], std::max(0.0, (product - mean[c]) * scale[c] + bias[c]), 1e-5);
     }
-    // Sessions share what has one name.
+    // Sessions share parameters by name.
     for (const auto& [name, values] : initial_state(imported.graph)) {
       const std::vector<float> own(values.begin(), values.end());
       EXPECT_EQ(known.emplace(name, own).first->second, own) << name;

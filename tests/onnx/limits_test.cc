@@ -1,4 +1,4 @@
-// What is said of files that are wrong, and of models that cannot be graphs.
+// Messages on wrong files, and on models that cannot become graphs.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <tessera/onnx.h>
@@ -382,7 +382,7 @@ TEST(OnnxLimits, ConditionsAreTruthValues) {
 }
 
 TEST(OnnxLimits, OtherTypesAreNamed) {
-  // Text, complex numbers, 8 bits and 4 bits with a floating point, and what no type has.
+  // Text, complex numbers, floating-point numbers of 8 and 4 bits, and numbers of no type.
   for (const int32_t type : {8, 14, 17, 23, 99, -1, 0}) {
     OnnxFile input;
     input.input("x", {2}, type).output("y").node("Relu", {"x"}, {"y"});
@@ -628,7 +628,7 @@ TEST(OnnxLimits, FunctionsDoNotCallThemselves) {
   expect_says(error_of(file), "functions call each other");
 }
 
-/// A function that calls the one before twice, and so on, down to one that has an operator.
+/// A function that calls the function before it twice, and so on, down to one that has an operator.
 OnnxFile doubled(int times) {
   OnnxFile file;
   file.input("x", {2}).output("y").node("f" + std::to_string(times), {"x"}, {"y"});

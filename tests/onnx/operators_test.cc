@@ -1,4 +1,4 @@
-// Models of ONNX files against the same in float64, operator by operator.
+// Models of ONNX files compared with float64, operator by operator.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -41,7 +41,7 @@ TEST(OnnxOperators, ProductsMayPassThroughSixDimensions) {
       .node("Reshape", {"t", "two"}, {"y"});
   EXPECT_EQ(run(file, {{"x", {1, 2, 3, 4}}}).at("y"), (Numbers{11, 13, 22, 24}));
 
-  OnnxFile factor;  // which was transposed before its elements belong together otherwise
+  OnnxFile factor;  // transposed before its elements are grouped in another way
   factor.input("x", {2, 3, 4}).input("a", {8, 1, 1}).output("y");
   factor.integers("six", {6}, {2, 2, 2, 1, 1, 3}).integers("three", {3}, {8, 1, 3});
   factor.node("Transpose", {"x"}, {"t"}, {{"perm", std::vector<int64_t>{0, 2, 1}}})
@@ -111,7 +111,7 @@ TEST(OnnxOperators, GeneralProductsScaleAndTranspose) {
   EXPECT_EQ(imported.layers[0].why_dense(), "no zeros");
 }
 
-/// An equation of the numbers 1, 2, … in inputs of these shapes, of which one may be a constant.
+/// An equation of the numbers 1, 2, … in inputs of these shapes; one of them may be a constant.
 Numbers einsum(const char* equation, const std::vector<std::vector<int64_t>>& shapes,
                std::optional<size_t> constant = {}) {
   OnnxFile file;
@@ -199,8 +199,8 @@ TEST(OnnxOperators, ShapesAreComputedWhileTheModelIsRead) {
   EXPECT_EQ(to_string(import(file, {.shapes = {{"a", {5}}, {"b", {1}}}}).outputs[0]), "float32[5, 4]");
 }
 
-/// softmax(q · kᵀ / 2 + mask) · v of two heads, as exporters write it.
-/// `in_steps`: by a logarithm, which no attention has.
+/// softmax(q · kᵀ / 2 + mask) · v of two heads, as exporters write it; `in_steps`, through a logarithm, which
+/// attention does not have.
 OnnxFile attention(const std::vector<float>& mask, bool in_steps = false) {
   OnnxFile file;
   file.input("q", {1, 3, 8}).input("k", {1, 3, 8}).input("v", {1, 3, 8}).output("y");
@@ -244,8 +244,8 @@ TEST(OnnxOperators, AttentionIsWhatItsPartsAre) {
   for (size_t i = 0; i < fused.size(); ++i) EXPECT_NEAR(fused[i], plain[i], 1e-6);
 }
 
-/// The operator of its own, of queries 1 and -2, keys 1, 2, 3 and values 5, 7, 100, of which `keys` are no
-/// padding.
+/// The separate operator, with queries 1 and -2, keys 1, 2, 3 and values 5, 7, 100; the first `keys` of them
+/// are no padding.
 WideArrays attention_of(double keys, const std::vector<OnnxFile::Attribute>& attributes) {
   OnnxFile file(24);
   file.input("q", {1, 1, 2, 1})
@@ -255,7 +255,7 @@ WideArrays attention_of(double keys, const std::vector<OnnxFile::Attribute>& att
   file.output("y").output("s").node("Attention", {"q", "k", "v", "", "", "", "n"}, {"y", "", "", "s"},
                                     attributes);
   WideArrays results = run(file, {{"q", {1, -2}}, {"k", {1, 2, 3}}, {"v", {5, 7, 100}}, {"n", {keys}}});
-  // Without its scores it is one operation, unless these have a cap.
+  // Without the output of scores it is one operation, unless scores have a cap.
   wire::GraphProto& graph = *file.model().mutable_graph();
   graph.mutable_node(0)->mutable_output()->RemoveLast();
   graph.mutable_output()->RemoveLast();
@@ -299,7 +299,7 @@ TEST(OnnxOperators, AttentionCountsFromTheEndOfTheKeys) {
   EXPECT_EQ(attention_of(0, {mode}).at("y"), (Numbers{0, 0}));
 }
 
-/// softmax of q · kᵀ where a condition holds, else of a number, times v.
+/// softmax of q · kᵀ where a condition holds, and of a number elsewhere, times v.
 OnnxFile hidden(float number, bool is_constant, bool in_steps) {
   OnnxFile file;
   for (const char* each : {"q", "k", "v"}) file.input(each, {1, 2, 2});
@@ -333,7 +333,7 @@ TEST(OnnxOperators, RowsThatAreHiddenWhollyAreMeans) {
 }
 
 TEST(OnnxOperators, MasksThatHideWholeRowsAreNoLimits) {
-  // Two queries more than keys, of which the last sees none.
+  // Two more queries than keys; the last query sees no key.
   OnnxFile file;
   file.input("q", {1, 3, 1}).input("k", {1, 1, 1}).input("v", {1, 1, 1}).output("y");
   file.floats("mask", {3, 1}, {0, -3e38F, -3e38F});
@@ -682,7 +682,7 @@ OnnxFile quantised(float scale, float other) {
 }
 
 TEST(OnnxOperators, QuantisedValuesAreBounded) {
-  // The bounds are what is left of a Relu.
+  // Only the bounds are left of a Relu.
   EXPECT_EQ(run(quantised(0.5F, 0.5F), {{"x", {-3, 2.25, 200}}}).at("y"), (Numbers{0, 2.25, 127.5}));
   OnnxFile followed = quantised(0.5F, 0.5F);
   followed.node("Neg", {"y"}, {"z"}).output("z");

@@ -1,4 +1,4 @@
-// Recommendations for weights: what they predict, and why sparse products do not pay.
+// Recommendations for weights: their predictions, and the reasons why sparse products do not pay.
 #include "ops/sparse/host/advise.h"
 
 #include <fmt/format.h>

@@ -14,7 +14,7 @@
 namespace tessera::ops {
 namespace {
 
-/// The same elements, as an operand takes them.
+/// The same elements in the layout of an operand.
 Array laid(const Array& matrix, Type type, bool transposed) {
   Array array(type, transposed ? matrix.cols() : matrix.rows(), transposed ? matrix.rows() : matrix.cols(),
               false);
@@ -24,7 +24,7 @@ Array laid(const Array& matrix, Type type, bool transposed) {
   return array;
 }
 
-/// Of the threads some may have parts of several sequences, which the plan does not foresee.
+/// Some threads may have parts of several sequences, which the plan does not expect.
 void run(const AttentionProblem& problem, uint32_t threads, const std::vector<Array*>& arrays) {
   const machine::Machine machine = machine::host(threads);
   program::Program program;
@@ -81,7 +81,7 @@ TEST(Attention, HasTheSameBitsInAnyLayoutOnAnyNumberOfThreads) {
   }
 }
 
-/// A tile with rows of two would need keys, or queries, of both.
+/// A tile with rows of two sequences would need keys or queries of both.
 TEST(Attention, HasNoTileWithRowsOfTwoSequences) {
   using kernels::AttentionRowsOf;
   constexpr uint32_t kTokens = 38;
@@ -110,7 +110,7 @@ TEST(Attention, HasNoTileWithRowsOfTwoSequences) {
     expect_apart(plan(AttentionGradientProblem{p, rows}, machine).partition);
 }
 
-/// Whether an operation takes, or gives, an operand.
+/// Whether an operation has an operand, as input or output.
 bool has_operand(const MapOperation& operation, std::string_view name) {
   return std::ranges::any_of(operation.operands,
                              [&](const MapOperand& operand) { return operand.name == name; });

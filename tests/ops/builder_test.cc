@@ -46,7 +46,7 @@ TEST(Conversions, CopyRowsOfPartsOfEqualWidthAtOnce) {
   EXPECT_EQ(copies(PartedMatrix(12, 32, 1, 4, 3, 1, 1, 1), PartedMatrix(12, 32, 1, 4, 2, 1, 1, 1)), 4u);
 }
 
-/// A matrix of kRows × kCols in every order: row by row and part by part, itself and its transpose; on a host
+/// The layouts of a matrix of kRows × kCols: row by row and part by part, itself and its transpose; on a host
 /// also in panels.
 std::vector<OperandLayout> layouts_on(const machine::Machine& m) {
   std::vector<OperandLayout> layouts;
@@ -82,7 +82,7 @@ void put(const std::vector<float>& elements, Type type, std::vector<std::byte>& 
   variable = bytes;
 }
 
-/// Converts from one layout to another in a program, and expects the elements where the other has them.
+/// Converts from one layout to another in a program, and expects the elements at their places in the other.
 void expect_converted(const OperandLayout& has, const OperandLayout& wants, Type type,
                       const machine::Machine& m) {
   program::Program program;
@@ -188,8 +188,7 @@ TEST(Conversion, TransposesLargeMatricesOfTilesInBlocks) {
   std::vector<float> found(matrix.size());
   wants.load(kernels::as_floats(arrays.flat()[to.variable], Type::f32), found);
   EXPECT_EQ(found, matrix);
-  // A tile of the result has 3,000 columns, each of which would come by a transfer of its own; a block has
-  // 750.
+  // A tile of the result has 3,000 columns, each of which would need a separate transfer; a block has 750.
   size_t transfers = 0;
   for (const compiler::CompiledSet& set : executable->sets) transfers += set.before.transfers.size();
   for (const auto& copy : executable->copies) transfers += copy.transfers.size();
@@ -233,7 +232,8 @@ uint64_t most_exchange_code(const program::Program& program, const machine::Mach
   return most;
 }
 
-/// Runs a program with the numbers 0, 1, 2, … as `from`, and expects what the reference interpreter gives.
+/// Runs a program with the numbers 0, 1, 2, … as `from`, and expects the results of the reference
+/// interpreter.
 void expect_as_interpreted(program::Program& program, const Operand& from, const machine::Machine& m) {
   std::vector<float> values(from.box.elements());
   std::iota(values.begin(), values.end(), 0.0F);
@@ -321,7 +321,7 @@ TEST(Blocks, OfPartsHaveWholeRowsOfThem) {
   }
 }
 
-/// So many boxes need not be listed to see that each tile takes few transfers.
+/// Without a list of so many boxes, it is clear that each tile takes few transfers.
 TEST(Blocks, AreLookedForOnlyAmongManyBoxes) {
   const machine::Machine m = machine::find("gc200");
   const auto may = [&](uint64_t lie, uint64_t boxes, uint64_t on_a_tile, bool descending = false) {
@@ -339,7 +339,7 @@ TEST(Blocks, AreLookedForOnlyAmongManyBoxes) {
   EXPECT_TRUE(may(kMostTransfers + 2, 1, 1));
   EXPECT_TRUE(may(kMostTransfers / 2 + 2, 2, 2));
   EXPECT_TRUE(may(2, kMostTransfers / 2 + 1, 1));
-  EXPECT_TRUE(may(4, kMostTransfers / 2, 1, true));  // which may all lie on one tile
+  EXPECT_TRUE(may(4, kMostTransfers / 2, 1, true));  // they may all lie on one tile
 }
 
 /// The transpose of a square matrix in parts of half its rows and a quarter of its columns, on as many tiles
@@ -372,8 +372,8 @@ TEST(Conversion, OfPartsToBoxesMovesNothingToOtherTiles) {
   EXPECT_FALSE(builder.in_boxes(to, matrix_layout(kSide, kSide, {}), steps));
 }
 
-/// A tile takes 16 pieces of rows, and gives as many; by way of whole rows of the transpose it would take an
-/// element from each of the others.
+/// A tile gets 16 pieces of rows, and sends the same number; through whole rows of the transpose, it would
+/// get an element from each of the others.
 TEST(Conversion, TransposesBoxByBoxWhatLiesInParts) {
   constexpr uint32_t kSide = 64, kTaken = 16;
   const machine::Machine m = testing::toy_machine(kSide, 1 << 20);
@@ -395,7 +395,7 @@ TEST(Conversion, TransposesBoxByBoxWhatLiesInParts) {
   }
 }
 
-/// What lies one after the other on both tiles takes one transfer.
+/// Elements that lie one after the other on both tiles take one transfer.
 TEST(Conversion, OfRowsToAColumnTakesATransferForEach) {
   const machine::Machine m = machine::find("gc200");
   program::Program program;
@@ -409,7 +409,7 @@ TEST(Conversion, OfRowsToAColumnTakesATransferForEach) {
   expect_as_interpreted(program, from, m);
 }
 
-/// Also if estimates, which take moves a few thousand at a time, know its first ones before the others.
+/// Even if an estimate, which takes a few thousand moves at a time, knows its first moves before the others.
 TEST(Conversion, OfALongRowToAColumnTakesOneTransfer) {
   constexpr uint32_t kCount = program::kMostTransferBytes / sizeof(float);
   const machine::Machine m = machine::find("gc200");

@@ -1,4 +1,4 @@
-// Cross-entropy on tiles: each of its partitions computes what a host does, and costs what was predicted.
+// Cross-entropy on tiles: each partition has the results of a host, and the predicted costs.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -12,7 +12,7 @@
 namespace tessera::ops {
 namespace {
 
-/// Operands of a cross-entropy, with labels of all classes and one beyond, and weights of which some are 0.
+/// Operands of a cross-entropy, with labels of all classes and one beyond, and weights, some of which are 0.
 struct Loss {
   SoftmaxCrossEntropyProblem problem;
   std::vector<Array> arrays;
@@ -57,7 +57,8 @@ std::vector<program::MappedBox> classes_on_tiles(const SoftmaxCrossEntropyProble
   return mapping;
 }
 
-/// Operands on a machine's tiles, with logits and gradients as classes_on_tiles(), or spread as any other.
+/// Operands on a machine's tiles. Logits and gradients lie as in classes_on_tiles(), or are spread like other
+/// operands.
 std::vector<Operand> add_operands(const Builder& builder, const SoftmaxCrossEntropyProblem& problem,
                                   bool by_classes = false) {
   std::vector<Operand> operands;
@@ -141,7 +142,7 @@ TEST(CrossEntropyTest, OfSpreadClassesIsThatOfWholeColumns) {
         }
 }
 
-/// Labels and weights on many tiles come to all by way of one.
+/// Labels and weights on many tiles come to all tiles through one.
 TEST(CrossEntropyTest, OfManyColumnsIsThatOfWholeColumns) {
   for (const bool in_rows : {true, false})
     for (const int kind : {0, 1, 2}) {
@@ -171,7 +172,7 @@ TEST(CrossEntropyTest, HasNoTransferFromEachColumnToEachTile) {
   EXPECT_LT(spread->exchange_code_bytes, 2 * kColumns * program::kTransferCodeBytes + 3000);
 }
 
-/// Of few columns and many classes, that is fastest, and takes little exchange code.
+/// For few columns and many classes this is fastest, and takes little exchange code.
 TEST(CrossEntropyTest, SpreadsManyClasses) {
   const machine::Machine machine = machine::find("gc200");
   for (const uint32_t classes : {500U, 8000U, 30522U}) {
@@ -185,7 +186,7 @@ TEST(CrossEntropyTest, SpreadsManyClasses) {
   }
 }
 
-/// Of many columns and few classes, whole columns are.
+/// For many columns and few classes, whole columns are fastest.
 TEST(CrossEntropyTest, KeepsColumnsOfFewClasses) {
   program::Program program;
   const machine::Machine machine = machine::find("gc200");

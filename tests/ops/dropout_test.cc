@@ -36,7 +36,7 @@ std::vector<bool> mask_of(const Array& ones) {
   return mask;
 }
 
-/// Runs a partition of a program's own on a box of a matrix of ones.
+/// Runs a partition in a separate program, on a box of a matrix of ones.
 std::vector<bool> mask_of(const machine::Machine& machine, uint32_t row_parts, uint32_t col_parts,
                           bool transposed) {
   constexpr uint32_t kRows = 61, kCols = 83;

@@ -23,7 +23,8 @@ namespace {
 constexpr ProductKind kProducts[] = {ProductKind::forward, ProductKind::input_gradient, ProductKind::sddmm};
 constexpr ProductKind kGradients[] = {ProductKind::input_gradient, ProductKind::sddmm};
 
-/// All blocks in the first rows and columns, as a square nearly full: one partition's bucket, and many steps.
+/// All blocks in the first rows and columns, as an almost full square: one partition's bucket, and many
+/// steps.
 SparseMatrix cornered_matrix(uint32_t m, uint32_t k, uint32_t block_size, uint64_t blocks) {
   Pattern p{m, k, block_size, {0}, {}};
   uint32_t side = 1;
@@ -166,7 +167,7 @@ void expect_well_encoded(const Pattern& pattern, const DynamicShape& shape, cons
       }
       const uint32_t distance = (b + partitions - piece.partition) % partitions;
       furthest = std::max(furthest, distance);
-      // Nearer buckets have no room for what lies here.
+      // Nearer buckets have no capacity for the blocks that lie here.
       for (uint32_t nearer = 0; nearer < distance; ++nearer)
         EXPECT_FALSE(has_room(buckets[(piece.partition + nearer) % partitions], piece.partition,
                               piece.columns.size(), grid));

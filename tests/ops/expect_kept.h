@@ -8,8 +8,8 @@
 
 namespace tessera::ops {
 
-/// Expects the predicted cycles of each phase to equal those of a run, and predicted bytes to be at least the
-/// executable's and at most `most_bytes` times these.
+/// Expects the predicted cycles of each phase to equal the cycles of a run, and predicted bytes to be at
+/// least the executable's bytes, and at most `most_bytes` times these.
 inline void expect_kept(const PlanCandidate& chosen, const compiler::Executable& executable,
                         const program::PhaseTimes& cycles, double most_bytes = 1.05) {
   for (size_t i = 0; i < program::kPhases; ++i)

@@ -1,5 +1,5 @@
-// Functions of operations, called with other operands: by address, or on tiles by copies of what lies
-// elsewhere.
+// Functions of operations, called with other operands: by address, or on tiles with copies of operands that
+// lie elsewhere.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -85,7 +85,7 @@ TEST(Functions, TakeMemoryAndCodeOnce) {
   EXPECT_EQ(8 * one[MemoryUse::state], many[MemoryUse::state]);
 }
 
-/// A row of the weights is spread over the tiles otherwise than the function's argument.
+/// A row of the weights is spread over the tiles in another way than the function's argument.
 TEST(Functions, CopyOnTilesWhatLiesElsewhere) {
   const auto copies = [](const machine::Machine& machine) {
     return network(machine, 2)->program->copy_sets().size();

@@ -1,5 +1,5 @@
-// What plans for hosts predict of structured maps and spiking layers: that of their programs, and more for
-// more work.
+// The predictions of plans for structured maps and spiking layers on hosts: they equal the costs of programs,
+// and grow with the work.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 

@@ -104,7 +104,7 @@ void run(Arrays& arrays, uint32_t threads,
   engine::Engine(compiler::compile(program, machine)).run(bound.bindings);
 }
 
-/// A plan of that many parts, whatever it costs.
+/// A plan with this number of parts, whatever it costs.
 HostDensePlan plan_of_parts(const HostDenseProblem& p, uint32_t panel_parts, uint32_t col_parts) {
   const bool forward = p.product == ProductKind::forward, input = p.product == ProductKind::input_gradient;
   HostDensePlan plan;
@@ -124,7 +124,7 @@ void multiply(Arrays& arrays, uint32_t panel_parts, uint32_t col_parts) {
 /// Operands are below 4: rounding of a sum of `terms` products in FP32, and of gelu's approximation.
 double tolerance(uint32_t terms) { return 16.0 * (terms + 2) * epsilon_of(Type::f32) + 1e-5; }
 
-/// An element of X as a matrix: also of what a window sees.
+/// An element of X as a matrix, also if X has the elements under a window.
 double x_at(const Arrays& arrays, uint32_t row, uint32_t col) {
   if (!arrays.problem.window) return arrays.x.at(row, col);
   const kernels::Window& w = *arrays.problem.window;
@@ -223,7 +223,7 @@ std::string describe(const HostDenseProblem& p, uint64_t seed) {
                      static_cast<int>(p.activation), p.relu, p.adds);
 }
 
-/// What `expect_right` says of the arrays before and after a product, and the same bits where threads divide
+/// Expects `expect_right` of the arrays before and after a product, and the same bits where threads divide
 /// its panels or its columns.
 void expect_right_on_threads(const HostDenseProblem& problem, uint64_t seed, uint32_t threads,
                              void (*expect_right)(const Arrays& before, const Arrays& after)) {
@@ -283,7 +283,7 @@ TEST(HostDense, AddsToImagesUnderAWindowInTheSameOrderOnTwoThreads) {
   }
 }
 
-/// Images are read in place, or what the window sees of them is copied, in several passes.
+/// Images are read in place, or their elements under the window are copied, in several passes.
 TEST(HostDense, WeightGradientsUnderAWindowAgreeWithFloat64OnTwoThreads) {
   for (uint64_t seed = 1; seed <= test::number_of_cases(12, 60); ++seed) {
     std::mt19937_64 dice(seed);
@@ -346,7 +346,7 @@ TEST(HostDense, Bf16AgreesWithFloat64OnEveryInstructionSet) {
   });
 }
 
-/// What is beyond the weight's rows does not contribute, whatever the activations hold.
+/// Padding beyond the weight's rows does not contribute, whatever the activations hold.
 TEST(HostDense, KeepsPaddingZeroBesideInfinities) {
   HostDenseProblem problem{.m = 10, .k = 21, .n = 5, .product = ProductKind::sddmm};
   for (const bool adds : {false, true}) {

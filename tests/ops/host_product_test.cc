@@ -38,7 +38,7 @@ ProductKind product_of(bool transpose) {
   return transpose ? ProductKind::input_gradient : ProductKind::forward;
 }
 
-/// The plan's prediction is what the account of its program gives.
+/// Expects the plan's prediction to equal the estimate of its program.
 HostPlan expect_account(const std::shared_ptr<const PackedWeight>& weight, const ProductProblem& problem,
                         std::optional<size_t> index_arrays = {}, uint32_t threads = 2) {
   const machine::Machine host = machine::host(threads);
@@ -150,7 +150,7 @@ std::vector<double> dense_values(const SparseMatrix& matrix) {
   return values;
 }
 
-/// W·X in float64, m × n, without what is multiplied by zeros of W.
+/// W·X in float64, m × n, without the products with zeros of W.
 std::vector<double> product_in_float64(const std::vector<double>& w, uint32_t m, const Array& x) {
   const uint32_t k = x.rows(), n = x.cols();
   std::vector<double> of_x(size_t{k} * n), sums(size_t{m} * n);
@@ -261,7 +261,7 @@ TEST(HostPlan, PredictsTheSumsOfColumnParts) {
       }
 }
 
-// A dynamic weight's plan and account know only the capacity.
+// A dynamic weight's plan and estimate know only the capacity.
 TEST(HostPlan, PredictsTheAccountOfTransposesAndDynamicWeights) {
   for (uint32_t block_size : {4U, 16U})
     for (const bool is_dynamic : {false, true})
@@ -287,14 +287,14 @@ TEST(HostPlan, PredictsTheAccountOfDynamicAndTransposedElements) {
     const ProductProblem problem{.n = 70, .product = product_of(transpose)};
     const double of_fixed = expect_account(fixed, problem).chosen.total();
     const double of_dynamic = expect_account(dynamic, problem).chosen.total();
-    // Evenly spread elements cost about what an exact pattern of as many does.
+    // Evenly spread elements cost about the same as an exact pattern with their number.
     if (!transpose) {
       EXPECT_NEAR(of_dynamic, of_fixed, 0.3 * of_fixed);
     }
   }
 }
 
-/// Without non-zeros a bias and ReLU are all of the result.
+/// Without non-zeros, the result is only the bias after ReLU.
 TEST(Spmm, EmptyMatricesGiveTheActivatedBias) {
   constexpr uint32_t kN = 3;
   for (const auto& [m, k, density] :

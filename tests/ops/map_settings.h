@@ -46,7 +46,7 @@ inline std::vector<MapSetting> map_settings() {
       ++number;
       for (const bool column_major : {false, true})
         for (const bool results : {false, true}) {
-          // Plans for many tiles take their time.
+          // Plans for many tiles take long.
           if (name == "bow" && (rows < 3 || column_major || results)) continue;
           const bool is_taken = (number + uint32_t{column_major} + uint32_t{results}) % 2 == 0;
           if (name != "bow" && !is_taken && !test::is_full()) continue;

@@ -1,6 +1,6 @@
-// Operations that partition a matrix, on hosts and on tiles with their own memories: what their codelets'
-// references give for whole matrices, at the cost of the plan. That codelets compute what they should is
-// tested where networks use them (tests/graph/cases_test.cc).
+// Operations that partition a matrix, on hosts and on tiles with their own memories: they have the results of
+// their codelets' references for whole matrices, at the cost of the plan. Tests of networks check what
+// codelets compute (tests/graph/cases_test.cc).
 #include "ops/map/map.h"
 
 #include <gtest/gtest.h>

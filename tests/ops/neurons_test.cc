@@ -1,4 +1,4 @@
-// What vertices of neurons that take currents get besides their operands.
+// The parameters of vertices of neurons that take currents, besides their operands.
 #include "ops/spiking/neurons.h"
 
 #include <fmt/format.h>
@@ -66,7 +66,7 @@ TEST(Neurons, ListTheirOperandsAsTheCodeletDoesItsFields) {
     const program::Codelet& codelet =
         gradients ? kernels::neurons_gradients_codelet : kernels::neurons_forward_codelet;
     const std::span<const NeuronsOperand> operands = neurons_operands(gradients);
-    ASSERT_EQ(operands.size() + 1, codelet.fields.size());  // but for scratch memory
+    ASSERT_EQ(operands.size() + 1, codelet.fields.size());  // except scratch memory
     for (size_t i = 0; i < operands.size(); ++i) {
       EXPECT_EQ(operands[i].name, codelet.fields[i].name);
       EXPECT_EQ(operands[i].is_result, codelet.fields[i].access == program::Access::out) << operands[i].name;

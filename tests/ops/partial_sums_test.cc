@@ -15,7 +15,7 @@ namespace {
 
 constexpr uint32_t kRows = 16, kInner = 256, kCols = 3, kParts = 4;
 
-/// Numbers in [0.5, 1) that FP16 has.
+/// Numbers in [0.5, 1) that FP16 can represent.
 float number(uint64_t i) { return 0.5F + static_cast<float>(i * 7919 % 509) / 1024; }
 
 /// Terms are positive in the first half of a sum and negative in the second, so that its parts are large
@@ -85,7 +85,7 @@ TEST(PartialSumsOnTiles, InFP32AreRoundedOnce) {
   }
 }
 
-/// Of four parts, each is at most 2^-5 away, with a deviation of half of that at most.
+/// Each of four parts is at most 2^-5 away, with a deviation of at most half of that.
 TEST(PartialSumsOnTiles, RoundedStochasticallyAreRightOnAverage) {
   constexpr uint32_t kSeeds = 256;
   const std::vector<double> expected = exact();

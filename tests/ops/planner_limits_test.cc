@@ -1,4 +1,4 @@
-// Choices of the tile planners just at and just beyond the limits of memory and of publications.
+// Choices of the tile planners at, and just beyond, the limits of memory and of publications.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -62,7 +62,7 @@ TEST(PlannerLimits, APlanMayFillATileToTheLastByte) {
     }
 }
 
-/// Exact costs take a program each: where operands alone are a byte too many, one is enough.
+/// Each exact cost takes a program: where the operands alone are a byte too large, one program is enough.
 TEST(PlannerLimits, WhereNothingCanFitOnePlanIsCounted) {
   const Pattern pattern = random_matrix(96, 80, 4, 0.3).pattern;
   for (bool dense : {false, true}) {
@@ -109,8 +109,8 @@ TEST(PlannerLimits, VendorStaticPlansKeepTemporariesToSixTenths) {
   EXPECT_FALSE(has_plan(edge - 1));
 }
 
-// Of full matrices on 64 tiles of a Bow: what PopLibs' estimate, computed by hand with its formulas, is least
-// for.
+// Full matrices on 64 tiles of a Bow: the partition with the least estimate by PopLibs' formulas, computed by
+// hand.
 TEST(PlannerLimits, VendorStaticPlansAreThoseOfPopLibsEstimate) {
   machine::Machine bow = machine::find("bow");
   bow.tiles = 64;
@@ -145,7 +145,7 @@ TEST(PlannerLimits, VendorStaticPlansTakeForcedNumbersOfParts) {
                    "finds no plan"));
 }
 
-/// dW has the forward product's partition, so none if that has none.
+/// dW has the forward product's partition, and no plan if the forward product has none.
 TEST(PlannerLimits, VendorSddmmHasNoPlanWithoutOneOfTheForwardProduct) {
   const machine::Machine m = testing::toy_machine(2);
   ProductProblem problem{.n = 64, .planner = Planner::vendor};
@@ -270,7 +270,7 @@ TEST(PlannerLimits, SddmmMayKeepTheForwardPartition) {
   }
 }
 
-/// Every element of the sums is one worker's, and those that stay are where the result lies.
+/// Every element of the sums belongs to one worker, and elements that are not sent lie where the result does.
 TEST(PlannerLimits, VendorStaticSumsCoverTheResult) {
   machine::Machine m = testing::toy_machine(24);
   m.workers_per_tile = 6;
@@ -363,7 +363,7 @@ TEST(PlannerLimits, VendorDynamicGridsAreThoseThatPopLibsFindsFastest) {
   EXPECT_EQ(vendor_grid(Type::f16, 16, 16, 4096), Grid{});
 }
 
-/// Blocks of other sizes than PopLibs' are composed of its own, and all have places in buckets.
+/// Blocks of other sizes are composed of blocks of PopLibs' sizes, and all have places in buckets.
 TEST(PlannerLimits, VendorDynamicPlansTakeAnyBlockSize) {
   for (Type type : {Type::f16, Type::f32})
     for (uint32_t block_size : {1U, 2U, 5U, 12U, 24U, 100U}) {

@@ -27,7 +27,7 @@ ProductProblem problem_of(Kind kind, const Pattern& pattern, uint32_t n, const T
   return problem;
 }
 
-/// Y = activation(W·X + bias), or dX so, element by element in float64.
+/// Expects Y = activation(W·X + bias), or dX likewise, element by element in float64.
 void expect_finished(const SparseMatrix& matrix, const ProductProblem& problem, const machine::Machine& m,
                      const ForcedKnobs& force = {}) {
   bound::BoundProduct product(matrix, problem, m, force);
@@ -202,7 +202,7 @@ OperandLayout transposed_layout(uint32_t rows, uint32_t cols, std::vector<progra
   return layout;
 }
 
-/// X and Y as a framework has them, batch by batch.
+/// X and Y in the layout of frameworks, with a row for each sample.
 TEST(ProductOnTiles, TakesAndLeavesOperandsStoredAsTheirTransposes) {
   constexpr uint32_t kN = 9;
   const SparseMatrix matrix = random_matrix(61, 45, 4);

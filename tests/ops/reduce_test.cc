@@ -1,5 +1,5 @@
-// Reductions over an axis: what may change their bits, and where NaN goes. Over all elements on tiles: what
-// they compute, and what is exchanged.
+// Reductions over an axis: independence of their bits, and NaN. Reductions over all elements on tiles:
+// results, and exchanged bytes.
 #include "ops/map/reduce.h"
 
 #include <gtest/gtest.h>
@@ -103,7 +103,7 @@ struct Reduced {
 };
 using AllReduced = Reduced<ReduceAllProblem>;
 
-/// A quarter of the rows in two halves on each of four tiles, of which two are neighbours.
+/// A quarter of the rows in two halves on each of four tiles; two of them are neighbours.
 std::vector<program::MappedBox> in_halves(uint32_t rows, uint32_t cols) {
   std::vector<program::MappedBox> mapping;
   constexpr uint32_t kTiles[] = {5, 0, 3, 4};
@@ -115,7 +115,7 @@ std::vector<program::MappedBox> in_halves(uint32_t rows, uint32_t cols) {
   return mapping;
 }
 
-/// Of the elements of a box.
+/// The reduction of the elements of a box.
 double expected_of(Reduction op, const Array& x, const program::Box& box) {
   double sum = 0, most = -INFINITY;
   for (uint32_t r = box.row; r < box.row_end(); ++r)

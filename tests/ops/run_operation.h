@@ -60,7 +60,7 @@ class Array {
   std::vector<std::byte> bytes_;
 };
 
-/// Expects the plan's costs to equal those of one run of each step of the executable.
+/// Expects the plan's costs to equal the costs of one run of each step of the executable.
 inline void expect_kept(const MapPlan& plan, const compiler::Executable& executable) {
   program::PhaseTimes cycles;
   for (const program::PhaseTimes& set : executable.set_cycles) cycles += set;

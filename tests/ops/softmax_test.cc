@@ -22,7 +22,7 @@ TEST(SoftmaxLimitsTest, LargeLogitsDoNotOverflow) {
   }
 }
 
-/// One line with NaN, one with −∞ as a mask has, and a label beyond the classes.
+/// A line with NaN, a line with −∞ as in a mask, and a label beyond the classes.
 TEST(SoftmaxLimitsTest, NaNStaysInItsLine) {
   constexpr uint32_t kClasses = 21, kColumns = 40;
   for (const bool in_rows : {true, false}) {

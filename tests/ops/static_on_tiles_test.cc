@@ -1,5 +1,5 @@
-// Products on machines whose tiles have memories of their own, and their gradients: right, as planned, and
-// with W where the forward product has it.
+// Products and their gradients on machines whose tiles have their own memories: correct, at the planned cost,
+// and with W where the forward product has it.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
-// Operands that a structured map does not have, or lacks, are refused by name; and the scratch memory of maps
-// on hosts.
+// Unknown and missing operands of a structured map are refused by name; and the scratch memory of maps on
+// hosts.
 #include <gtest/gtest.h>
 
 #include "ops/structured/structured.h"

@@ -126,7 +126,7 @@ std::vector<uint32_t> many_rows() {
   return rows;
 }
 
-/// In slices, which groups of parts join first; or, of few parts, at once.
+/// In slices, which groups of parts join first; or at once, if there are few parts.
 TEST(TableTest, TakesManyRows) {
   const std::vector<uint32_t> chosen = many_rows();
   for (const auto& [row_parts, col_parts] : {std::pair{1U, 2U}, {3U, 1U}, {6U, 1U}, {12U, 1U}, {12U, 2U}})
@@ -147,7 +147,7 @@ TEST(TableTest, TakesManyRows) {
     }
 }
 
-/// Of 16 bits, slice by slice.
+/// Values of 16 bits, slice by slice.
 TEST(TableTest, AddsToManyRowsInOrder) {
   const std::vector<uint32_t> chosen = many_rows();
   for (const uint32_t row_parts : {1U, 6U, 12U}) {

@@ -20,7 +20,7 @@ using program::Role;
 
 std::vector<double> as_doubles(const std::vector<float>& values) { return {values.begin(), values.end()}; }
 
-/// The factor, or those of butterflies, in terms of the weights of a pass.
+/// The factor, or the factors of butterflies, in terms of the weights of a pass.
 std::vector<StructuredStage> stages_of(const TilePass& p) {
   std::vector<StructuredStage> stages(std::max(1U, p.levels), {p.outputs()});
   uint64_t weight = 0;

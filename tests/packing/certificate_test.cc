@@ -126,7 +126,7 @@ TEST(Certificate, IsCheckedByAnExactKnapsack) {
   }
 }
 
-/// `count` sequences of one token, of which a pack takes 16.
+/// `count` sequences of one token; a pack takes 16 of them.
 Certificate of_single_tokens(uint64_t weight, uint64_t count) {
   Certificate certificate{.histogram = Histogram::of_max_length(16),
                           .max_per_pack = 0,
@@ -161,7 +161,7 @@ TEST(Certificate, AddsWeightsBeyond64Bits) {
   EXPECT_ERROR("the weights prove 68719476736 packs", verify(certificate));
 }
 
-/// A depth of d takes d + 1 tables, of which a file may ask for more than there is memory.
+/// A depth of d takes d + 1 tables; a file may ask for more tables than fit in memory.
 TEST(Certificate, IsRefusedWhereItTakesMoreMemoryThanThereIs) {
   constexpr uint32_t kLength = 1 << 24, kDepth = 1 << 22;
   Certificate certificate{.histogram = Histogram::of_max_length(kLength),

@@ -89,7 +89,8 @@ TEST(LongestPackFirst, FillsPacksThatAreBegun) {
             1);
 }
 
-/// max over columns of the gradient, and that of positive ones is 0: the conditions of the optimum.
+/// The conditions of the optimum: no column has a gradient above 0, and the gradient of positive columns is
+/// 0.
 TEST(NonNegativeLeastSquares, MeetsTheConditionsOfTheOptimum) {
   for (uint32_t seed = 0; seed < 30; ++seed) {
     SCOPED_TRACE(seed);

@@ -23,7 +23,7 @@ using test::npy_values;
 std::vector<uint32_t> random_lengths(uint64_t seed, size_t most, uint32_t longest) {
   base::RandomSequence random{base::RandomStream(seed)};
   std::vector<uint32_t> lengths(random.below(static_cast<uint32_t>(most)) + 1);
-  const uint32_t few = random.below(4) == 0 ? 3 : longest;  // now and then just a few different ones
+  const uint32_t few = random.below(4) == 0 ? 3 : longest;  // now and then only a few different lengths
   for (uint32_t& length : lengths) length = longest - random.below(few);
   return lengths;
 }

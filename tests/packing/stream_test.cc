@@ -1,4 +1,4 @@
-// Packing a stream: bounded memory, every sequence once, and as good as the window allows.
+// Packing a stream: bounded memory, every sequence once, and packs as good as the window allows.
 #include <gtest/gtest.h>
 #include <tessera/packing.h>
 

@@ -1,5 +1,5 @@
-// Expected costs of partitions, by which planners choose what gets an exact cost, in a file: a formula that
-// changes shows where. Rewritten with TESSERA_UPDATE_GOLDEN=1.
+// Expected costs of partitions, by which planners choose candidates for exact costs, in a file: it shows
+// where a changed formula has an effect. Rewritten with TESSERA_UPDATE_GOLDEN=1.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <tessera/io.h>

@@ -1,4 +1,4 @@
-// The plans chosen for three machines with fixed figures, in files: a change of a cost shows which plans it
+// The plans chosen for three machines with fixed figures, in files: they show which plans a changed cost
 // changes. Rewritten with TESSERA_UPDATE_GOLDEN=1.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -62,7 +62,7 @@ std::string host_plans(const machine::Machine& machine, Type type) {
   return lines;
 }
 
-/// Plans for weights of whose pattern only the number of blocks is known.
+/// Plans for weights of which only the number of blocks is known.
 std::string dynamic_host_plans(const machine::Machine& machine) {
   std::string lines;
   for (const Weight& w : {Weight{1024, 768, 1, 0.02}, {1024, 768, 1, 0.2}, {1024, 768, 8, 0.125}}) {
@@ -82,8 +82,8 @@ std::string dynamic_host_plans(const machine::Machine& machine) {
   return lines;
 }
 
-/// Lines that are compared with those of a file, of which the short run makes every seventh: plans of all
-/// kinds.
+/// Lines that are compared with the lines of a file. The short run makes every seventh line, with plans of
+/// all kinds.
 class Lines {
  public:
   explicit Lines(const std::string& file) : file_(file) {}
@@ -141,7 +141,7 @@ std::string tile_plans(const machine::Machine& machine, const std::string& file)
   return lines.text();
 }
 
-/// Their parts, and what is predicted to the last digit: no other test notices a wrong estimate.
+/// Their parts, and predictions to the last digit: no other test notices a wrong estimate.
 std::string structured_plans(const machine::Machine& machine, Type type) {
   const std::vector<Structure> structures = {
       Butterfly{.inputs = 512, .outputs = 512},    Butterfly{.inputs = 100, .outputs = 300, .tied = true},

@@ -44,7 +44,7 @@ TEST(ChipTraffic, ARouteOfThreeChips) {
   traffic.add(0, 3, kX, {0, 1, 0, 16}, 4);
   traffic.count();
   EXPECT_EQ(loads_of(traffic), (std::map<std::pair<uint32_t, uint32_t>, double>{{{0, 2}, 64}, {{2, 3}, 64}}));
-  EXPECT_EQ(traffic.tied()[0].chips, (std::vector<uint32_t>{0, 3}));  // data only passes chip 2
+  EXPECT_EQ(traffic.tied()[0].chips, (std::vector<uint32_t>{0, 3}));  // data only passes through chip 2
   EXPECT_EQ(traffic.cycles()[Phase::exchange], 64 / 2 + 2 * 5 + 20);
 }
 
@@ -88,7 +88,7 @@ TEST(ChipTraffic, ExchangesOfDifferentChipsAreApart) {
 TEST(ChipTraffic, ThoseWhoShareALinkAreTied) {
   const machine::Machine m = toy_chips(6, 1);
   Traffic traffic(m);
-  traffic.add(0, 4, kX, {0, 1, 0, 4}, 4);  // over chip 2
+  traffic.add(0, 4, kX, {0, 1, 0, 4}, 4);  // through chip 2
   traffic.add(2, 5, kX, {1, 1, 0, 4}, 4);  // over 2 to 4, and 4 to 5
   traffic.count();
   ASSERT_EQ(traffic.tied().size(), 1u);

@@ -18,7 +18,7 @@ constexpr CollectiveKind kKinds[] = {CollectiveKind::all_reduce, CollectiveKind:
                                      CollectiveKind::scatter, CollectiveKind::all_gather};
 constexpr CollectiveAlgorithm kAlgorithms[] = {CollectiveAlgorithm::ring, CollectiveAlgorithm::tree};
 
-/// Which replicas' contributions each replica has of each chunk.
+/// The replicas whose contributions to each chunk a replica has.
 using Held = std::vector<std::vector<std::multiset<uint32_t>>>;
 
 Held follow(CollectiveKind kind, CollectiveAlgorithm algorithm, uint32_t replicas) {
@@ -34,7 +34,7 @@ Held follow(CollectiveKind kind, CollectiveAlgorithm algorithm, uint32_t replica
       EXPECT_TRUE(receivers.insert(m.to).second);
       EXPECT_LE(m.first + m.chunks, replicas);
       for (uint32_t chunk = m.first; chunk < m.first + m.chunks; ++chunk) {
-        // Nobody changes what it sends in the same round: messages may pass one after the other.
+        // No replica changes data that it sends in the same round: messages may pass one after the other.
         EXPECT_EQ(held[m.from][chunk], before[m.from][chunk]);
         if (round.adds)
           held[m.to][chunk].insert(before[m.from][chunk].begin(), before[m.from][chunk].end());

@@ -20,7 +20,7 @@ using testing::toy_machine_with_regions;
 
 constexpr VariableId kX = 3;
 
-/// Exchange code of a tile at which so many transfers of one exchange end or begin.
+/// Exchange code of a tile at which this number of transfers of one exchange end or begin.
 constexpr uint64_t code_of(uint64_t transfers) { return kExchangeCodeBytes + transfers * kTransferCodeBytes; }
 
 TEST(Traffic, CountsWhatComesInAndGoesOut) {
@@ -188,8 +188,8 @@ void expect_equal(const Traffic& a, const Traffic& b, uint32_t tiles) {
   }
 }
 
-/// Moves from bands of rows to bands of columns, in an order that shows that they are apart, and in one that
-/// does not. Sometimes one of them goes to another tile as well.
+/// Moves from bands of rows to bands of columns, in an order that shows that they do not overlap, and in
+/// another order. Sometimes one of them goes to another tile as well.
 TEST(Traffic, IsTheSameInAnyOrder) {
   struct Sent {
     TileId from, to;
@@ -229,7 +229,7 @@ TEST(Traffic, IsTheSameInAnyOrder) {
   }
 }
 
-/// From all tiles of a chip to all, many enough that what was counted is taken again.
+/// From all tiles of a chip to all, so many that earlier counts are used again.
 TEST(Traffic, IsTheSameOnEachChip) {
   constexpr uint32_t kTiles = 64;
   machine::Machine m = testing::toy_chips(2, kTiles);
@@ -279,11 +279,11 @@ TEST(BoxesInOrder, AreAlongRowsOrColumns) {
   EXPECT_TRUE(all_of({{4, 2, 0, 4}, {2, 2, 0, 4}, {0, 2, 0, 4}}));
   EXPECT_FALSE(all_of({{0, 2, 0, 4}, {0, 2, 0, 4}}));
   EXPECT_FALSE(all_of({{0, 2, 0, 4}, {1, 2, 3, 4}}));
-  // Apart, but it does not show.
+  // They do not overlap, but the order does not show it.
   EXPECT_FALSE(all_of({{0, 2, 0, 4}, {2, 2, 4, 4}, {0, 2, 4, 4}, {2, 2, 0, 4}}));
 }
 
-/// Boxes in any order: as long as they are said to be apart, they are.
+/// Boxes in any order: whenever they are reported not to overlap, they do not.
 TEST(BoxesInOrder, DoNotOverlap) {
   uint32_t found = 0;
   for (uint64_t seed = 0; seed < 20000; ++seed) {

@@ -1,4 +1,4 @@
-// What ranks do together: long work, and its failures.
+// Work that ranks do together: long work, and failures.
 #include "ranks/agreement.h"
 
 #include <gmock/gmock.h>

@@ -47,7 +47,7 @@ TEST(Cores, AreKeptWhereNoOtherRankIs) {
   EXPECT_THAT(cpus_of_all({first, second}), ElementsAre(IsEmpty(), IsEmpty()));
 }
 
-/// As mpirun binds ranks to sockets.
+/// Ranks are bound to sockets, as by mpirun.
 TEST(Cores, AreDividedWithinWhatRanksMayUse) {
   const Place first{"a", 0, {{0}, {1}}}, second{"a", 0, {{2}, {3}}};
   EXPECT_THAT(cpus_of_all({first, second, first, second}),

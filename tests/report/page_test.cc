@@ -21,7 +21,7 @@ TEST(Html, EscapesWhatMeansSomething) {
   EXPECT_EQ(escaped("a<b>&\"c'"), "a&lt;b&gt;&amp;&quot;c&#39;");
   EXPECT_EQ(escaped("µ ×\n\t"), "µ ×\n\t");
   EXPECT_EQ(escaped(std::string_view("\0\x1F", 2)), "\uFFFD\uFFFD");
-  EXPECT_EQ(escaped("\xC0\x80\xF5\xED\xA0\x80"), "\uFFFD\uFFFD\uFFFD\uFFFD\uFFFD\uFFFD");  // no UTF-8
+  EXPECT_EQ(escaped("\xC0\x80\xF5\xED\xA0\x80"), "\uFFFD\uFFFD\uFFFD\uFFFD\uFFFD\uFFFD");  // not UTF-8
   EXPECT_EQ(escaped("\xF0\x9F\x98\x80\xE2\x82"), "\U0001F600\uFFFD\uFFFD");                // cut short
 }
 
@@ -74,7 +74,7 @@ TEST(Page, NeedsNoNetwork) {
   const std::string html = page.html();
   for (const char* reach : {"src=", "url(", "@import", "<link", "<script"})
     EXPECT_EQ(html.find(reach), std::string::npos) << reach;
-  // The names of XML's spaces are no addresses to go to.
+  // The names of XML namespaces are no addresses of pages.
   for (size_t at = 0; (at = html.find("http", at)) != std::string::npos; ++at)
     EXPECT_EQ(html.substr(at, 18), "http://www.w3.org/") << html.substr(at, 40);
 }

@@ -1,4 +1,4 @@
-// Weights of adjoint convolutions: the taps of others, transposed, each in its place.
+// Weights of adjoint convolutions: the transposed taps of a convolution, each in its place.
 #include "sparse/convolution_adjoint.h"
 
 #include <gtest/gtest.h>
@@ -15,7 +15,8 @@
 namespace tessera::sparse {
 namespace {
 
-/// Places of the taps of a convolution: in any of the adjoint's phases and taps, but no two in the same.
+/// Places of the taps of a convolution: any of the adjoint's phases and taps, but never the same for two
+/// taps.
 AdjointPlaces random_places(uint32_t taps, test::Random& random) {
   AdjointPlaces places{{}, 1 + random.below(4), 1 + random.below(4)};
   while (places.phases * places.taps < taps) ++places.taps;

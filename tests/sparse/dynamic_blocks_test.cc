@@ -35,7 +35,7 @@ Pattern pattern_of(const Model& model, uint32_t rows, uint32_t cols, uint32_t b)
   return pattern;
 }
 
-/// A dynamic weight, what it should hold, and an array of state that follows it.
+/// A dynamic weight, its expected contents, and an array of state that follows it.
 struct Fixture {
   explicit Fixture(uint64_t fixture_seed) : seed(fixture_seed), random(base::RandomStream(seed)) {
     static constexpr uint32_t kBlocks[] = {4, 8, 16, 32};
@@ -177,7 +177,7 @@ TEST(DynamicBlocks, FollowAnySequenceOfChanges) {
   }
 }
 
-/// A weight of enough blocks that threads share its changes; each block has a value of its own.
+/// A weight with so many blocks that threads share its changes; each block has its own value.
 struct LargeFixture {
   static constexpr uint32_t kRows = 256, kCols = 512, kBlock = 4, kCapacity = 50000;
 

@@ -33,7 +33,8 @@ TEST(FlatButterfly, IsStretchedOverAnyMatrix) {
   const Pattern pattern = flat_butterfly(100, 784, 16, 8);
   sparse::validate(pattern);
   EXPECT_EQ(pattern.block_rows(), 7U);
-  // The first block row touches cells 0 and 1 of the rows, so those 0 to 3 and 4, 5 of the columns.
+  // The first block row touches cells 0 and 1 of the rows, and therefore cells 0 to 3 and 4, 5 of the
+  // columns.
   EXPECT_EQ(pattern.col_indices[pattern.crow_indices[1] - 1], (6 * 784 / 8 - 1) / 16);
 }
 

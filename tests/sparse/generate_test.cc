@@ -82,7 +82,7 @@ TEST(Generate, KnownAnswers) {
             1123756863836994220U);
 }
 
-// As std::shuffle of g++ 12's library with its default engine.
+// Like std::shuffle of g++ 12's library with its default engine.
 TEST(Generate, ShufflesAsThePublishedBenchmark) {
   using Numbers = std::vector<uint32_t>;
   EXPECT_EQ(first_of_shuffled(10, 10, 123), (Numbers{2, 0, 6, 1, 8, 4, 3, 9, 5, 7}));

@@ -53,7 +53,7 @@ TEST(Inspect, TakesEmptyAndFullMatrices) {
   }
 }
 
-/// Where an array has its non-zeros.
+/// The places of the non-zeros of an array.
 template <class T>
 BitMatrix bits_of(const std::vector<T>& values, uint32_t rows, uint32_t cols, bool has_sign_bit) {
   BitMatrix bits(rows, cols);
@@ -126,7 +126,7 @@ TEST(Inspect, KnowsWhatIsZero) {
   };
   EXPECT_EQ(row(f32, true), kExpected);
   EXPECT_EQ(row(f64, true), kExpected);
-  constexpr uint64_t kWithoutTiny = 0b1110'0100;  // which 16 bits round to zero
+  constexpr uint64_t kWithoutTiny = 0b1110'0100;  // without numbers that round to zero in 16 bits
   EXPECT_EQ(row(f16, true), kWithoutTiny);
   EXPECT_EQ(row(bf16, true), kWithoutTiny);
   EXPECT_EQ(row(std::vector<uint8_t>{0, 128, 1, 255, 2, 0, 0, 7}, false), 0b1001'1110U);

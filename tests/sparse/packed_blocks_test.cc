@@ -11,7 +11,7 @@
 namespace tessera::sparse {
 namespace {
 
-// 3 block rows of which the middle one is empty; the last row and column of blocks overhang.
+// 3 block rows, the middle one empty; the last row and column of blocks overhang.
 Pattern sample_pattern(uint32_t b) { return {3 * b - 1, 2 * b - 3, b, {0, 2, 2, 3}, {0, 1, 1}}; }
 
 std::vector<float> sample_values(const Pattern& pattern) {

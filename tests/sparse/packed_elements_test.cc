@@ -110,7 +110,7 @@ struct Drawn {
   std::string text;
 };
 
-/// Values that are not 0, by place.
+/// The non-zero values, by place.
 std::map<uint64_t, float> stored(const PackedElements& packed) {
   std::vector<float> values(packed.nonzeros());
   packed.get_values(values.data());
@@ -363,7 +363,7 @@ TEST(DynamicElements, DropAllGrowAllAndNothing) {
   expect_zeros_elsewhere(packed);
 }
 
-/// Sequences of exchanges of a large matrix, small and large: some are packed where they lie, others not.
+/// Sequences of small and large exchanges in a large matrix: some are packed in place, others not.
 TEST(DynamicElements, FollowSequencesOfExchanges) {
   for (uint64_t seed = 600; seed < 606; ++seed) {
     base::RandomSequence random{base::RandomStream(seed)};
@@ -400,7 +400,7 @@ TEST(DynamicElements, FollowSequencesOfExchanges) {
       ASSERT_EQ(elements_of(packed), present);
       ASSERT_EQ(state, state_of(packed));
       expect_zeros_elsewhere(packed);
-      // New values, so that what moves can be told from what is new.
+      // New values, so that moved values can be told from new ones.
       std::vector<float> values(packed.nonzeros());
       for (float& value : values) value = value_of(random);
       packed.set_values(values.data(), in_parallel);

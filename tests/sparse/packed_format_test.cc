@@ -108,7 +108,7 @@ uint64_t checksum_of(const std::vector<float>& numbers) {
   return base::checksum(std::as_bytes(std::span(numbers)));
 }
 
-// What was saved in a format must be loadable. To change an order, give the new one a new number.
+// Values that were saved in a format must stay loadable. To change an order, give the new one a new number.
 TEST(PackedFormat, KeepsItsOrderForGood) {
   const Pattern elements = generate_pattern({PatternKind::power_law, 1500, 700, 0.15, 1, 5});
   EXPECT_EQ(

@@ -67,7 +67,7 @@ TEST(Density, CountsOnlyWhatLiesInsideTheMatrix) {
   EXPECT_EQ(stored_elements(small().pattern), 4u);
   EXPECT_DOUBLE_EQ(density(small().pattern), 4.0 / 15);
   EXPECT_EQ(density(Pattern{}), 0);
-  // Blocks of 4 in a 5 × 9 matrix: a whole one, and the corner, of which one element is inside.
+  // Blocks of 4 in a 5 × 9 matrix: a whole one, and a corner with one element inside the matrix.
   const Pattern overhanging{
       .rows = 5, .cols = 9, .block_size = 4, .crow_indices = {0, 1, 2}, .col_indices = {0, 2}};
   EXPECT_EQ(stored_elements(overhanging), 17u);

@@ -1,5 +1,5 @@
-// Layers in `tessera reproduce butterfly`: cells of small ones, and what figure 6 and tables 4 and 5 read out
-// of results.
+// Layers in `tessera reproduce butterfly`: cells of small layers, and the numbers that figure 6 and tables 4
+// and 5 take from results.
 #include <gtest/gtest.h>
 
 #include <algorithm>

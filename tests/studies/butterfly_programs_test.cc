@@ -1,4 +1,4 @@
-// The tile programs that `tessera reproduce butterfly` runs: what they compute, and what their account says.
+// The tile programs that `tessera reproduce butterfly` runs: their results and costs.
 #include <gtest/gtest.h>
 
 #include <string>

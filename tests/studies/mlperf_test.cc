@@ -1,4 +1,4 @@
-// The study of the MLPerf slides: its rows, and what stands beside them.
+// The study of the MLPerf slides: its rows, and the numbers beside them.
 #include <gtest/gtest.h>
 #include <tessera/error.h>
 #include <tessera/resnet_training.h>
@@ -34,7 +34,7 @@ const Section& section_named(std::string_view name) {
   throw Error("there is no such section");
 }
 
-/// With both machines, and nothing run.
+/// A study with both machines, before anything ran.
 Study empty_study() {
   Study study(paper(), {.machines = {"pod16", "host"}});
   study.parts.push_back({machine::find("pod16"), {}});
@@ -42,7 +42,7 @@ Study empty_study() {
   return study;
 }
 
-/// All steps of BERT take as long, but those of padded sequences.
+/// All steps of BERT take the same time, except steps of padded sequences.
 Study study_with_steps(double seconds, double padded_seconds) {
   Study study = empty_study();
   Part& pod = study.parts[0];
@@ -69,7 +69,7 @@ TEST(MlperfStudy, PublishedTablesStateTheirSource) {
   EXPECT_EQ(published.number(kStepsTable, "v1.1 POD16 packed", "steps"), 1141);
 }
 
-/// Whatever was run: with a number, or words, or why there is none.
+/// Whatever ran: every row has a number, words, or the reason why there is none.
 TEST(MlperfStudy, EveryPublishedRowHasOursOrAReason) {
   const Study study = empty_study();
   std::set<std::string> rows;
@@ -168,7 +168,7 @@ TEST(MlperfStudy, TimesToTrainAreStepsOfAsManySequences) {
   EXPECT_EQ(all.at("BERT closed v1.0 POD16").ours, all.at("BERT open v1.0 POD16").ours);
 }
 
-/// Of passes that take 10 ms each, and what takes 10 ms once.
+/// Passes take 10 ms each, and the rest takes 10 ms once.
 TEST(MlperfStudy, StepsOfResnetFollowFromThoseOfOtherMicroBatches) {
   Study study = empty_study();
   EXPECT_EQ(comparisons_by_name(kResnet, study).at("ResNet-50 v2.0 POD16").remark, "not run here");

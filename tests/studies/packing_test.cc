@@ -52,7 +52,7 @@ TEST(PackingStudy, RunsEveryAlgorithmAtEveryDepth) {
   }
 }
 
-// Cells of an earlier run are those of another data set unless its lengths are the same.
+// Cells of an earlier run belong to another data set unless its lengths are the same.
 TEST(PackingStudy, CellsAreOfTheirLengthsAlone) {
   const auto first_cell_of = [](std::vector<uint64_t> counts) {
     const Request request{.lengths = {pack::Histogram{std::move(counts)}}};

@@ -95,7 +95,7 @@ class Silent : public Watcher {
 
 class PaperCells : public ::testing::Test {
  protected:
-  /// A cell of a series, which counts those that ran before it; what is larger than `most` does not fit.
+  /// A cell of a series, which counts the cells that ran before it; sizes above `most` do not fit.
   static Task cell(const std::string& series, uint32_t size, uint32_t most) {
     const auto run_it = [=](const Setting& setting) {
       if (*setting.shared == nullptr) *setting.shared = std::make_shared<double>(0);
@@ -109,7 +109,7 @@ class PaperCells : public ::testing::Test {
              .extent = fmt::format("size {}", size)}};
   }
 
-  /// Runs what the file lacks; returns the number of failures.
+  /// Runs the cells that the file lacks; returns the number of failures.
   size_t run_all(const std::vector<Task>& tasks) {
     Store store(folder_.file("cells.jsonl"), {{"file", "test"}});
     const size_t failed = run({.threads = 1}, machine::find("gc200"), tasks, store, watcher_);
@@ -157,7 +157,7 @@ TEST_F(PaperCells, AreFoundUnderEarlierNames) {
 
 TEST_F(PaperCells, AfterOneThatDoesNotFitAreNotTried) {
   EXPECT_EQ(run_all({cell("a", 1, 1), cell("a", 2, 1)}), 0U);
-  // Also if that one is from an earlier run.
+  // Even if that cell is from an earlier run.
   EXPECT_EQ(run_all({cell("a", 1, 1), cell("a", 2, 1), cell("a", 3, 1), cell("b", 3, 3)}), 0U);
   EXPECT_TRUE(results_.at("a 1").fits);
   EXPECT_EQ(results_.at("a 2").value("before"), 1);

@@ -1,4 +1,4 @@
-// What follows from the products of `tessera reproduce popsparse`.
+// The figures that follow from the products of `tessera reproduce popsparse`.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -83,7 +83,7 @@ TEST_F(PopsparseStudy, DistancesCountVerdictsOnWhatFits) {
                                       "+0.000", "1 of 2", "1 of 2"}));
 }
 
-// 2 times as fast as 6 TFLOP/s, of which a quarter counts: 3 TFLOP/s; ours are 4 and 3.
+// A speed-up of 2 over 6 TFLOP/s, a quarter of which counts: 3 TFLOP/s; ours are 4 and 3.
 TEST_F(PopsparseStudy, RatesOfSparseProductsFollowFromTwoFigures) {
   file("figure-2.csv", "name,tflops\nf16 dense m = 512 n = 2,6\nf16 dense m = 512 n = 4,6\n");
   file("figure-7.csv",
@@ -156,7 +156,7 @@ TEST_F(PopsparseStudy, PublishedNamesThatMatchNothingAreErrors) {
   }
 }
 
-// Figures 2 and 7 as committed: how many there are, and some of them.
+// Figures 2 and 7 as committed: the number of cells, and some of them.
 TEST(PopsparsePublished, IsCommitted) {
   const Published published(kPublishedFiles, "");
   EXPECT_EQ(published.rows("figure-2.csv").size(), 74U);

@@ -55,7 +55,7 @@ TEST(SnnTraining, CountsWhatIsListedAndDropped) {
   EXPECT_LT(all.value("fired"), 0.5);
   EXPECT_GT(all.value("accuracy"), 2);  // in percent
 
-  // The second epoch has gone half of the way from room for all to room for half of the neurons.
+  // In the second epoch, the capacity is half way from all neurons to half of them.
   const Result fewer = train({.most_listed = kHiddenNeurons / 2}, 2, 0, 1, few);
   EXPECT_NEAR(*fewer.value("listed"), 0.75, 1e-9);
   EXPECT_NEAR(*fewer.value("dropped"), 0.25, 1e-9);

@@ -40,7 +40,7 @@ void write_lists(hid_t group, const char* name, const std::vector<std::vector<T>
   H5Tclose(stored_lists);
 }
 
-/// IEEE's 16-bit numbers, for which the HDF5 library has no name.
+/// The 16-bit numbers of IEEE, for which the HDF5 library has no name.
 inline hid_t half_type() {
   const hid_t type = H5Tcopy(H5T_IEEE_F32LE);
   require_hdf5(H5Tset_fields(type, 15, 10, 5, 0, 10));

@@ -4,7 +4,7 @@
 #ifdef TESSERA_JPEG
 
 #include <cstdint>
-#include <cstdio>  // which jpeglib.h takes for granted
+#include <cstdio>  // needed by jpeglib.h
 #include <cstdlib>
 #include <string>
 #include <utility>

@@ -37,8 +37,8 @@ class OwnEnvironment {
     // Temporary files lie there too: other users, and other builds, have files of the same names.
     for (const char* variable : {"HOME", "TMPDIR", "TEST_TMPDIR"}) setenv(variable, folder.c_str(), 1);
     setenv("TESSERA_CACHE", (folder / "cache").c_str(), 1);
-    // As many tests as there are cores run at once: threads of each would wait for a core that another test
-    // has. Tests about threads set how many.
+    // Tests run on all cores at once: threads of a test would wait for cores of other tests. Tests about
+    // threads set their number.
     if (!test::is_full()) setenv("TESSERA_THREADS", "1", 1);
     setenv(kFolder, folder.c_str(), 1);
   }
@@ -50,7 +50,7 @@ class OwnEnvironment {
   fs::path folder;
 
  private:
-  pid_t process_;  ///< not that of a death test
+  pid_t process_;  ///< not the process of a death test
 };
 
 __attribute__((init_priority(101))) OwnEnvironment own;

@@ -1,4 +1,4 @@
-// Numbers that the environment may set, and how many of many cases a test takes.
+// Numbers that the environment may set, and the selection among many cases.
 #pragma once
 
 #include <bit>
@@ -14,13 +14,14 @@ inline uint64_t number_of(const char* variable, uint64_t otherwise) {
   return text != nullptr ? std::stoull(text) : otherwise;
 }
 
-/// Whether ./test --full runs: each of many alike cases, and those of real size.
+/// Whether ./test --full runs: with each of many similar cases, and with cases of real size.
 inline bool is_full() { return number_of("TESSERA_TEST_FULL", 0) != 0; }
 
-/// How many cases are drawn: few, or all of ./test --full.
+/// The number of cases: few, or all with ./test --full.
 inline uint64_t number_of_cases(uint64_t few, uint64_t all) { return is_full() ? all : few; }
 
-/// Of cases that are numbered by choices between two, those in which each two choices meet; all with --full.
+/// For cases numbered by choices between two: takes half of them, in which any two choices meet; all with
+/// --full.
 inline bool takes_half(uint32_t number) { return is_full() || std::popcount(number) % 2 == 0; }
 
 /// Takes every nth case of nested loops, and each with ./test --full. If n has no divisor in common with the

@@ -18,8 +18,8 @@
 
 namespace tessera::test {
 
-/// Calls work(communicator) on a thread for each rank. Returns the messages of what they throw, by rank;
-/// empty: nothing.
+/// Calls work(communicator) on a thread for each rank. Returns the messages of their exceptions, by rank;
+/// empty: none.
 template <class Work>
 std::vector<std::string> errors_on_ranks(std::vector<std::shared_ptr<Communicator>> ranks, const Work& work) {
   std::vector<std::string> errors(ranks.size());
@@ -37,7 +37,8 @@ std::vector<std::string> errors_on_ranks(std::vector<std::shared_ptr<Communicato
   return errors;
 }
 
-/// Bytes of a message that those of gradients of small networks have, and those of decisions do not.
+/// Messages with gradients of small networks have at least this number of bytes, messages with decisions have
+/// fewer.
 inline constexpr size_t kGradientBytes = 1000;
 
 /// The communicator of a rank, whose connections break on demand.

@@ -127,7 +127,7 @@ bool move_together(const ComputeSet& set, const Field& field) {
   return true;
 }
 
-/// Two fields of one vertex that share elements of which one is written must be equal.
+/// Two fields of one vertex that share elements must be equal if one of them is written.
 bool aliases_partly(const Program& program, const ComputeSet& set, const VertexGroup& group, uint32_t index) {
   for (size_t a = 0; a < group.fields.size(); ++a)
     for (size_t b = 0; b < group.fields.size(); ++b) {
@@ -481,8 +481,8 @@ class Generator {
 
   // Copies.
 
-  /// Leaves a variable in streaming memory, or takes what a run before left there, and brings it back after
-  /// other steps.
+  /// Leaves a variable in streaming memory, or takes one that an earlier run left there, and brings it back
+  /// after other steps.
   void add_streamed(std::vector<StepId>& steps) {
     const VariableId v = pick_writable();
     Variable beside = program_.variable(v);
@@ -622,7 +622,7 @@ class Generator {
     if (functions_ != 0) add_call(dice_.below(functions_), steps);
   }
 
-  /// Unless there is nothing that could be passed. What a call overwrites as a whole has no contents before.
+  /// Unless nothing could be passed. Variables that a call overwrites as a whole have no contents before.
   void add_call(program::FunctionId id, std::vector<StepId>& steps) {
     program::Call call{id, {}};
     const std::vector<program::Argument>& arguments = program_.functions()[id].arguments;
@@ -640,7 +640,8 @@ class Generator {
     steps.push_back(program_.add(program::Step{std::move(call)}));
   }
 
-  /// A box of a variable that functions do not touch themselves. What a call writes it passes once.
+  /// A box of a variable that functions do not touch themselves. A call passes the boxes that it writes only
+  /// once.
   std::optional<program::CallOperand> random_operand(const std::vector<program::Argument>& arguments,
                                                      const std::vector<program::CallOperand>& before) {
     const program::Argument& argument = arguments[before.size()];
@@ -707,8 +708,8 @@ class Generator {
     steps.push_back(program_.add(program::Step{program::If{flag, then, otherwise}}));
   }
 
-  /// A function touches its arguments, temporaries of its own and every other variable; a call passes the
-  /// rest, or arguments. It may write what it gives at its begin, at its end or in between.
+  /// A function touches its arguments, its own temporaries and every other variable; a call passes the rest,
+  /// or arguments. It may write its results at its beginning, at its end or in between.
   void add_function() {
     const std::vector<VariableId> all = numeric_;
     std::erase_if(numeric_, [](VariableId v) { return v % 2 == 1; });
@@ -769,7 +770,7 @@ class Generator {
   std::vector<Counter> counters_;
   uint32_t functions_ = 0;
   std::map<VariableId, Access> access_of_;  ///< of arguments
-  std::vector<VariableId> passed_;          ///< that calls may pass
+  std::vector<VariableId> passed_;          ///< variables that calls may pass
 };
 
 }  // namespace

@@ -63,7 +63,7 @@ class Interpreter {
       }
   }
 
-  /// Of one replica: others have nothing to add.
+  /// A collective of one replica: others have nothing to add.
   void run(const program::Collect& collect) {
     if (program_.replicas() != 1) throw std::logic_error("the interpreter runs one replica");
     walk(collect.beside);

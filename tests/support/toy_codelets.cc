@@ -125,7 +125,7 @@ constexpr std::array kScale = {kYInOut};
 constexpr std::array kSum = {kX, kY};
 constexpr std::array kAccumulate = {FieldSpec{"x", Access::in, 4, false, true}, kYInOut};
 constexpr std::array kGather = {kX, FieldSpec{"rows"}, kY};
-/// Counters are costed, so that programs have sets whose costs are left to the run.
+/// Counters are costed, so that programs have sets whose costs only a run knows.
 constexpr std::array kIncrement = {FieldSpec{.name = "counter", .access = Access::inout, .costed = true}};
 constexpr std::array kBelow = {FieldSpec{.name = "counter", .costed = true}, kFlag};
 constexpr std::array kOdd = {kX, kFlag};

@@ -40,8 +40,8 @@ Machine two_chips(uint32_t tiles = 16) {
   return Machine::find("m2000").with("chips", 2).with("tiles", tiles).with("tile_bytes", 8'000'000);
 }
 
-/// What is extrapolated from one and two layers is exact for two, if no pipeline and no place of state
-/// changes it.
+/// Extrapolation from one and two layers is exact for two, if no pipeline and no place of state changes the
+/// cost.
 TEST(BertPlan, ChoosesTheFastestThatFits) {
   size_t networks = 0, most = 0;
   const PretrainingPlan plan =
@@ -180,7 +180,7 @@ bool saves_more_than_state(const PretrainingDivision& division) {
          s.offload_activations_from;
 }
 
-/// Parameters, their gradients and the optimizer's state take more than smaller tiles have.
+/// Parameters, their gradients and the optimizer's state take more memory than smaller tiles have.
 TEST(BertPlan, SavesMoreMemoryWhereItLacks) {
   PretrainingSettings settings = tiny(2);
   settings.config.num_hidden_layers = 8;
@@ -205,12 +205,12 @@ TEST(BertPlan, SavesMoreMemoryWhereItLacks) {
   }
 }
 
-/// What parameters and gradients elsewhere change is measured alone, and added.
+/// The effect of parameters and gradients that lie elsewhere is measured separately, and added.
 TEST(BertPlan, ExtrapolatesWhatTheGivenDivisionSaves) {
   PretrainingSettings settings = tiny(4);
   settings.replicas = settings.micro_batches = 2;
   settings.shard_weights_from = settings.offload_gradients_from = 8192;
-  settings.offload_activations_from = 8192;  // of which a sequential pipeline has none in flight
+  settings.offload_activations_from = 8192;  // a sequential pipeline has none in flight
   EXPECT_TRUE(
       says(error_of<UsageError>([&] { BertTrainer::for_estimates(settings, text_to_plan(), two_chips()); }),
            "a sequential pipeline has none in flight"));
@@ -263,7 +263,7 @@ TEST(BertPlan, EndsWithWhatItHasInTime) {
   }
 }
 
-/// Tiles have more room if state lies beside the chips, but there is none.
+/// Tiles have more memory left if state lies beside the chips, but there is none.
 TEST(BertPlan, ComesClosestInBothMemories) {
   const PretrainingPlan plan = plan_pretraining(
       tiny(2), text_to_plan(), two_chips().with("tile_bytes", 300'000).with("streaming_bytes", 1000),
@@ -337,7 +337,7 @@ TEST(BertPlan, SaysWhatStreamingMemoryLacks) {
                                       std::to_string(given.streaming_bytes - 1000) + " bytes"));
 }
 
-/// A budget is for the whole network, of which small ones tell nothing.
+/// A budget is for the whole network; small networks say nothing about it.
 TEST(BertPlan, EstimatesAGivenMemoryBudget) {
   PretrainingSettings settings = tiny(2);
   settings.replicas = 2;

@@ -1,4 +1,4 @@
-// Pre-training of BERT: it learns, packed as padded, and goes on where it was stopped.
+// Pre-training of BERT: it learns, packed or padded, and continues where it was stopped.
 #include <gtest/gtest.h>
 #include <tessera/communicator.h>
 #include <tessera/pretraining.h>
@@ -80,7 +80,7 @@ TEST_F(BertTrainerTest, Learns) {
   EXPECT_GT(result.sequences, 150U * 4);
 }
 
-/// The held-out set has the same sequences and masks in packs as padded.
+/// The held-out set has the same sequences and masks, packed or padded.
 TEST_F(BertTrainerTest, PacksHaveTheLossesOfPaddedSequences) {
   for (const graph::PackedAverage average : {graph::PackedAverage::token, graph::PackedAverage::sequence}) {
     PretrainingSettings settings = small();
@@ -140,7 +140,7 @@ TEST_F(BertTrainerTest, ContinuesBitByBitWhereverItStops) {
   }
 }
 
-/// Checkpoints of ranks are those of one process, which can go on from them.
+/// Checkpoints of ranks equal those of one process, which can continue from them.
 TEST_F(BertTrainerTest, RanksTrainAsOneProcess) {
   uint32_t number = 0;
   for (const char* numbers : {"fp32", "bf16"}) {
@@ -171,7 +171,7 @@ TEST_F(BertTrainerTest, RanksTrainAsOneProcess) {
   }
 }
 
-/// Each of two ranks has a stage, and so does each of four with two replicas.
+/// Each of two ranks has a stage, and so has each of four ranks with two replicas.
 TEST_F(BertTrainerTest, RanksTrainStagesAsOneProcess) {
   for (const uint32_t replicas : {1U, 2U}) {
     SCOPED_TRACE(replicas);
@@ -466,7 +466,7 @@ TEST_F(BertTrainerTest, AllPhasesHaveToFitBeforeTheFirstBegins) {
 TEST_F(BertTrainerTest, APhaseThatFailsToBeginMayBeginLater) {
   const std::string whole = trained_at_once(two_phases()), file = path("checkpoint");
   train::BertTrainerImpl trainer(two_phases(), text(), Machine::host(2), 1, false);
-  trainer.phases[1].settings.packs = 0;  // of which no graph can be made
+  trainer.phases[1].settings.packs = 0;  // no graph can be made of 0 packs
   EXPECT_THROW(trainer.train({.checkpoint = file}), Error);
   EXPECT_EQ(trainer.position.step, 14U);
   EXPECT_EQ(trainer.present->phase, 0U);
@@ -508,7 +508,7 @@ Machine four_chips() {
   return Machine::find("m2000").with("chips", 4).with("tiles", 16).with("tile_bytes", 8'000'000);
 }
 
-/// Trains in `whole` as `near` says, and in `file` a step of that and then as `far` does.
+/// Trains in `whole` with the settings `near`, and in `file` for a step with `near` and then with `far`.
 void expect_continued(const PretrainingSettings& near, const PretrainingSettings& far,
                       const std::string& whole, const std::string& file) {
   const Machine chips = four_chips();
@@ -522,7 +522,7 @@ void expect_continued(const PretrainingSettings& near, const PretrainingSettings
   EXPECT_TRUE(test::content_of(file) == test::content_of(whole));
 }
 
-/// Sums over four have an order, unlike those over two.
+/// The order matters for sums over four, unlike sums over two.
 TEST_F(BertTrainerTest, ContinuesWhereValuesOfFourReplicasLieElsewhere) {
   PretrainingSettings near = small();
   near.phases[0].steps = 2;
@@ -660,7 +660,7 @@ TEST_F(BertTrainerTest, ADynamicLossScaleLeavesOutStepsWhoseLossIsNotFinite) {
   EXPECT_LT(rest.evaluations.back().loss, 10);
 }
 
-/// As of a label that is impossible: such a step changes parameters, and the next losses are no better.
+/// As with an impossible label: such a step changes parameters, and the next losses are no better.
 TEST_F(BertTrainerTest, ADynamicLossScaleLeavesOutNoStepWhoseGradientsAreFinite) {
   PretrainingSettings settings = small();
   settings.phases[0].steps = settings.evaluate_every = 10;

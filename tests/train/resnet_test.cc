@@ -1,4 +1,4 @@
-// Training of residual networks: what is learned, and that breaks change nothing.
+// Training of residual networks: it learns, and interruptions change nothing.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <tessera/communicator.h>
@@ -31,7 +31,7 @@ using test::content_of;
 using test::error_of;
 using test::says;
 
-/// Of small images, few of which are enough.
+/// Small images, of which a few are enough.
 const ImageSplit& small_images() {
   static const ImageSplit set = synthetic_images(160, 32, 1, {12, 12, 4});
   return set;
@@ -78,7 +78,7 @@ TEST(ResnetTrainer, LearnsAlikeInSixteenBits) {
     EXPECT_NEAR(loss_with(numbers), expected, 0.1) << numbers;
 }
 
-/// As a configuration of MLPerf's submissions, of a smaller network.
+/// Like a configuration of MLPerf's submissions, for a smaller network.
 TEST(ResnetTrainer, TrainsOnChipsAsOnTheHost) {
   if (!test::is_full()) GTEST_SKIP() << "of ./test --full";
   const ImageSplit images = synthetic_images(32, 8, 1, {8, 8, 4});
@@ -110,7 +110,7 @@ TEST(ResnetTrainer, TrainsOnChipsAsOnTheHost) {
   }
 }
 
-/// Gradients that FP16 has only with a loss scale.
+/// Gradients that FP16 holds only with a loss scale.
 TEST(ResnetTrainer, BlocksGrowBySmallGradientsToo) {
   ResnetTrainingSettings s = small_settings();
   s.density = 0.5;
@@ -266,12 +266,12 @@ void on_two_ranks(const Work& work) {
             std::vector<std::string>(2));
 }
 
-/// Trains on two ranks as in one process, also where the others go on from a checkpoint of either.
+/// Expects two ranks to train as one process does, also if each continues from a checkpoint of the other.
 void expect_ranks_train_as_one(ResnetTrainingSettings s, const std::string& name) {
   const ImageSplit images = synthetic_images(48, 16, 1, {12, 12, 4});
   s.replicas = 2;
   s.norm_replicas = 2;
-  s.steps = 5;  // of which two are an epoch
+  s.steps = 5;  // two of them are an epoch
   const std::string whole = file_named(name + "_one"), stopped = file_named(name + "_stopped"),
                     divided = file_named(name + "_ranks");
   Trainer one(s, images, Machine::host(2), 1);
@@ -381,7 +381,7 @@ TEST(ResnetTrainer, SavesAndEvaluatesBetweenSteps) {
   std::filesystem::remove(saved);
 }
 
-/// Divided among replicas or beside the chips, which a checkpoint does not tell.
+/// Divided among replicas or beside the chips; checkpoints do not depend on that.
 TEST(ResnetTrainer, DividesTheStateOfOptimizers) {
   ResnetTrainingSettings s = small_settings();
   s.replicas = 2;

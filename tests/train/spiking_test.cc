@@ -1,5 +1,4 @@
-// Spiking networks on small random manifolds: what is learned, what gradients are, and that breaks change
-// nothing.
+// Spiking networks on small random manifolds: they learn, their gradients, and interruptions change nothing.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <tessera/error.h>
@@ -341,7 +340,7 @@ class LossTest : public testing::TestWithParam<SpikingLoss> {
   }
   graph::WideArrays run() { return run(spiking_evaluation_graph(settings_, kData, true)); }
 
-  /// Of what is read from the last layer.
+  /// The loss of the values that are read from the last layer.
   double definition(const std::vector<double>& logits) const {
     double loss = 0;
     for (uint32_t b = 0; b < kBatch; ++b) {
@@ -356,7 +355,7 @@ class LossTest : public testing::TestWithParam<SpikingLoss> {
     return loss / kBatch;
   }
 
-  /// In how many steps the neurons of a layer fired [batch, neurons].
+  /// The number of steps in which the neurons of a layer fired [batch, neurons].
   std::vector<double> counts_of(const graph::WideArrays& found, size_t layer, uint32_t neurons) const {
     const auto &ids = found.at(value_name(layer, "ids")), &num = found.at(value_name(layer, "num"));
     std::vector<double> counts(size_t{kBatch} * neurons);
@@ -408,7 +407,7 @@ TEST_P(LossTest, PenaltiesAreThoseOfRates) {
               definition(found.at(kLogits)) + penalty, 1e-6);
 }
 
-/// In the readout's weights; gradients of spikes are surrogates.
+/// Gradients of the readout's weights; gradients of spikes are surrogates.
 class SmoothLossTest : public LossTest {};
 
 TEST_P(SmoothLossTest, GradientsAreThoseOfTheLoss) {

@@ -1,4 +1,4 @@
-// Training on synthetic images: what is learned, and that breaks change nothing.
+// Training on synthetic images: it learns, and interruptions change nothing.
 #include <gtest/gtest.h>
 #include <tessera/error.h>
 #include <tessera/training.h>
@@ -116,7 +116,7 @@ std::string path_of(const std::string& name) {
   return path;
 }
 
-/// The least that eight epochs reach; structures of a few numbers per feature learn little in them.
+/// The worst accepted results of eight epochs; structures with few numbers per feature learn little in them.
 struct Learned {
   double accuracy;
   double loss;  ///< relative to the first epoch's
@@ -137,7 +137,7 @@ Machine bow() {
   return test::is_full() ? whole : whole.with("tiles", 64);
 }
 
-/// In the short run each setting is either trained to what it learns or broken off, in turn.
+/// In the short run, settings are in turn trained to the end or interrupted.
 bool is_in_turn(const Setting& setting, size_t turn) {
   const auto is_it = [&](const Setting& each) { return std::string_view(each.name) == setting.name; };
   const auto number = static_cast<size_t>(std::ranges::find_if(kSettings, is_it) - std::begin(kSettings));
@@ -156,7 +156,7 @@ TEST(Trainer, MeasuresTheOperationsOfASampleOfSteps) {
 }
 
 TEST_P(TrainerTest, Learns) {
-  // Micro-batches take several times as long: in the short run those of monarchs stand for all.
+  // Micro-batches take several times as long: in the short run, only Monarch layers have them.
   if (GetParam().micro_batches > 1 && GetParam().kind != LayerKind::monarch && !test::is_full())
     GTEST_SKIP() << "other micro-batches learn in ./test --full";
   if (!is_in_turn(GetParam(), 0)) GTEST_SKIP() << "this setting learns in ./test --full";

@@ -9,7 +9,8 @@
 
 namespace {
 
-// Non-zeros of W are 2 and those of X are 1: each element of Y is twice its row's non-zeros.
+// Non-zeros of W are 2, and elements of X are 1: each element of Y is twice the number of non-zeros in its
+// row.
 bool multiplies() {
   tessera::SparseMatrix matrix =
       tessera::generate({.rows = 96, .cols = 64, .density = 0.25, .block_size = 4, .seed = 1});

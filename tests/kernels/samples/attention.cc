@@ -9,7 +9,7 @@
 namespace tessera::kernels {
 namespace {
 
-/// What keys a query attends to.
+/// The keys to which a query attends.
 struct Mask {
   int64_t left = -1, right = -1, offset = 0;
   bool ids = false;
@@ -37,7 +37,7 @@ struct Sizes {
         value_size(5 + 4 * scale) {}
 };
 
-/// Sequences of a pack, of which the last ones are padding.
+/// The sequences of a pack; the last tokens are padding.
 double id_at(uint64_t position, uint32_t length) {
   const uint64_t at = position % length;
   return at + 2 >= length ? 0 : 1 + at / 19.0 - std::fmod(at / 19.0, 1);

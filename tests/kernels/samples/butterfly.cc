@@ -6,7 +6,7 @@ namespace {
 
 using enum Type;
 
-/// What a sample fixes; its scale determines N.
+/// The fixed properties of a sample; its scale determines N.
 struct Use {
   uint32_t samples = 1;
   ButterflyShape shape = {};
@@ -22,7 +22,7 @@ uint32_t log_n_of(uint32_t scale) {
   return log_n;
 }
 
-/// Outputs of sums that double with each factor at most, but do so rarely.
+/// Outputs are sums that at most double with each factor, but rarely do.
 Tolerance tolerance_of(const ButterflyShape& s, double terms) {
   return {.relative = 1e-4, .absolute = 8 * (s.factors() + terms) * s.parts() * epsilon_of(f32)};
 }

@@ -38,7 +38,7 @@ Sample forward_sample(uint32_t scale, uint64_t seed) {
   return s.tolerance(sum_tolerance(values, k)).flops(2.0 * m * k * n);
 }
 
-/// Of what a window sees.
+/// A product of the elements under a window.
 Sample sample_under(const Window& window, uint32_t channels, uint32_t n, Type values, uint32_t scale,
                     uint64_t seed, uint32_t planned_images = kSampleImages) {
   const uint32_t m = features(scale), k = channels * window.taps();
@@ -56,7 +56,7 @@ template <uint32_t n, bool strided, Type values = f32>
 Sample seen_sample(uint32_t scale, uint64_t seed) {
   return sample_under(sample_window(strided), 5 * scale, n, values, scale, seed);
 }
-/// By Winograd's products, if there are channels enough.
+/// By Winograd's products, if there are enough channels.
 template <uint32_t n, uint32_t planned_images = kSampleImages>
 Sample winograd_sample(uint32_t scale, uint64_t seed) {
   return sample_under(sample_window_of_tiles(), 7 * scale, n, f32, scale, seed, planned_images);
@@ -75,7 +75,7 @@ Sample input_sample(uint32_t scale, uint64_t seed) {
   return s.tolerance(sum_tolerance(values, m)).flops(2.0 * m * k * n);
 }
 
-/// Added to images, but for their first channels.
+/// Adds to images, except their first channels.
 Sample sample_folded_under(const Window& window, bool has_relu, Type weights, uint32_t m, uint32_t scale,
                            uint64_t seed) {
   const uint32_t channels = 5 * scale;
@@ -97,7 +97,7 @@ Sample folded_input_sample(uint32_t scale, uint64_t seed) {
   const uint32_t m = fixed_m != 0 ? fixed_m : features(scale);
   return sample_folded_under(sample_window(strided), has_relu, weights, m, scale, seed);
 }
-/// By Winograd's products, if there are outputs enough.
+/// By Winograd's products, if there are enough outputs.
 template <uint32_t m>
 Sample winograd_input_sample(uint32_t scale, uint64_t seed) {
   return sample_folded_under(sample_window_of_tiles(), true, f32, m, scale, seed);
@@ -118,7 +118,7 @@ Sample weight_sample(uint32_t scale, uint64_t seed) {
   return s.tolerance(sum_tolerance(gradients, n)).flops(2.0 * m * k * n);
 }
 
-/// Of what a window sees, but for the first columns.
+/// A gradient for the elements under a window, except some first columns.
 Sample sample_weight_under(const Window& window, uint32_t channels, uint32_t first, uint32_t n, bool adds,
                            Type values, uint32_t m, uint64_t seed) {
   const uint32_t k = channels * window.taps() - first;

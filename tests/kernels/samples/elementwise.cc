@@ -101,7 +101,7 @@ Sample integer_sample(uint32_t scale, uint64_t seed) {
   return sample.unset(type, rows, cols);
 }
 
-/// Integers whose products 32 bits hold.
+/// Integers whose products fit in 32 bits.
 template <Exact op>
 Sample exact_sample(uint32_t scale, uint64_t seed) {
   const uint32_t rows = sample_rows(scale), cols = sample_cols(scale);

@@ -18,7 +18,7 @@ ExpressionStep step(Binary op, Type type, size_t a, size_t b) {
   return {Kind::binary, static_cast<uint8_t>(op), type, {static_cast<uint8_t>(a), static_cast<uint8_t>(b)}};
 }
 
-/// Of all inputs, with each kind of step; results are the last values.
+/// An expression of all inputs, with each kind of step; results are the last values.
 Expression sample_expression(size_t inputs, size_t results, Type type) {
   Expression expression;
   std::vector<ExpressionStep>& steps = expression.steps;
@@ -55,7 +55,7 @@ Sample expression_sample(uint32_t scale, uint64_t seed) {
   }
   for (const int64_t param : params_of(expression)) sample.param(param);
   if (is_reduced) sample.param(static_cast<int64_t>(over));
-  // Sums of columns are added in the same order, but of fused products; those of rows in another one.
+  // Sums of columns are added in the same order, but from fused products; sums of rows in another order.
   if (is_long)
     sample.tolerance({kPieceCols * epsilon_of(Type::f32), 64 * kPieceCols * epsilon_of(Type::f32)});
   else if (is_reduced)

@@ -6,7 +6,7 @@ namespace {
 
 using enum Type;
 
-/// What a sample does to a factor: features that x lacks and y drops, and which results are asked for.
+/// The changes of a sample to a factor: features that x lacks and y drops, and the requested results.
 struct Shape {
   uint32_t samples;
   bool transposed = false;
@@ -65,7 +65,7 @@ constexpr KroneckerFactor kButterfly = {1, 2, 2, 8}, kTall = {1, 33, 5, 3}, kWid
 constexpr KroneckerFactor kOddStride = {1, 7, 9, 3}, kLongStride = {1, 7, 9, 31}, kDiagonal = {3, 1, 1, 2},
                           kLarge = {1, 64, 64, 1};
 
-// Y: of gradients alone.
+// Y: only for gradients.
 #define TESSERA_KRONECKER_USES(X, Y)                                     \
   X("blocks-n1", kBlocks, 1)                                             \
   X("blocks-n32", kBlocks, 32)                                           \

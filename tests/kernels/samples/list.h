@@ -1,4 +1,4 @@
-// The samples of all codelets, from which their test, their benchmark and the check of their costs come.
+// The samples of all codelets, for their test, their benchmark and the check of their costs.
 #pragma once
 
 #include <span>

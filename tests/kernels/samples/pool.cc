@@ -4,8 +4,8 @@
 namespace tessera::kernels {
 namespace {
 
-/// Images of height × width and `channels`, of which windows of 3 × 2 elements, 2 × 1 apart, are taken with a
-/// step of 1 × 2, beyond the edges as well.
+/// Images of height × width with `channels`. Windows of 3 × 2 elements, 2 × 1 apart, step by 1 × 2, and reach
+/// beyond the edges.
 struct Images {
   uint32_t scale;
   bool in_rows;
@@ -24,7 +24,7 @@ struct Images {
   void add_result(Sample& sample, Type type, uint32_t pixels) const {
     in_rows ? sample.unset(type, channels(), pixels) : sample.unset(type, pixels, channels());
   }
-  /// First elements and counts: of rows 2 · i − 1 … 2 · i + 1, of columns j and j + 2, as far as there are.
+  /// First elements and counts: rows 2 · i − 1 … 2 · i + 1, and columns j and j + 2, as far as these exist.
   void add_windows(Sample& sample) const {
     const auto rows = [](uint64_t i) {
       return i % 2 == 0 ? (i == 0 ? 0.0 : double(i) - 1) : (i == 1 || i == 7 ? 2.0 : 3.0);

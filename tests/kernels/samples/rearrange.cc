@@ -42,7 +42,8 @@ Sample repeated(uint32_t scale, uint64_t seed) {
   return sample.param(0).param(0);
 }
 
-/// Rows of [a, b, c · d, e] as [a, c, b, d, e], of which the last two are columns: all rows but the first.
+/// Rows of [a, b, c · d, e] as [a, c, b, d, e], whose last two dimensions are columns: all rows but the
+/// first.
 Sample several_columns(uint32_t scale, uint64_t seed) {
   const Sizes sizes = {2, 4, 3 * scale, 5, 17};
   const uint32_t a = sizes[0], c = sizes[1], b = sizes[2], d = sizes[3], e = sizes[4];

@@ -39,7 +39,7 @@ constexpr NamedSample kRowsSamples[] = {{"f32-f32", rows_sample<Type::f32, Type:
                                         {"f16-f16", rows_sample<Type::f16, Type::f16>},
                                         {"f32-f16", rows_sample<Type::f32, Type::f16>}};
 
-/// Every row gets as many partials.
+/// Every row gets the same number of partials.
 template <Type from, Type to, uint32_t partials>
 Sample worker_rows_sample(uint32_t scale, uint64_t seed) {
   const uint32_t rows = 3 * scale;

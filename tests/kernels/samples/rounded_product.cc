@@ -13,8 +13,8 @@ const Sample::Field& result_of(const Sample& sample) {
   throw std::logic_error("a product without a result");
 }
 
-/// The sample at a position among those of a product whose results are f16. A form that adds in another order
-/// rounds by other random numbers: to any neighbour.
+/// The sample at a position among the samples of a product whose results are f16. A form that adds in another
+/// order rounds by other random numbers: to any neighbour.
 template <const program::Codelet& product, size_t position>
 Sample rounded(uint32_t scale, uint64_t seed) {
   size_t at = 0;

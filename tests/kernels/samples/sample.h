@@ -1,5 +1,4 @@
-// Samples: synthetic vertices of a codelet, from which its test, its benchmark and the check of its cost all
-// come.
+// Samples: synthetic vertices of a codelet, for its test, its benchmark and the check of its cost.
 #pragma once
 
 #include <tessera/types.h>
@@ -70,7 +69,7 @@ class Sample {
   /// Makes the field added last contiguous and aligned in every layout.
   Sample& packed();
   Sample& param(int64_t value);
-  /// Makes it a sample of another codelet, whose fields, and first parameters, are those so far.
+  /// Makes it a sample of another codelet, whose fields and first parameters are the present ones.
   Sample& of(const program::Codelet& codelet);
   Sample& tolerance(Tolerance tolerance);
   /// Sets the floating-point operations of one run, for a benchmark's GFLOP/s; 0 if they do not matter.
@@ -99,7 +98,7 @@ struct SampleLayout {
   bool column_major = false;
 };
 
-/// A sample in memory of its own, as one vertex.
+/// A sample in its own memory, as one vertex.
 class SampleVertex {
  public:
   explicit SampleVertex(const Sample& sample, const SampleLayout& layout = {});
@@ -112,7 +111,7 @@ class SampleVertex {
   /// Whether all elements of the field have the bits of those in another vertex of the same sample and
   /// layout.
   bool has_bits_of(const SampleVertex& other, size_t field) const;
-  /// Whether all memory around the elements is as it was made.
+  /// Whether all memory around the elements is unchanged.
   bool surroundings_untouched() const;
 
  private:
@@ -151,8 +150,8 @@ struct CodeletSamples {
   std::span<const NamedSample> samples;
 };
 
-/// The samples of a family: NAME_uses of each codelet in its list. TESSERA_SAMPLE_NAMES is where these are,
-/// if files are joined (tessera_join).
+/// The samples of a family: NAME_uses of each codelet in its list. If files are joined (tessera_join), these
+/// are in TESSERA_SAMPLE_NAMES.
 #define TESSERA_SAMPLE_NAMES
 #define TESSERA_SAMPLES_OF(codelet, ...) {codelet##_codelet, codelet##_uses},
 #define TESSERA_DEFINE_SAMPLES(family, CODELETS)                             \

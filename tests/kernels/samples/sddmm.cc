@@ -9,7 +9,7 @@ namespace {
 uint32_t rows_at(uint32_t scale) { return scale == 0 ? 0 : 8 + 29 * scale; }
 uint32_t cols_at(uint32_t scale) { return scale == 0 ? 0 : 5 + 31 * scale; }
 
-/// What x is: X, or images that it is seen in.
+/// The form of x: X, or images with its elements under a window.
 enum class Given : uint8_t { matrix, images, strided_images, images_of_vectors };
 
 Window window_of_given(Given given) {
@@ -33,7 +33,7 @@ void add_scalars(Sample& s, double beta) {
   s.values(Type::f32, 1, 2, [beta](uint64_t i) { return i == 0 ? 0.75 : beta; }).packed();
 }
 
-/// dW before the product: anything if beta is 0, in places in use and others alike.
+/// dW before the product: if beta is 0, any values in all places, used or not.
 void add_gradient(Sample& s, uint64_t rows, uint32_t cols, bool is_read, uint64_t seed) {
   if (is_read)
     s.random(Type::f32, static_cast<uint32_t>(rows), cols, seed).packed();

@@ -20,7 +20,7 @@ Tolerance tolerance_of(Type type) {
 uint32_t classes_of(uint32_t scale) { return scale == 0 ? 0 : 3 + 4 * scale; }
 uint32_t columns_of(uint32_t scale) { return 19 * scale; }
 
-/// Of labels, every eleventh is beyond the classes.
+/// Every eleventh label is beyond the classes.
 Sample& add_labels(Sample& sample, uint32_t rows, uint32_t cols, uint32_t classes) {
   return sample.values(Type::u32, rows, cols, [classes](uint64_t i) {
     return i % 11 == 10 ? double{1} * classes : static_cast<double>((i * 7) % std::max(1U, classes));

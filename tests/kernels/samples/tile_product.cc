@@ -6,8 +6,8 @@
 namespace tessera::kernels {
 namespace {
 
-/// Every third block of a square of blocks, the last of X and of Y short by one row where they can
-/// be.
+/// Every third block of a square of blocks; the last blocks of X and of Y are short by one row where
+/// possible.
 struct SddmmPattern {
   std::vector<double> lists;
   uint32_t blocks = 0;

@@ -12,7 +12,7 @@ constexpr int64_t kSkippedRow = 2, kRowPart = 1, kRowParts = 2;
 uint32_t table_rows_at(uint32_t scale) { return scale == 0 ? 0 : 8 + 29 * scale; }
 uint32_t table_cols_at(uint32_t scale) { return scale == 0 ? 0 : 5 + 31 * scale; }
 
-/// Rows of which some are listed several times.
+/// Rows, some of which are listed several times.
 void add_list(Sample& s, uint32_t scale, uint64_t seed) {
   s.values(Type::u32, 7 * scale, 1,
            [&](uint64_t i) { return static_cast<double>((i * 11 + seed) % table_rows_at(scale)); });
