@@ -1,4 +1,4 @@
-"""Commands of blocks for the shell, and whether what they name is there."""
+"""Commands in blocks for the shell, and whether the names in them exist."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _EXTRAS = re.compile(r"\.\[([\w,]+)\]")
 
 
 def commands_of(text: str) -> Iterator[list[str]]:
-    """The words of each command, without variables before it and without what a shell does with its output."""
+    """The words of each command, without variables before it and redirections after it."""
     for line in text.replace("\\\n", " ").splitlines():
         words: list[str] = []
         for word in [*shlex.split(line.removeprefix("$ "), comments=True), ";"]:
@@ -31,7 +31,7 @@ def commands_of(text: str) -> Iterator[list[str]]:
 
 
 def wrong_names(text: str) -> list[str]:
-    """What the commands of a block name that is not in the tree; the tool's options aside, which it knows itself."""
+    """The names in the commands of a block that do not exist in the tree; the tool checks its options itself."""
     wrong = []
     for words in commands_of(text):
         wrong += [word for word in words if not _is_there(word)]
@@ -57,7 +57,7 @@ def _is_there(word: str) -> bool:
 
 
 def _sources_of(words: list[str]) -> Iterator[Path]:
-    """Where the options of a script or a benchmark are; nothing for programs of others."""
+    """The sources with the options of a script or a benchmark; none for other programs."""
     program = words[1] if words[0] == "python" and len(words) > 1 else words[0]
     file = ROOT / program
     if program.endswith(".py") and file.exists():
@@ -71,7 +71,7 @@ def _sources_of(words: list[str]) -> Iterator[Path]:
 
 
 def unknown_options(words: list[str], help_of: Callable[[list[str]], str]) -> list[str]:
-    """Those options of a command of the tool that its help lacks."""
+    """The options of a command of the tool that its help lacks."""
     text = help_of(words[1:2])
     has_part = len(words) > 2 and re.match(r"[a-z]+$", words[2])
     if has_part and re.search(rf"^ +{words[2]}\s", text, re.MULTILINE):

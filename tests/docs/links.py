@@ -1,4 +1,4 @@
-"""Where the links of the pages lead."""
+"""The targets of links in the pages."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def _without_code(lines: list[str]) -> str:
 
 
 def anchors_of(page: Path) -> set[str]:
-    """What links may name behind a #, as GitHub makes it of headings."""
+    """The anchors to which links may lead, made from headings as GitHub does."""
     anchors: set[str] = set()
     seen: Counter[str] = Counter()
     for line in text_of(page):
@@ -32,14 +32,14 @@ def anchors_of(page: Path) -> set[str]:
 
 
 def links_of(page: Path) -> list[str]:
-    """To files of this tree, and within the page."""
+    """The links to files of this tree, and within the page."""
     text = _without_code(text_of(page))
     links = re.findall(r"\]\(([^)\s]+)\)", text) + re.findall(r'(?:src|srcset|href)="([^"]+)"', text)
     return [link for link in links if not re.match(r"[a-z]+:", link)]
 
 
 def pictures_of(page: Path) -> list[tuple[str, str]]:
-    """The text alternative and the file of each."""
+    """The text alternative and the file of each picture."""
     text = "\n".join(text_of(page))
     found = re.findall(r"!\[([^\]]*)\]\(([^)\s]+)\)", text)
     for image in re.findall(r"<img\b[^>]*>", text):

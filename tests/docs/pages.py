@@ -1,14 +1,14 @@
-"""The blocks of code of README and pages, with what comments directly before a block say of it.
+"""The blocks of code in README and pages, with the meaning of comments directly before them.
 
     <!-- fragment -->       is not run, as it leaves something out; nor is Python in a block of "py"
     <!-- full -->           takes seconds: runs in ./test --full
     <!-- long -->           commands of the tool that take hours, or data: only the names in them are checked
     <!-- run -->            commands of the tool that are quick enough for ./test; others run in ./test --full
-    <!-- setup: NAME -->    what the block takes for granted: in setups.py for Python and commands, setups.inc for C++
-    <!-- declarations -->   of C++ that stands outside of functions
-    <!-- figures vary -->   of a block that shows what the one before it prints: numbers stand for any others
+    <!-- setup: NAME -->    names and files that the block needs: in setups.py for Python and commands, setups.inc for C++
+    <!-- declarations -->   C++ that stands outside of functions
+    <!-- figures vary -->   in a block that shows the output of the block before, numbers stand for any others
 
-A block of "text", or without a language, that directly follows one of Python or of commands is what that one prints;
+A block of "text", or without a language, that directly follows a block of Python or of commands is the output of that;
 "…" stands for anything, alone on a line for any lines. A block of "toml" is a file, which a comment in its first line
 may name.
 """
@@ -34,7 +34,7 @@ _COMMAND = re.compile(
 
 @dataclass(frozen=True)
 class Block:
-    """A block of a page; its line is that of its first line of code."""
+    """A block of a page; its line is the line of its first code."""
 
     page: str
     line: int
@@ -113,7 +113,7 @@ def _fenced(lines: list[str], i: int) -> tuple[str, int, int, int] | None:
 
 
 def _indented(lines: list[str], i: int) -> tuple[str, int, int, int] | None:
-    """A block by indentation, which is not the continued item of a list."""
+    """A block by indentation that does not continue an item of a list."""
     before = lines[i - 1].strip() if i else ""
     is_code = lines[i].startswith("    ") and (not before or before.startswith(("```", "<!--")))
     if not is_code or _is_in_list(lines, i):
@@ -143,21 +143,21 @@ def file_of(block: Block) -> str:
 
 
 def is_output(blocks: list[Block], i: int) -> bool:
-    """Whether a block shows what the one before it prints."""
+    """Whether a block shows the output of the block before it."""
     block = blocks[i]
     is_shown = block.language == "" and block.follows and not block.says("fragment")
     return i > 0 and is_shown and blocks[i - 1].language in ("python", "sh")
 
 
 def output_after(block: Block) -> Block | None:
-    """The block that shows what this one prints."""
+    """The block that shows the output of this one."""
     of_page = blocks_of(ROOT / block.page)
     i = of_page.index(block) + 1
     return of_page[i] if i < len(of_page) and is_output(of_page, i) else None
 
 
 def differs(shown: str, printed: str, figures_vary: bool) -> bool:
-    """Whether a page shows something else than what was printed."""
+    """Whether a page shows another text than the printed one."""
     return not re.fullmatch(_pattern(_normalised(shown), figures_vary), _normalised(printed))
 
 

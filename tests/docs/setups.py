@@ -1,4 +1,4 @@
-"""What blocks of Python and commands in the pages take for granted: `<!-- setup: NAME -->` before a block.
+"""Names and files that blocks of Python and commands in the pages need: `<!-- setup: NAME -->` before a block.
 
 Each function returns names for the session of the page, or writes files into its folder.
 """
@@ -19,7 +19,7 @@ Names = dict[str, Any]
 
 
 def _pruned(weight: Any, density: float = 0.1, seed: int = 0) -> Any:
-    """With blocks of 4 × 4 left."""
+    """A weight pruned in blocks of 4 × 4."""
     import torch
 
     generator = torch.Generator().manual_seed(seed)
@@ -208,7 +208,7 @@ def weight_file() -> Names:
 
 
 def pruned_files() -> Names:
-    """A folder as Hugging Face has them, and files of single weights."""
+    """A folder in the layout of Hugging Face, and files of single weights."""
     from safetensors.numpy import save_file
 
     generator = np.random.default_rng(0)
@@ -227,7 +227,7 @@ def pruned_files() -> Names:
 
 
 def onnx_file() -> Names:
-    """Embeddings of ids, those of padding zero, and a pruned product."""
+    """Embeddings of ids, which are zero for padding, and a pruned product."""
     import onnx
     from onnx import TensorProto, helper, numpy_helper
 

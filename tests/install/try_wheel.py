@@ -8,7 +8,7 @@ import sys
 
 import numpy as np
 
-# What manylinux lets a wheel take from the computer, and extensions of Python's own library.
+# Libraries that manylinux lets a wheel take from the computer, and extensions of Python's own library.
 FROM_COMPUTER = ("libstdc++.so", "libgcc_s.so", "libm.so", "libz.so")
 
 

@@ -14,14 +14,14 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1] / "python"))
 import faults  # noqa: E402
 
-#: Seconds in which mpirun ends what is left.
+#: Seconds in which mpirun ends the processes that are left.
 GRACE = 30
 TRAIN = (
     *("train", "bert", "--documents", "60", "--vocabulary", "100", "--length", "16", "--batch", "4", "--threads", "1"),
     *("--steps", "60", "--evaluate-every", "5", "--seed", "3"),
 )
 STAGES = ("--stages", "2", "--micro-batches", "2", "--pipeline", "1f1b")
-#: Of so many ranks, the tool has as many replicas as it needs.
+#: Options for each division; the tool chooses the number of replicas from the number of ranks.
 DIVIDED = {"replicas": (), "stages": STAGES, "both": STAGES}
 
 
@@ -76,7 +76,7 @@ class MpiRanks:
         return struck is not None and all(self._is_gone(rank) for rank in range(self._count) if rank != struck)
 
     def _end(self, struck: int | None, seconds: float) -> int:
-        """The status of mpirun, which ends a rank that others left behind, or is made to."""
+        """The status of mpirun, which ends a rank that the others left behind, or has to be ended itself."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             return self._mpirun.wait(seconds)
         if struck is not None:  # it was stopped when all was done
@@ -92,7 +92,7 @@ class MpiRanks:
 
 
 class MpiTraining:
-    stops_after = (signal.SIGTERM,)  # of which all ranks learn
+    stops_after = (signal.SIGTERM,)  # all ranks learn of it
 
     def __init__(self, tool: str, mpirun: str, kind: str) -> None:
         self._mpirun, self._ranks, self._command = mpirun, faults.RANKS[kind], [tool, *TRAIN, *DIVIDED[kind]]
@@ -109,7 +109,7 @@ class MpiTraining:
         return file.read_bytes() if file.exists() else None
 
     def names(self, rank: int, complaints: str, folder: Path) -> bool:
-        """Who hangs while MPI connects or ends has no name to others."""
+        """The others cannot name a rank that hangs while MPI connects or ends."""
         return re.search(rf"rank {rank}\b|the ranks have not (connected|ended)", complaints) is not None
 
     def strangers(self, folder: Path) -> list[str]:

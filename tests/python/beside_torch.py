@@ -25,7 +25,7 @@ class Function(nn.Module):
 
 
 def compare(module, *inputs, rtol=1e-4, atol=1e-5):
-    """A session of the module's graph, which gives what the module does."""
+    """A session of the module's graph, whose results equal the module's."""
     session = tg.from_torch(module, inputs).session()
     with torch.no_grad():
         expected = module(*inputs)
@@ -84,9 +84,9 @@ def trains_like_pytorch(
     make_optimizer=torch.optim.SGD,
     **options,
 ):
-    """Some steps have the same losses, which are returned, and the same parameters at the end.
+    """Expect the same losses in some steps, and the same parameters at the end; returns the losses.
 
-    The loss is one of a training step by its name, or a function that becomes part of the module. `options` are those
+    `loss` is the name of a loss of training steps, or a function that becomes part of the module. `options` are options
     of the training step, and `make_optimizer` makes PyTorch's optimizer for them from parameters and a rate.
     """
     inputs = inputs if isinstance(inputs, tuple) else (inputs,)

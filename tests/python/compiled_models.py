@@ -57,7 +57,7 @@ class Function(torch.nn.Module):
 
 
 class Pooled(torch.nn.Module):
-    """A layer, and the mean of the tokens that a mask leaves."""
+    """A layer, and the mean of the tokens that a mask keeps."""
 
     def __init__(self, masked):
         super().__init__()

@@ -1,4 +1,4 @@
-"""An environment of the tests' own, and reproducible random numbers."""
+"""A separate environment for tests, and reproducible random numbers."""
 
 import collections
 import gc
@@ -10,24 +10,24 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-# What belongs to the user is neither read nor written; before anything asks the environment. Names with TEST are for
-# tests, and TESSERA_DATA says where data lie.
+# Files and settings of the user are neither read nor written. This must come before anything reads the environment.
+# Names with TEST are for tests, and TESSERA_DATA is the folder of data.
 OWN = tempfile.TemporaryDirectory(prefix="tessera-test-")
 for _name in list(os.environ):
     is_for_tests = _name.startswith("TESSERA_TEST_") or _name in ("TESSERA_DATA", "TESSERA_UPDATE_GOLDEN")
     if _name.startswith(("TESSERA_", "OMP_", "GOMP_", "XDG_")) and not is_for_tests:
         del os.environ[_name]
-# PyTorch's threads of several tests at once would wait by spinning on the cores of each other.
+# If several tests run at once, PyTorch's waiting threads would spin on cores of other tests.
 os.environ["OMP_WAIT_POLICY"] = "passive"
-# As many tests as there are cores run at once: threads of each would wait for a core that another test has.
-# Tests about threads set how many.
+# Tests run on all cores at once: threads of a test would wait for cores of other tests. Tests about threads set their
+# number.
 if os.environ.get("TESSERA_TEST_FULL", "0") == "0":
     os.environ["TESSERA_THREADS"] = os.environ["OMP_NUM_THREADS"] = "1"
 os.environ["HOME"] = OWN.name
 os.environ["TESSERA_CACHE"] = str(pathlib.Path(OWN.name) / "cache")
 
 
-@pytest.hookimpl(tryfirst=True)  # before those marked full are left out
+@pytest.hookimpl(tryfirst=True)  # before tests marked full are left out
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark as full the cases of a grid that the short run leaves out."""
     seen: collections.Counter[str] = collections.Counter()
@@ -43,13 +43,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Leave what modules hold out of searches for garbage: those in half a million objects take a fifth of the time."""
+    """Exclude the objects of modules from garbage collection: half a million of them take a fifth of the time."""
     gc.collect()
     gc.freeze()
 
 
 def places_of(item: pytest.Item, number: int) -> list[int]:
-    """The places of the values of a test's case among the values of each parameter."""
+    """The positions of a case's values among the values of each parameter."""
     places = []
     for parameter in reversed(list(item.iter_markers("parametrize"))):  # the last changes from case to case
         number, place = divmod(number, len(parameter.args[1]))
@@ -59,7 +59,7 @@ def places_of(item: pytest.Item, number: int) -> list[int]:
 
 @pytest.fixture
 def own_folder() -> pathlib.Path:
-    """Where home and caches lie."""
+    """The folder of home and caches."""
     return pathlib.Path(OWN.name)
 
 

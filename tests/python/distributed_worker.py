@@ -1,4 +1,4 @@
-"""One rank of a run that test_distributed.py starts: trains sparse layers under DDP or FSDP2, and saves what it has."""
+"""One rank of a run that test_distributed.py starts: trains sparse layers under DDP or FSDP2, and saves its state."""
 
 import argparse
 import os

@@ -1,7 +1,7 @@
-"""Signals to one rank of a training at a random moment, and what has to be true after them: all others end in time
-and name the lost rank, nothing half-written remains, and training goes on with the bits of one without interruption.
+"""Signals to one rank of a training at a random moment, and the conditions after them: all others end in time and name
+the lost rank, nothing half-written remains, and training continues with the same bits as without an interruption.
 
-Trainings are those of test_ranks.py, by gloo, and of tests/mpi/faults.py, by MPI.
+Trainings come from test_ranks.py, with gloo, and from tests/mpi/faults.py, with MPI.
 """
 
 import random
@@ -13,12 +13,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-#: How many faults there are in ./test --full; the short run takes every nth.
+#: The number of faults in ./test --full; the short run takes every nth.
 COUNT, SHORT_NTH = 100, 53
-#: How many ranks there are, by what they divide: replicas, the stages of one, or the stages of two.
+#: The number of ranks, by the division: among replicas, the stages of one replica, or the stages of two.
 RANKS = {"replicas": 2, "stages": 2, "both": 4}
 SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGSTOP, signal.SIGSEGV)
-#: Seconds for which ranks wait for each other with faults, and without; and after which one hangs, on slow computers.
+#: Seconds for which ranks wait for each other with faults, and without; and seconds after which a rank hangs, even on
+#: slow computers.
 LONGEST_WAIT, PATIENCE, LONGEST_END = 4, 600, 64
 
 
@@ -50,26 +51,26 @@ class Ranks(Protocol):
     """The processes of a training."""
 
     def send_signal(self, rank: int, number: int) -> None:
-        """Send a signal, unless the rank does not run yet, or no more."""
+        """Send a signal, unless the rank does not run yet, or has ended."""
 
     def finish(self, struck: int | None = None, seconds: float = PATIENCE) -> Outcome:
-        """Wait for all, or for all but one, and end those that still run after that."""
+        """Wait for all ranks, or for all but one, and end the ranks that still run after that."""
 
 
 class Training(Protocol):
     """A training of ranks whose checkpoints lie in a folder."""
 
     def start(self, folder: Path, longest_wait: float) -> Ranks:
-        """Begin it, or go on from the last checkpoint, with ranks that wait so long for each other."""
+        """Begin it, or continue from the last checkpoint, with ranks that wait this long for each other."""
 
     def result(self, folder: Path) -> bytes | None:
-        """What a whole training has written; None or something else before its end."""
+        """The file of a whole training; None or another content before its end."""
 
     def names(self, rank: int, complaints: str, folder: Path) -> bool:
         """Whether the others complain of a rank, if they can know its name."""
 
     def strangers(self, folder: Path) -> list[str]:
-        """Files that no training leaves."""
+        """Files that no training should leave."""
 
 
 @dataclass(frozen=True)
@@ -90,7 +91,7 @@ def whole(training: Training, folder: Path) -> Whole:
 
 
 def strike(training: Training, fault: Fault, without: Whole, folder: Path) -> None:
-    """Begin a training, disturb it, and go on."""
+    """Begin a training, disturb it, and continue."""
     resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
     after = fault.moment * without.seconds
     what = f"{fault.kind}: {fault.signal.name} to rank {fault.rank} after {after:.3f} s"
@@ -109,5 +110,5 @@ def strike(training: Training, fault: Fault, without: Whole, folder: Path) -> No
 
 
 def ends_well(training: Training, fault: Fault) -> bool:
-    """Whether ranks stop together, without an error, after such a signal to one of them."""
+    """Whether ranks stop together, without an error, after this fault of one of them."""
     return fault.signal in getattr(training, "stops_after", ())

@@ -1,4 +1,4 @@
-"""Processes that begin with PyTorch imported, as they fork from one that has: to import it takes longer than most runs."""
+"""Processes that fork from one that has imported PyTorch, as importing it takes longer than most runs."""
 
 import contextlib
 import importlib
@@ -18,7 +18,7 @@ CONTEXT.set_forkserver_preload(
 
 
 def _work(worker, arguments, environment, errors):
-    """A worker's main(), with arguments and an environment of its own; what it complains of goes to a file."""
+    """Run a worker's main() with its own arguments and environment; its stderr goes to a file."""
     os.dup2(os.open(errors, os.O_WRONLY | os.O_APPEND), 2)
     os.environ.update(environment)
     torch.set_num_threads(1)
@@ -36,7 +36,7 @@ class Rank:
         self._process.start()
 
     def wait(self, timeout=900):
-        """The exit status, after that time at the latest."""
+        """The exit status, at the latest after this time."""
         self._process.join(timeout)
         self.kill()
         return self._process.exitcode
@@ -64,5 +64,5 @@ def start(worker, *arguments, ranks):
 
 
 def finish(ranks):
-    """The exit status and what it complains of, of each rank."""
+    """The exit status and the messages of each rank."""
     return [rank.wait() for rank in ranks], [rank.complaint() for rank in ranks]

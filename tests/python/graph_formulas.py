@@ -1,4 +1,4 @@
-"""What operations of graphs are in PyTorch: functions of float64 tensors, by the operations' names."""
+"""Operations of graphs in PyTorch: functions of float64 tensors, by the operations' names."""
 
 import numpy as np
 import torch
@@ -60,7 +60,7 @@ def convolved_back(x, w, *bias, kernel, stride, padding, dilation, groups, outpu
 
 
 def seen(x, kernel, stride, padding, dilation):
-    """What a window sees, by unfolding dimension by dimension."""
+    """The elements under a window, by unfolding dimension by dimension."""
     image = padded_image(x, padding).movedim(1, -1)
     for d, size in enumerate(kernel):
         count = (image.shape[1 + d] - (size - 1) * dilation[d] - 1) // stride[d] + 1
@@ -76,7 +76,7 @@ def folded(x, sizes, **window):
 
 
 def on_images(function):
-    """A function of channels first, of channels last."""
+    """Wrap a function of channels first for channels last."""
     return lambda x, *inputs, **options: function(x.movedim(-1, 1), *inputs, **options).movedim(1, -1)
 
 

@@ -1,4 +1,4 @@
-"""The cases of ONNX's own tests, and what became of each."""
+"""The cases of ONNX's own tests, and their outcomes."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def node_cases() -> list[Any]:
 
 
 def operator_of(case: Any) -> str:
-    """The operator that a case is about: the one of its model, or that which is expanded."""
+    """The operator that a case tests: the operator of its model, or the one that is expanded."""
     kinds = [node.op_type for node in case.model.graph.node]
     return kinds[0] if len(kinds) == 1 and "_expanded" not in case.name else "models of several operators"
 
@@ -56,7 +56,7 @@ def _of_all(model: onnx.ModelProto, data_sets: list[tuple[list[Any], list[Any]]]
     try:
         model = _of_later_set(model)
     except (RuntimeError, onnx.version_converter.ConvertError, onnx.defs.SchemaError):
-        pass  # what reads it says which set it is of
+        pass  # the reader names the operator set
     outcomes = [_run(model, inputs, outputs, atol) for inputs, outputs in data_sets]
     return next((each for each in outcomes if each.what != "passes"), Outcome("passes"))
 
@@ -144,7 +144,7 @@ def _run(original: onnx.ModelProto, inputs: list[Any], outputs: list[Any], atol:
         return Outcome("numbers that FP32 lacks")
     names = [each.name for each in _inputs_of(original)]
     reason = Outcome("")
-    # What has to be constant is an input of many cases: why the last attempt fails is the case's own reason.
+    # Many cases have inputs that must be constant: the case's reason is why the last attempt fails.
     for kept in (len(names), 1, 0):
         model, feeds = _with_constants(original, names, inputs, kept)
         try:
@@ -212,7 +212,7 @@ def _summary(error: str) -> str:
 
 
 def table_of(outcomes: Iterator[tuple[str, Outcome]], of: str = "operator") -> str:
-    """Rows of operators, or of what else: cases that pass, and others with the reason."""
+    """Rows of operators, or of other groups: cases that pass, and others with the reason."""
     by_operator: dict[str, Counter[str]] = defaultdict(Counter)
     for operator, outcome in outcomes:
         by_operator[operator][outcome.what] += 1

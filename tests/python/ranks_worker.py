@@ -1,4 +1,4 @@
-"""One rank of a run that test_ranks.py starts: trains replicas together with others, and saves what all have."""
+"""One rank of a run that test_ranks.py starts: trains replicas together with others, and saves their common state."""
 
 import argparse
 import os
@@ -32,7 +32,7 @@ def training_step(norm=False):
 
 
 def staged_step(stages, pipeline="1f1b", places=()):
-    """The step of a network with a layer on each stage, with as many micro-batches as there are replicas otherwise."""
+    """The step of a network with a layer on each stage, and one micro-batch for each replica of other steps."""
     layer = tg.Graph()
     x, weight = layer.input("x", (ROWS, 12)), layer.input("weight", (12, 12))
     layer.output("y", x + tg.dropout(tg.tanh(tg.linear(x, weight)), 0.1))
@@ -48,8 +48,8 @@ def staged_step(stages, pipeline="1f1b", places=()):
 
 
 def interrupt_next_exchange():
-    """Returns an event that begins it: then this process has Ctrl-C while it exchanges messages."""
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # which shells ignore in the background
+    """Returns an event: once it is set, this process gets Ctrl-C while it exchanges messages."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # shells ignore it in the background
     begins, exchange = threading.Event(), _ranks._Ranks.exchange
 
     def interrupted(self, sent, received):
@@ -63,12 +63,12 @@ def interrupt_next_exchange():
 
 
 def lacks(a):
-    """Whether this rank is to lack a file that the others have."""
+    """Whether this rank shall lack a file that the others have."""
     return a.lack and int(os.environ["RANK"]) == int(os.environ["WORLD_SIZE"]) - 1
 
 
 def train_bert(group, a):
-    """Trains by some steps of 8, from the checkpoint on that is there."""
+    """Train for some of 8 steps, from the checkpoint if there is one."""
     interruption = interrupt_next_exchange()
     config = {
         "hidden_size": 32,
@@ -104,7 +104,7 @@ def train_bert(group, a):
 
 
 def train_resnet(group, a):
-    """Trains by some steps of 6, from the checkpoint on that is there, with a norm over all replicas."""
+    """Train for some of 6 steps, from the checkpoint if there is one, with a norm over all replicas."""
     images = LACKED if lacks(a) else synthetic_images(80, 20, 3, height=12, width=12, channels=3)
     trainer = ResnetTrainer(
         images,

@@ -34,7 +34,7 @@ def steps(layer, x):
 
 
 def in_snntorch(snntorch, layer, x):
-    """The same by snnTorch's layer of the same arguments and parameters."""
+    """The same by snnTorch's layer with the same arguments and parameters."""
     kind = type(layer).__name__
     arguments = {
         "beta": layer.beta.detach().clone(),

@@ -1,4 +1,4 @@
-"""What type checkers know of the native half's signatures: read by mypy, never run."""
+"""Uses of native signatures, for type checkers: read by mypy, never run."""
 
 from typing import assert_type
 

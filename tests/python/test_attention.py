@@ -143,7 +143,7 @@ def test_sequences_are_broadcast(q, k, v):
 
 
 def dropped(count, p, seed=0):
-    """Attention whose probabilities are all 1 / count: results are fractions of values kept, over 1 - p."""
+    """Attention whose probabilities are all 1 / count: results are the fractions of kept values, divided by 1 - p."""
     graph = tg.Graph()
     q, v = graph.input("q", (2, count, 8)), graph.input("v", (2, count, 8))
     graph.output("y", tg.attention(q, q, v, heads=2, dropout=p, seed=seed))
@@ -155,7 +155,7 @@ def test_dropout_keeps_its_fraction_and_differs_between_steps():
     q, v = np.zeros((2, count, 8), np.float32), np.ones((2, count, 8), np.float32)
     first, second = session.run(q, v), session.run(q, v)
     assert np.abs(first - second).max() > 0.01
-    kept = first[..., ::4] * 0.75 * count  # of each query and head
+    kept = first[..., ::4] * 0.75 * count  # for each query and head
     np.testing.assert_allclose(kept, np.round(kept), atol=1e-2)
     assert abs(kept.mean() / count - 0.75) < 0.005
     session.step = 1
@@ -229,7 +229,7 @@ def test_a_constant_mask_may_begin_with_one_that_hides_all():
 @pytest.mark.parametrize("most", [0.5, 20.0, 300.0, 1e5, 1e7, 1e30])
 @pytest.mark.parametrize("order", ["ascending", "descending", "mixed"])
 def test_scores_of_any_size_and_order(most, order):
-    """Results of the keys so far follow as others bring larger scores, of which each query has its own."""
+    """Results so far are rescaled as later keys have larger scores; each query has its own scores."""
     torch.manual_seed(5)
     scores = torch.linspace(-most, most, 300)
     scores = {"ascending": scores, "descending": scores.flip(0), "mixed": scores[torch.randperm(300)]}[order]
@@ -251,7 +251,7 @@ def test_scores_of_16_bits_do_not_overflow(machine):
 
 @pytest.fixture
 def without_fast_path():
-    """PyTorch's layers as they train."""
+    """PyTorch's layers as in training."""
     torch.backends.mha.set_fastpath_enabled(False)
     yield
     torch.backends.mha.set_fastpath_enabled(True)
@@ -274,7 +274,7 @@ def test_attention_trains_as_in_pytorch(name, machine):
 
 
 def test_packed_sequences_are_those_alone():
-    """Two packs of sequences, of which one ends with padding."""
+    """Two packs of sequences; one ends with padding."""
     graph = tg.Graph()
     lengths = [[5, 3, 4], [6, 4]]
     ids = np.zeros((2, 12), np.uint32)

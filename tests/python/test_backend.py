@@ -1,4 +1,4 @@
-"""torch.compile(backend="tessera"): what eager PyTorch computes, and nothing that fails."""
+"""torch.compile(backend="tessera"): the results of eager PyTorch, without failures."""
 
 import copy
 import gc
@@ -164,7 +164,7 @@ def encoder_layer(**options):
     return nn.TransformerEncoderLayer(16, 2, 32, dropout=0, batch_first=True, **options)
 
 
-# Graphs that are divided as others are, and whose operations test_torch_modules.py compares: for ./test --full.
+# Graphs that are divided like others, and whose operations test_torch_modules.py compares: for ./test --full.
 LIKE_OTHERS = {"bilinear", "layer norm of two", "layer norm without parameters", "instance norm", "local response norm"}
 LIKE_OTHERS |= {"conv2d of patches", "average pooling", "rnn cell", "lstm cell", "encoder layer, norm first", "glu", "prelu"}
 LIKE_OTHERS |= {"upsampling", "pixel shuffle", "padding", "unfold", "cosine similarity", "pairwise distance", "gru", "conv1d"}
@@ -598,7 +598,7 @@ def test_other_types_and_modes(runs):
             gradients.append([each.grad.clone() for each in other.parameters()])
         assert len(runs) - count == (0 if dtype is torch.float64 else 2)
         equal(*gradients, rtol=0.05, atol=0.1)
-        torch._dynamo.reset()  # which takes eight such models
+        torch._dynamo.reset()  # torch.compile takes only eight such models
     with torch.inference_mode():  # parameters without versions
         other = copy.deepcopy(model)
         for parameter in other.parameters():
@@ -625,7 +625,7 @@ def test_sizes_change(runs):
 
 
 class BySize(nn.Module):
-    """Whose weight depends on a size of the input."""
+    """A layer whose weight depends on a size of the input."""
 
     def __init__(self, prepared):
         super().__init__()
@@ -780,7 +780,7 @@ def test_log_has_a_reason_for_each_weight(caplog):
 
     with torch.no_grad():
         text = reasons(reports.Everything().eval(), torch.randint(0, 64, (2, 9)))
-        # The head, which is the table, two layers, two convolutions, experts, a first factor, and what is summed too.
+        # The head, which is the table, two layers, two convolutions, experts, a first factor, and a weight that is summed too.
         assert text.count("no zeros") >= 8 and text.count("depthwise convolution") == 1
         text = reasons(nn.Sequential(nn.Embedding(8, 16), nn.Linear(16, 4)), torch.arange(5))
         assert text.count("not a product") == 1 and "4 × 16, 5 rows, density 1: no zeros" in text

@@ -74,7 +74,7 @@ def packed(packs: list[list[dict[str, Any]]], tokens: int, most: int, prediction
 
 
 def outputs_of(session: Any, arrays: dict[str, NDArray[Any]]) -> Any:
-    """Outputs of a graph that may have no use for some of the arrays."""
+    """Outputs of a graph that may not take all of the arrays."""
     return session.run(**{name: array for name, array in arrays.items() if name in session._given})
 
 

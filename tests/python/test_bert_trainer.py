@@ -1,4 +1,4 @@
-"""BERT's trainer: that of `tessera train bert`, with its checkpoints, and the names of Hugging Face."""
+"""BERT's trainer: it trains like `tessera train bert`, with the same checkpoints, and has Hugging Face's names."""
 
 from __future__ import annotations
 

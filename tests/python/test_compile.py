@@ -521,7 +521,7 @@ def test_wrong_modules_are_refused():
     exported = torch.export.export(network(), (x,))
     with pytest.raises(TypeError, match="the module is an ExportedProgram: give its module"):
         tessera.compile(exported, x)
-    expect_like(network(), tessera.compile(exported.module(), x), x)  # which has no mode to be changed
+    expect_like(network(), tessera.compile(exported.module(), x), x)  # it has no mode to change
 
     class Random(torch.nn.Module):
         def __init__(self, draw):
@@ -632,7 +632,7 @@ def test_weights_are_listed_however_products_take_them(function, reason):
     assert (layer.reason, layer.is_sparse) == (reason, not reason)
 
 
-# What is said.
+# Reports.
 
 
 def test_results_keep_the_names_of_their_parts(tmp_path):
@@ -656,7 +656,7 @@ def test_results_keep_the_names_of_their_parts(tmp_path):
 
 
 class Unknown:
-    """What PyTorch knows nothing of."""
+    """A class that PyTorch does not know."""
 
 
 @pytest.mark.parametrize(

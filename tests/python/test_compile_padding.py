@@ -1,4 +1,4 @@
-"""That zeros which pad to buckets change no result of compiled modules."""
+"""Padding to buckets with zeros changes no result of compiled modules."""
 
 import pytest
 
@@ -55,14 +55,14 @@ def test_padding_is_checked_for_combinations_of_buckets(tmp_path):
 
 
 def test_padding_is_checked_for_each_size_alone():
-    """Where both are padded by as much, results are right."""
+    """Where both are padded by the same amount, results are right."""
     model = Function(lambda x: x * (1 + x.shape[0] / x.shape[1])).eval()
     with pytest.raises(ValueError, match="zeros that pad 'n' from 1 to 4 change the results"):
         tessera.compile(model, torch.rand(3, 3), dynamic_shapes=TWO_SIZES, buckets={"n": [4], "m": [4]})
 
 
 def test_padding_is_checked_for_each_pair_of_sizes():
-    """Results are wrong where two of three sizes are padded, and otherwise right."""
+    """Results are wrong where two of three sizes are padded, and right elsewhere."""
     model = Function(lambda x: x * (1 + (sorted(x.shape)[1] < sorted(x.shape)[2]))).eval()
     names = {"inputs[0]": {0: "n", 1: "m", 2: "k"}}
     with pytest.raises(ValueError, match="zeros that pad 'n' from 1 to 4 and 'm' from 1 to 4 change the results"):

@@ -151,12 +151,12 @@ def test_memory_that_is_written_is_seen(reads, monkeypatch):
 
 
 def write_one(model):
-    """To an element that is no zero, where no word is sampled, and as PyTorch does not see it."""
+    """Write an element that is not zero, where no word is sampled, in a way that PyTorch does not see."""
     row = model[0].weight.data[50]
     row[row.nonzero()[0]] += 3
 
 
-#: In which all contents of network() have their turn: 262 blocks, two in each.
+#: Calls in which all contents of network() have their turn: 262 blocks, two in each call.
 CALLS = 131
 
 
@@ -293,7 +293,7 @@ def test_buffers_and_inputs_that_a_call_changes_are_refused(is_input):
         tessera.compile(Counting().eval(), torch.randn(2, 4))
 
 
-# What is no tensor.
+# Settings, which are not tensors.
 
 
 SETTINGS = {
@@ -370,7 +370,7 @@ HOOKS = {
 
 @pytest.mark.parametrize("hook", HOOKS)
 def test_what_hooks_assign_is_no_setting(hook):
-    """Each check of padding runs the module, after which it is compiled anew if its settings have changed."""
+    """Each check of padding runs the module, which is then compiled again if its settings have changed."""
     model, x = torch.nn.Sequential(torch.nn.Linear(8, 8)).eval(), torch.randn(4, 8)
     model[0].calls = 0
     model[0].register_forward_hook(HOOKS[hook])
@@ -395,7 +395,7 @@ def test_many_settings_are_seen_after_some_calls(check):
         expect_like(model, compiled, x)
 
 
-# New memory, which may lie where the old did.
+# New memory, which may have the old address.
 
 
 def small(width=64):
@@ -509,7 +509,7 @@ def test_sparse_tensors_that_change_are_seen(layout, change):
     expect_right()
 
 
-# Tensors that are no parameters.
+# Tensors that are not parameters.
 
 
 class Plain(torch.nn.Module):
@@ -554,13 +554,13 @@ def test_plain_tensors_that_are_replaced_are_seen(change, of_part):
     expect_like(model, compiled, x)
     session = compiled.first
     expect_like(model, compiled, x)
-    assert compiled.first is session  # what no result depends on may change
+    assert compiled.first is session  # tensors on which no result depends may change
     PLAIN_CHANGES[change](model.part if of_part else model)
     expect_like(model, compiled, x)
 
 
 class Unregistered(torch.nn.Module):
-    """Whose weight is no parameter."""
+    """A layer whose weight is not a parameter."""
 
     def __init__(self, kind, weight, product=lambda w, x: F.linear(x, w)):
         super().__init__()
@@ -638,7 +638,7 @@ def test_rows_that_are_weights_of_their_own_are_followed():
         expect_like(model, compiled, x)
 
 
-@pytest.mark.parametrize("outputs", [8, 12])  # 12: the matrix of either has the sizes of the other's
+@pytest.mark.parametrize("outputs", [8, 12])  # 12: the matrices of both have the same sizes
 def test_convolutions_may_share_their_weight_with_transposed_ones(outputs):
     def there_and_back(w, x):
         y = torch.nn.functional.conv2d(x, w, stride=2).relu()
@@ -685,7 +685,7 @@ def test_convolutions_in_groups_may_be_sparse(kind, kernel, block_size, measure,
     assert (layer.name, layer.shape, layer.rows) == ("weight", (SIZE, SIZE // 4 * kernel**2), 288)
     assert layer.dense_seconds > 0 and layer.sparse_seconds > 0
     if measure:
-        return  # which of them is faster is up to the computer
+        return  # the computer decides which of them is faster
     assert layer.is_sparse and layer.density < 0.5 and (layer.block_size > 1) == (block_size > 1)
     compiled.save(tmp_path / "m.safetensors")
     expect_like(model, tessera.load(tmp_path / "m.safetensors"), x)

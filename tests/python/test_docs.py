@@ -1,6 +1,6 @@
 """README and pages: blocks of code run and print what the pages show, commands and links name what exists.
 
-tests/docs/pages.py says by which comments a page marks its blocks.
+tests/docs/pages.py explains the comments with which a page marks its blocks.
 """
 
 import contextlib
@@ -54,7 +54,7 @@ def prepared(block, names):
 
 def printed_by(block, names):
     with contextlib.redirect_stdout(io.StringIO()) as out:
-        # Lines of a traceback are those of the page.
+        # Tracebacks have the line numbers of the page.
         exec(compile("\n" * (block.line - 1) + block.text, block.page, "exec"), names)
     return out.getvalue()
 
@@ -67,7 +67,7 @@ def expect_shown(block, printed):
 
 
 def write_files(page):
-    """Write the files that blocks of the page are."""
+    """Write the files that blocks of the page show."""
     for block in pages.blocks_of(ROOT / page):
         if block.language == "toml" and not block.says("fragment"):
             Path(pages.file_of(block)).write_text(block.text, encoding="utf-8")
@@ -76,7 +76,7 @@ def write_files(page):
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("page", pages_with("python", "fragment"))
 def test_python_of(page, tmp_path, monkeypatch):
-    """One session for each page, in a folder of its own."""
+    """One session for each page, in its own folder."""
     import tessera
 
     pytest.importorskip("torch")
@@ -164,7 +164,7 @@ def is_of_tool(words):
 
 
 def runnable():
-    """Blocks of the tool's commands alone."""
+    """Blocks that have only commands of the tool."""
     for block in blocks("sh", "fragment", "long"):
         if all(map(is_of_tool, commands.commands_of(block.text))):
             yield pytest.param(block, id=block.place, marks=() if block.says("run") else pytest.mark.full)
@@ -217,7 +217,7 @@ def test_tables_and_figures_are_those_of_their_data():
 
 
 def test_pictures_say_in_words_what_they_show():
-    """Where they stand, for readers who do not see them."""
+    """In the pages, for readers who do not see the pictures."""
     shown = set()
     for page in PAGES:
         for words, path in links.pictures_of(page):
@@ -235,7 +235,7 @@ def test_every_page_is_linked():
 
 
 def examples():
-    """The examples that are programs, without the files that they share."""
+    """The examples that are programs, without shared files."""
     helpers = ("arguments.h", "images.py", "expect_usage.cmake", "CMakeLists.txt")
     return sorted(each.name for each in (ROOT / "examples").iterdir() if each.is_file() and each.name not in helpers)
 
@@ -266,7 +266,7 @@ def test_public_names_are_there(module):
 
 @pytest.mark.parametrize("module", MODULES)
 def test_docstrings_are_readable_for_sphinx(module):
-    """What scripts/build-docs would refuse."""
+    """Errors that scripts/build-docs would refuse."""
     docutils = pytest.importorskip("docutils.core")
     pytest.importorskip("torch")
     sys.path.insert(0, str(ROOT / "docs" / "site"))

@@ -1,4 +1,4 @@
-"""Layers called past the dispatcher, and where they are not."""
+"""Layers that skip the dispatcher, and cases in which they must not."""
 
 import copy
 

@@ -15,7 +15,7 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
 def output_of(name, *arguments, with_data=False):
-    """In this process: to import PyTorch again takes longer than most examples."""
+    """Runs in this process: importing PyTorch again takes longer than most examples."""
     with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(io.StringIO()) as out:
         if not with_data:  # synthetic images are fewer than MNIST's
             patch.delenv("TESSERA_DATA", raising=False)

@@ -1,4 +1,4 @@
-"""What docs/figures/figures.py writes in pages, and makes of a benchmark's result."""
+"""The tables that docs/figures/figures.py writes in pages, and makes from a benchmark's result."""
 
 import functools
 import importlib.util

@@ -1,4 +1,4 @@
-"""What scripts/fit-machine computes between its estimates."""
+"""The interpolation and the fits of scripts/fit-machine."""
 
 import importlib.machinery
 import importlib.util

@@ -1,4 +1,4 @@
-"""Graphs of PyTorch modules: the same results, and lists of what is missing."""
+"""Graphs of PyTorch modules: the same results, and lists of missing operations."""
 
 import copy
 
@@ -188,7 +188,7 @@ def test_masks_and_positions_of_integers():
 
 
 def test_heads_and_masks_train_as_in_pytorch():
-    """What attention does around its products: heads are split off, masked, normalised over another dimension."""
+    """The steps around the products of attention: heads are split, masked, and normalised over another dimension."""
 
     class Heads(nn.Module):
         def __init__(self):
@@ -528,7 +528,7 @@ def test_convolutions():
 
 
 class Filter(nn.Module):
-    """A convolution and an attention by buffers, which a call may change."""
+    """A convolution and an attention with buffers, which a call may change."""
 
     def __init__(self, changes):
         super().__init__()
@@ -555,7 +555,7 @@ def test_buffers_are_weights_of_convolutions_and_masks(changes):
 
 
 def test_simple_programs_are_taken_as_they_are_exported(monkeypatch):
-    """To decompose them takes longest, and would only rename values."""
+    """Decomposing them takes longest, and would only rename values."""
     torch.manual_seed(13)
     several = Function(lambda a, b: F.dropout(a, 0.5, False).reshape(2, 35).half().float() + b.T.flatten().view(2, 35))
     cases = [(Residual(), torch.randn(8, 24)), (several, torch.randn(10, 7), torch.randn(7, 10))]

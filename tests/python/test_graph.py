@@ -264,7 +264,7 @@ def test_patterns_change(rng):
 
 
 def two_weights(second, **options):
-    """A graph of two sparse weights, of which the second has that number of spare blocks."""
+    """A graph of two sparse weights; the second has this number of spare blocks."""
     graph = tg.Graph()
     x = graph.input("x", (10, 48))
     matrix = tessera.generate(32, 48, 0.3, block_size=8, seed=1)

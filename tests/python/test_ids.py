@@ -1,4 +1,4 @@
-"""Ids that are no rows of their table: an error wherever a model runs, and what it says."""
+"""Ids without a row in their table: an error wherever a model runs, and its message."""
 
 import numpy as np
 import pytest
@@ -144,7 +144,7 @@ def test_a_training_step_changes_nothing():
             logits = self.model(ids, 0)
             return nn.functional.cross_entropy(logits.flatten(0, 1), labels.flatten())
 
-    labels = changed(ids, (0, 0), -100)  # which is ignored
+    labels = changed(ids, (0, 0), -100)  # this label is ignored
     graph = tg.from_torch(Loss(), (ids, labels))
     session = graph.training_step(graph.outputs["output"], momentum=0.9, lr=0.1).session()
     before = {f"model.{name}": np.array(session.get(f"model.{name}")) for name, _ in model.named_parameters()}

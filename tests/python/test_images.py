@@ -72,7 +72,7 @@ def test_synthetic_images_follow_from_the_seed():
 
 @pytest.mark.parametrize("layer", ["PixelflyLinear", "ButterflyLinear", "MonarchLinear", "FastfoodLinear"])
 def test_layers_learn_mnist(layer):
-    """784 inputs, which are no power of two."""
+    """784 inputs, which is not a power of two."""
     folder = os.environ.get("TESSERA_DATA")
     if not folder or not (Path(folder) / "mnist").exists():
         pytest.skip("TESSERA_DATA names no folder with mnist/")

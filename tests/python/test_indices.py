@@ -121,7 +121,7 @@ def test_indices_are_checked_at_all_sizes():
         compiled(torch.randn(2, 3))
 
 
-# What is written at indices.
+# Writing at indices.
 
 
 def _with(x, value, *at):
@@ -150,7 +150,7 @@ PUT = {
 @pytest.mark.parametrize("index", [[0, 2], [1, 1, 0], [2], [2, 0, 2, 2]], ids=str)
 @pytest.mark.parametrize("is_constant", [True, False])
 def test_elements_are_put_at_indices(function, index, is_constant):
-    """The last of those that are put at one index stays."""
+    """If several elements are put at one index, the last one stays."""
     torch.manual_seed(3)
     x, values, ids = torch.randn(4, 4, 5), torch.randn(4, 4, 5), torch.tensor(index)
     put = PUT[function]

@@ -1,4 +1,4 @@
-"""What becomes of each weight of a model, and why."""
+"""The form of each weight of a model, and the reason for it."""
 
 import math
 from dataclasses import replace
@@ -79,7 +79,7 @@ def test_an_embedding_is_no_product_and_zeros_are_counted():
 
 
 class Tied(nn.Module):
-    """A language model's table and head, which are one weight."""
+    """A language model whose table and head are one weight."""
 
     def __init__(self, form="linear", scale=None):
         super().__init__()
@@ -130,7 +130,7 @@ def test_heads_and_tables_are_sparse_where_that_pays(form, density, tmp_path):
     assert loaded.report == compiled.report
 
 
-@pytest.mark.parametrize("scale", [None, 0.5])  # which becomes part of a copy
+@pytest.mark.parametrize("scale", [None, 0.5])  # the scale becomes part of a copy
 @pytest.mark.parametrize("form", ["linear", "transposed"])
 def test_sessions_follow_tables(form, scale):
     torch.manual_seed(0)
@@ -256,7 +256,7 @@ def test_tables_are_for_all_sizes():
 
 
 class Left(nn.Module):
-    """Products of which a weight is the first factor."""
+    """Products whose first factor is a weight."""
 
     def __init__(self, form, tied):
         super().__init__()
@@ -369,7 +369,7 @@ def test_copies_of_a_matrix_for_batched_products_are_one_weight(function):
 
 
 class Experts(nn.Module):
-    """Products of several weights, which are one parameter."""
+    """Products of several weights in one parameter."""
 
     def __init__(self, form, count=3):
         super().__init__()

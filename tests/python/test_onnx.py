@@ -498,7 +498,7 @@ def exported(module: nn.Module, inputs: tuple[Tensor, ...], names: list[str], dy
 
 
 def _cases(quick: list[tuple[Any, ...]], *values: list[Any]) -> list[Any]:
-    """The grid of these values, of which all but the quick cases are marked full."""
+    """The grid of these values; all but the quick cases are marked full."""
     return [
         each if each in quick else pytest.param(*each, marks=pytest.mark.full) for each in itertools.product(*values)
     ]
@@ -637,7 +637,7 @@ def test_networks_of_images_equal_pytorch(name: str, dynamo: bool) -> None:
     pytest.importorskip("torchvision")
     import vision_networks
 
-    size = 224 if name == "vgg16" else 64  # whose pooling is not exported otherwise
+    size = 224 if name == "vgg16" else 64  # its pooling cannot be exported at other sizes
     module, x = vision_networks.network(name, 64), torch.randn(2, 3, size, size)
     module = vision_networks.calibrated(vision_networks.prune(module, 0.1, 4), size)
     session = expect_equals_pytorch(module, x, dynamo)

@@ -1,4 +1,4 @@
-"""The operators torch.ops.tessera.*: values, gradients, and what the compiler is told about them."""
+"""The operators torch.ops.tessera.*: values, gradients, and their fake implementations for the compiler."""
 
 import pytest
 
@@ -29,7 +29,7 @@ def index_of(layer):
 
 
 def close(actual, expected, depth, magnitude=4.0):
-    """Within what rounding to FP32 of `depth` terms of this magnitude may add up to."""
+    """Whether values are equal up to the rounding to FP32 of `depth` terms of this magnitude."""
     error = (actual.double() - expected).abs().max().item()
     assert error <= 2**-23 * depth * magnitude, error
 

@@ -148,7 +148,7 @@ def test_data_sets_keep_their_format(rng):
 
 
 def assemble(shard, plan, max_length):
-    """One process's packs, by the plan of all."""
+    """The packs of one process, by the plan for all."""
     ids = shard["input_ids"]
     lengths = np.fromiter((len(row) for row in ids), np.int64)
     index = plan.shard(pack.histogram(lengths)).index(lengths)

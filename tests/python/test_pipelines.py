@@ -1,6 +1,6 @@
 """Pipelines: schedules as data, and training steps whose micro-batches go through stages.
 
-TESSERA_TEST_PYTHON_GRAPHS sets how many random graphs there are in each part.
+TESSERA_TEST_PYTHON_GRAPHS sets the number of random graphs in each part.
 """
 
 import os
@@ -137,7 +137,7 @@ def random_step(seed, stages, shares, is_whole=False, again=False, **options):
             values.append(values[-1] * 2 + rng.choice(values))
     loss = tg.mean(tg.square(values[-1] + rng.choice(values)))
     graph.output("loss", loss)
-    # With a smaller epsilon, a gradient that is zero but for rounding changes Adam's updates.
+    # With a smaller epsilon, a gradient that is zero except for rounding changes Adam's updates.
     optimizer = rng.choice([{"optimizer": "sgd"}, {"optimizer": "adam", "eps": 1e-2}])
     return graph.training_step(loss, **optimizer, **options)
 
@@ -179,7 +179,7 @@ def test_random_pipelines_of_random_graphs_give_the_same_bits(has_tiles, part, t
             options = random_pipeline(rng, stages, pipeline) | given
             found = results(machine, rows, random_step(seed, stages, shares, again=True, **options))
             assert found.keys() == expected.keys()
-            tolerance = 1e-5 if has_tiles and pipeline == "zb-h1" else 0  # its two passes have layouts of their own
+            tolerance = 1e-5 if has_tiles and pipeline == "zb-h1" else 0  # its two passes have separate layouts
             for name, values in expected.items():
                 what = f"{name} of graph {seed}, {stages} stages, {options}"
                 np.testing.assert_allclose(found[name], values, rtol=tolerance, atol=tolerance, err_msg=what)
@@ -337,7 +337,7 @@ def estimate_of_equal_stages(kind, width):
 
 def test_stages_keep_what_their_schedule_has_in_flight():
     stashes = {kind: estimate_of_equal_stages(kind, 48).bytes["stash"] for kind in KINDS}
-    # Of each micro-batch a stage keeps three values, and of some another one on its way to the next stage. With one
+    # A stage keeps three values of each micro-batch, and of some another one on its way to the next stage. With one
     # micro-batch at a time, values of different stages share memory.
     of_value = 4 * 128 * 48
     for kind, stash in stashes.items():

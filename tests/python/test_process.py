@@ -26,7 +26,7 @@ def test_imports_numpy_alone():
 
 
 def seconds_of_import():
-    """Processor time, as other tests run beside this one, of importing NumPy, and of the rest."""
+    """Processor time of importing NumPy, and of the rest; not wall time, as other tests run at the same time."""
     now = "time.process_time()"
     code = f"import time; t = {now}; import numpy; u = {now}; import tessera; print(u - t, {now} - u)"
     result = run(code)
@@ -36,7 +36,7 @@ def seconds_of_import():
 
 def test_importing_takes_less_than_a_third_of_a_second():
     """NumPy counts as half of that at most, as it takes longer on slow computers."""
-    for _ in range(3):  # the first may compile and read files that nobody has read yet
+    for _ in range(3):  # the first may compile, and read files that are not cached
         numpy, rest = seconds_of_import()
         if min(numpy, 0.15) + rest < 0.3:
             return

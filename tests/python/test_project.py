@@ -41,7 +41,7 @@ def test_projections_of_any_shape(structure, shape, bias):
     assert 0 < error < 1 and error == pytest.approx(relative_error(layer, dense), rel=1e-4)
     assert (layer.in_features, layer.out_features, layer.training) == (shape[1], shape[0], False)
     assert (layer.bias is not None) == bias and (not bias or torch.equal(layer.bias, dense.bias))
-    again = nn.project(layer.to_dense(), structure, **STRUCTURES[structure])  # what has the structure stays
+    again = nn.project(layer.to_dense(), structure, **STRUCTURES[structure])  # a matrix with the structure stays
     assert again.error < (5e-2 if structure == "pixelfly" else 1e-5)
 
 

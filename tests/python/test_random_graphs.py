@@ -1,7 +1,7 @@
 """Random graphs of all operations beside PyTorch in float64: values, and steps of training.
 
-A failing graph is made as small as it can be, and printed as Python. TESSERA_TEST_PYTHON_GRAPHS sets how many there
-are in each part.
+A failing graph is made as small as possible, and printed as Python. TESSERA_TEST_PYTHON_GRAPHS sets the number of
+graphs in each part.
 """
 
 import inspect
@@ -56,8 +56,8 @@ class Recipe:
     lesson: Lesson | None = None
 
 
-# Compared elsewhere: random numbers, structured maps, what is an operation already, attention with its masks, and what
-# micro-batches and replicas have together.
+# Compared elsewhere: random numbers, structured maps, operations that others cover, attention with its masks, and
+# operations over micro-batches and replicas.
 ELSEWHERE = {"attention", "matmul", "dropout", "butterfly", "fastfood", "linear_layer", "split"}
 ELSEWHERE |= {"mean_over_step", "mean_over_replicas", "sum_over_replicas", "stop_gradient"}
 
@@ -433,7 +433,7 @@ def disturbed(node, by, rng):
 
 
 class InTorch:
-    """The recipe in float64, with contents that differ a little from its own."""
+    """The recipe in float64, with slightly disturbed contents."""
 
     def __init__(self, recipe, by=0.0, seed=0):
         rng = np.random.default_rng(seed)
@@ -484,7 +484,7 @@ class InTorch:
 
 
 def of_part(node, array, part):
-    """An input's rows of a micro-batch: its own, turned around."""
+    """An input's rows in a micro-batch: its own rows, reversed or negated in further parts."""
     if part == 0 or node.operation not in ("input", "labels") or array.dim() == 0:
         return array
     return array.flip(0) if part == 1 else -array if node.operation == "input" else array
@@ -532,7 +532,7 @@ def in_tessera(recipe, steps):
     )
     session = step.session(machine)
     used = {}
-    for value in step.inputs:  # one that nothing takes has no micro-batches
+    for value in step.inputs:  # an unused input has no micro-batches
         if value.name in given:
             node = given[value.name]
             parts = int(np.prod(step.native.bound_shape(value.id))) // node.array.size

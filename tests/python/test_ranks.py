@@ -28,7 +28,7 @@ def start(ranks, *arguments):
 
 
 def run(ranks, *arguments):
-    """The exit status and what it complains of, of each rank."""
+    """The exit status and the messages of each rank."""
     return forked.finish(start(ranks, *arguments))
 
 
@@ -77,7 +77,7 @@ def test_a_file_that_one_rank_lacks_ends_all(trainer, tmp_path):
 def test_a_rank_that_is_killed_ends_the_others(tmp_path):
     status, complaints = run(4, "--out", tmp_path / "none", "--die-after", 2)
     assert status == [1, 1, 1, -9]
-    for complaint in complaints[:3]:  # also of those that wait for one of the others
+    for complaint in complaints[:3]:  # even of ranks that wait for one of the others
         assert "rank 3 has failed, ended, or not answered in time" in complaint
     assert not (tmp_path / "none").exists()
 
@@ -91,7 +91,7 @@ def test_ranks_do_not_wait_forever(seconds):
 
 
 def ask_while_ranks_wait():
-    """Asks a session for its inputs while a run of it waits for the other rank, which is a thread."""
+    """Ask a session for its inputs while its run waits for the other rank, which is a thread."""
     import ranks_worker
     import tessera.graph._graph as graphs
 
@@ -165,7 +165,7 @@ def test_stages_of_bert_are_trained_as_in_one_process(tmp_path):
 
 
 class DictStore:
-    """A store as torch.distributed has them, of one process."""
+    """A store like those of torch.distributed, for one process."""
 
     def __init__(self):
         self._values = {}
@@ -216,7 +216,7 @@ class GlooRanks:
 
 
 class GlooTraining:
-    """Some steps, after each of which there is a checkpoint."""
+    """Some steps, with a checkpoint after each."""
 
     def __init__(self, kind):
         self._count, self._options = faults.RANKS[kind], ("--stages", 2) if kind == "stages" else ()
@@ -230,7 +230,7 @@ class GlooTraining:
         return (folder / "out").read_bytes() if (folder / "out").exists() else None
 
     def names(self, rank, complaints, folder):
-        """Who is lost while PyTorch connects has no name to others."""
+        """The others cannot name a rank that is lost while PyTorch connects."""
         is_connected = any(self._steps(folder).iterdir())
         return not is_connected or f"rank {rank} has failed, ended, or not answered in time" in complaints
 

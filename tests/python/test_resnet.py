@@ -61,7 +61,7 @@ def test_sparse_convolutions_take_the_values_of_their_pattern(rng):
     assert found.keys() == state.keys()
     np.testing.assert_array_equal(by_tap(found), by_tap(state) * kept)
     np.testing.assert_array_equal(found["fc.weight"], state["fc.weight"])
-    # Those of a pattern that has changed.
+    # Values of a pattern that has changed.
     session.set_pattern(name, [0, 2], [4, 7])
     session.load_parameters(net.parameters_of(state, session))
     moved = np.zeros((16, 144), np.float32)

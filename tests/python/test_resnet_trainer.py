@@ -1,4 +1,4 @@
-"""The trainer of residual networks: that of `tessera train resnet`, with its checkpoints, and random crops."""
+"""The trainer of residual networks: it trains like `tessera train resnet`, with the same checkpoints; random crops."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What bench/python/scaling.py makes of measurements: hand-computed steps, curves, and the page."""
+"""The results of bench/python/scaling.py from measurements: steps computed by hand, curves, and the page."""
 
 import importlib.util
 import json
@@ -49,13 +49,13 @@ def test_a_ring_and_a_tree_send_what_they_have_to():
 
 
 def test_a_step_waits_for_what_the_backward_pass_does_not_hide():
-    # Sums of 1 s each, of which 0.1 s are busy, after 2 and 4 s of the backward pass.
+    # Sums of 1 s each, with 0.1 s of work for the core, after 2 and 4 s of the backward pass.
     case = scaling.Case("two", 10.0, 4.0, (1_000_000, 1_000_000))
     sent = scaling.Transport("wire", ((1e3, 0.5e-3, 0.5e-4), (5e5, 0.5, 0.05)))
     assert scaling.step_seconds(case, 1, sent) == 10
-    # The first is over before the second begins, which begins 0.1 s later as the first took the core for so long.
+    # The first is over before the second begins: this begins 0.1 s later, as the first took the core for that time.
     assert scaling.step_seconds(case, 2, sent) == pytest.approx(10 + 0.1 + 1)
-    # Two ranks of one core: all takes twice as long, and so does what is busy in the sums.
+    # Two ranks on one core: everything takes twice as long, and so does the work of the core in sums.
     assert scaling.step_seconds(case, 2, sent, ranks_of_core=2) == pytest.approx(20 + 0.2 + 1.1)
 
 
@@ -93,12 +93,12 @@ def test_stages_wait_for_each_other():
         assert seconds * (1 - scaling.bubble(stages, 8 * stages)) == pytest.approx(8 * 6)
     # One micro-batch: forward, a message, forward and backward, a message, backward.
     assert scaling.pipeline_seconds(case, 2, 1, 1, constant(0.5, 0)) == pytest.approx(1 + 0.5 + 1 + 2 + 0.5 + 2)
-    # As many micro-batches as there are stages are under way, and wait for the messages of one there and back.
+    # One micro-batch for each stage is under way, and they wait for the messages of one there and back.
     for stages, micro_batches, ways in ((2, 8, 8), (3, 8, 12)):
         case_of_stages = scaling.Case("layers", 3.0 * stages, 2.0 * stages, (1000,), message=100)
         seconds = scaling.pipeline_seconds(case_of_stages, stages, 1, micro_batches, constant(0.1, 0))
         assert seconds == pytest.approx(3 * (micro_batches + stages - 1) + 0.1 * ways)
-    # Of each message both ends are busy for half as long as of an exchange.
+    # Both ends of a message are busy for half as long as for an exchange.
     assert scaling.pipeline_seconds(case, 2, 1, 1, constant(0.5, 0.2)) == pytest.approx(7 + 2 * 0.1)
 
 

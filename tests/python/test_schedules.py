@@ -1,4 +1,4 @@
-"""Magnitude, SET and RigL: what they drop and grow, and that state follows."""
+"""Magnitude, SET and RigL: the blocks that they drop and grow; state follows."""
 
 import copy
 
@@ -62,7 +62,7 @@ def test_drops_the_weakest_and_state_follows(block_size, kind):
         now = torch.zeros_like(kept)
         now[layer._positions()] = True
         assert layer.blocks == old.blocks
-        assert bool((now | ~kept).all())  # what was kept is there
+        assert bool((now | ~kept).all())  # kept blocks are there
         mask = old.mask() & layer.mask()
         assert torch.equal(layer.dense_weight(), old.dense_weight() * mask)
         assert torch.equal(dense_of(layer, optimizer.state[layer.weight]["exp_avg"]), moment * mask)

@@ -108,7 +108,7 @@ def test_capacities_and_thresholds():
     counts = few.counts[0]
     assert counts.dropped_spikes > 0 and counts.spikes <= 3 * T * BATCH
     with torch.no_grad():
-        first, again = few(x), few(x)  # which are of the same step
+        first, again = few(x), few(x)  # both are of the same step
     assert torch.equal(first, again)
     assert few.step == 1
     few.seed = 6
@@ -118,7 +118,7 @@ def test_capacities_and_thresholds():
     few(x)
     assert few.counts[0].spikes <= T * BATCH
 
-    # A gradient passes only above the threshold: the upper the less there is.
+    # A gradient passes only above the threshold: the higher it is, the fewer pass.
     candidates = []
     for threshold in (None, 0.5, 0.9):
         network = Network(*layers(), gradient_threshold=threshold)

@@ -1,4 +1,4 @@
-"""Layers of spiking neurons: outputs and gradients as step by step, and as snnTorch's; operators; wrong arguments."""
+"""Layers of spiking neurons: outputs and gradients equal step-by-step ones and snnTorch's; operators; errors."""
 
 import copy
 import itertools
@@ -53,7 +53,7 @@ def layer_of(kind, mechanism, delay, per_neuron=True, spike_grad=None):
 
 
 def currents(kind="Leaky"):
-    """Such that a reset by subtraction leaves no potential above its threshold."""
+    """Currents such that a reset by subtraction leaves no potential above its threshold."""
     torch.manual_seed(3)
     return ((0.55 if "Synaptic" in kind else 1.0) * (0.8 * torch.rand(T, BATCH, N) - 0.15)).requires_grad_()
 
@@ -313,7 +313,7 @@ def test_losses():
 
 
 def test_a_network_learns():
-    """To tell which of two groups of inputs is more active."""
+    """It learns to tell which of two groups of inputs is more active."""
     torch.manual_seed(0)
     model = torch.nn.ModuleList([torch.nn.Linear(10, 20), snn.Leaky(0.9, learn_beta=True), torch.nn.Linear(20, 2)])
     readout = snn.Readout(0.9)

@@ -106,7 +106,7 @@ def snntorch_with_nir():
 
 @pytest.mark.parametrize("kind", ["Leaky", "Synaptic"])
 def test_snntorch_reads_what_is_written(kind):
-    """Recurrent neurons it reads as weights before neurons."""
+    """It reads recurrent neurons as weights before neurons."""
     snntorch_with_nir()
     from snntorch.import_nir import import_from_nir
 

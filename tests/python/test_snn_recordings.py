@@ -1,4 +1,4 @@
-"""Recordings for spiking networks: batches of what the readers of the library find."""
+"""Recordings for spiking networks: batches of the data that the library reads."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""SparseLinear as a module: what PyTorch does with modules works with it."""
+"""SparseLinear as a module: it works with everything that PyTorch does with modules."""
 
 import copy
 import io

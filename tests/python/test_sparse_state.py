@@ -1,4 +1,4 @@
-"""State dicts of sparse layers: what is refused, and layers without values of their own yet."""
+"""State dicts of sparse layers: refused ones, and layers that have no values yet."""
 
 import copy
 
@@ -58,7 +58,7 @@ def test_sizes_must_be_the_same(block_size, dynamic):
     wider = layer_of(block_size, dynamic, in_features=128)
     with pytest.raises(RuntimeError, match=r"sizes \(48, 64, \d\).*this layer has \(48, 128, \d\)"):
         wider.load_state_dict(state)
-    del state["sizes"]  # as files from before have none
+    del state["sizes"]  # as in files of earlier versions
     layer = layer_of(block_size, dynamic, seed=1)
     layer.load_state_dict(state)
     assert_same(layer, layer_of(block_size, dynamic))

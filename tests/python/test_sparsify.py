@@ -1,4 +1,4 @@
-"""sparsify_: which layers of a model become sparse, and what the report says."""
+"""sparsify_: the layers of a model that become sparse, and the report."""
 
 import types
 

@@ -1,4 +1,4 @@
-"""The formulas of structured maps beside matrices that are written out, in float64."""
+"""The formulas of structured maps, compared with explicit matrices in float64."""
 
 import numpy as np
 import pytest

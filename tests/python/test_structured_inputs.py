@@ -1,4 +1,4 @@
-"""What the structured layers take: shapes and types of inputs and parameters, and what sees their calls."""
+"""Inputs of the structured layers: shapes and types, types of parameters, and modes that see their calls."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The structured layers: their parameters, initial values, and what they compute."""
+"""The structured layers: their parameters, initial values, and results."""
 
 import copy
 import io
@@ -117,7 +117,7 @@ def parameters_of_pixelfly(butterfly_size, block_size, rank):
     ],
 )
 def test_parameters_of_table_5(sweep, first, mean, deviation):
-    """The published "means" are each sweep's first point; the deviations are those of samples."""
+    """The published "means" are each sweep's first point, and the deviations are sample deviations."""
     counts = [parameters_of_pixelfly(*point) for point in sweep]
     assert counts[0] == first
     assert round(statistics.mean(counts)) == mean

@@ -1,4 +1,4 @@
-"""The operators of structured matrices: derivatives, what the compiler is told, types and strides."""
+"""The operators of structured matrices: derivatives, fake implementations for the compiler, types and strides."""
 
 import gc
 
@@ -123,7 +123,7 @@ def test_opcheck(case):
     for needs in ((True, True), (True, False), (False, True)):
         inputs = (torch.randn_like(y).requires_grad_(), *given, *others, *needs)
         torch.library.opcheck(backward, inputs, test_utils=quick)
-    # Others take long: their second derivatives are long formulas. PyTorch 2.6 has no Fourier transform of
+    # Other operators take long: their second derivatives are long formulas. PyTorch 2.6 has no Fourier transform of
     # symbolic shapes.
     if name == "kronecker" or (name == "circulant" and torch.__version__ >= (2, 7)):
         torch.library.opcheck(backward, inputs)

@@ -1,4 +1,4 @@
-"""Gradients where there is no derivative, as PyTorch has them: of equal elements, at bounds and at 0."""
+"""Gradients where there is no derivative, equal to PyTorch's: of equal elements, at bounds and at 0."""
 
 import numpy as np
 import pytest
@@ -23,7 +23,7 @@ OF_EQUAL = {
 
 
 def _passes_at_bounds():
-    """Whether PyTorch is one that gives elements at the bounds of clamp a gradient, as older ones do."""
+    """Whether this version of PyTorch gives elements at the bounds of clamp a gradient, as older versions do."""
     x = torch.ones((), requires_grad=True)
     x.clamp(max=1).backward()
     return bool(x.grad)
@@ -33,7 +33,7 @@ OF_CLAMP = pytest.mark.skipif(_passes_at_bounds(), reason="this PyTorch has anot
 
 
 def slopes(function, *arrays):
-    """Gradients in a graph: what a step of rate 1 subtracts."""
+    """Gradients in a graph: the change by a step with a learning rate of 1."""
     graph = tg.Graph()
     values = [graph.parameter(f"p{i}", initial=np.asarray(array, np.float32)) for i, array in enumerate(arrays)]
     weighted = function(*values)

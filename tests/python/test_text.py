@@ -1,4 +1,4 @@
-"""Text for pre-training: tokenised by the package `tokenizers`, and trained with in packs."""
+"""Text for pre-training: tokenised by the package `tokenizers`, and used for training in packs."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_a_vocabulary_has_as_many_tokens_as_lines(vocabulary: Path, tmp_path: Pa
     vocabulary.write_text("\n".join([*WORDS, "the", "bird"]) + "\n")
     text = tokenize(path, vocabulary)
     assert text.vocabulary == len(WORDS) + 2
-    assert text.tokens.tolist() == [len(WORDS), WORDS.index("cat")]  # the later line's, as Hugging Face has it
+    assert text.tokens.tolist() == [len(WORDS), WORDS.index("cat")]  # of the later line, as in Hugging Face's
 
 
 def test_what_cannot_be_tokenised_is_refused(vocabulary: Path, tmp_path: Path) -> None:
@@ -99,7 +99,7 @@ def test_what_cannot_be_tokenised_is_refused(vocabulary: Path, tmp_path: Path) -
 def test_a_vocabulary_that_cannot_be_read_is_named(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Before anything else: without the package `tokenizers` too, and without text."""
+    """Before anything else: even without the package `tokenizers`, and without text."""
     monkeypatch.setitem(sys.modules, "tokenizers", None)
     binary, text, out = tmp_path / "binary.txt", tmp_path / "text.txt", tmp_path / "tokens.safetensors"
     binary.write_bytes(b"[PAD]\n\xff\xfe\n")

@@ -75,7 +75,7 @@ def backward_in_child(layer, x):
 
 
 def train_in_fork(used):
-    """Making a layer starts threads of PyTorch's already."""
+    """Making a layer already starts threads of PyTorch."""
     take_two_threads()
     layer = layer_of()
     x = torch.randn(300, 1024)
@@ -92,7 +92,7 @@ def train_in_fork(used):
 
 @pytest.mark.parametrize("used", [pytest.param(False, marks=pytest.mark.full), True])
 def test_a_forked_process_trains_too(used):
-    """In a process of its own: another test may have started threads of autograd's, which no fork may have."""
+    """In a separate process: another test may have started threads of autograd, and then a fork cannot train."""
     process = multiprocessing.get_context("spawn").Process(target=train_in_fork, args=(used,))
     process.start()
     process.join(timeout=300)

@@ -1,4 +1,4 @@
-"""Modules and functions of PyTorch's nn, as graphs or as what PyTorch decomposes them into."""
+"""Modules and functions of PyTorch's nn, as graphs, directly or through PyTorch's decompositions."""
 
 import itertools
 

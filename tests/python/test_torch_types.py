@@ -1,4 +1,4 @@
-"""Integers and truth values of PyTorch modules, and numbers at the edges of their types."""
+"""Integers and truth values of PyTorch modules, and numbers at the limits of their types."""
 
 import numpy as np
 import pytest
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.filterwarnings("ignore")
 
 
 def compare(function, *inputs, rtol=1e-5, atol=1e-6):
-    """All outputs are PyTorch's, of the same kind of type."""
+    """Expect all outputs to equal PyTorch's, with types of the same kind."""
     module = Function(function)
     found = tg.from_torch(module, inputs).session().run(*inputs)
     found = list(found.values()) if isinstance(found, dict) else [found]
@@ -264,7 +264,7 @@ def test_ignored_labels_of_a_training_step():
 
 @pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
 def test_weights_of_classes_train(reduction):
-    """PyTorch has no such gradient: by what the loss is."""
+    """PyTorch has no such gradient: compare with the definition of the loss."""
     torch.manual_seed(5)
     logits, weights = torch.randn(8, 4, requires_grad=True), torch.tensor([0.5, 1, 0, 1.5], requires_grad=True)
     labels = torch.tensor([0, 1, 2, 3, -1, 3, -1, 0])

@@ -1,4 +1,4 @@
-"""The number of the version, which stands in several files."""
+"""The version number is the same in several files."""
 
 import importlib.metadata
 import pathlib

@@ -58,7 +58,7 @@ def weights_of(model):
 
 @torch.no_grad()
 def prune(weights, density, b):
-    """Keep the largest blocks, of weights [inputs, outputs] as of others."""
+    """Keep the largest blocks, also of weights [inputs, outputs]."""
     for weight in weights:
         rows, cols = weight.shape
         sizes = weight.view(rows // b, b, cols // b, b).abs().sum((1, 3))
@@ -128,7 +128,7 @@ def test_gradients_of_all_parameters(make, density):
         if found.shape != expected.shape:
             expected = expected.T if name in transposed else expected
             expected, sparse = blocks_of(expected, *session.pattern(name)), sparse + 1
-        least = 1e-5 if name.endswith("key.bias") else 1e-7  # those of keys' biases are 0 but for rounding
+        least = 1e-5 if name.endswith("key.bias") else 1e-7  # gradients of keys' biases are 0 except for rounding
         assert np.abs(found - expected).max() <= 1e-4 * max(least, np.abs(expected).max()), name
     assert sparse == (0 if density == 1 else 73 if make is bert_for_tokens else 48)
 

@@ -1,4 +1,4 @@
-"""Arguments of the wrong kind, to everything that is public: one sentence says what is taken."""
+"""Arguments of the wrong kind, for every public function: one sentence names the right kind."""
 
 import inspect
 
@@ -10,7 +10,7 @@ import tessera.pack
 
 
 class Odd:
-    """What nothing takes."""
+    """An object that nothing takes."""
 
 
 CALLS = [(), (Odd(),), (Odd(), Odd()), (Odd(), Odd(), Odd()), (1,), ("x",), (None,), (b"", 1)]

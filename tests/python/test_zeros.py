@@ -28,7 +28,7 @@ def save(path, tensors, metadata=None):
 
 
 def expect_zeros_of(zeros, weight):
-    """The counts, against those of NumPy."""
+    """Compare the counts with NumPy's."""
     m, k = weight.shape
     mask = weight != 0
     assert zeros.shape == (m, k)
@@ -197,7 +197,7 @@ def test_sessions_that_are_saved_are_read(rng, tmp_path):
 def test_compressed_tensors_are_read(rng, tmp_path):
     torch = pytest.importorskip("torch")
     safetensors = pytest.importorskip("safetensors.torch")
-    pytest.importorskip("compressed_tensors.compressors.sparse_compressors")  # newer versions write none
+    pytest.importorskip("compressed_tensors.compressors.sparse_compressors")  # newer versions do not write these
     import compressed_tensors as compressed
 
     dense = {

@@ -1,4 +1,4 @@
-"""Networks of torchvision and a U-Net, with random weights and zeros that pruning leaves."""
+"""Networks of torchvision and a U-Net, with random weights, and pruned ones."""
 
 import pytest
 import torch
@@ -62,7 +62,7 @@ def network(name, size):
 
 @torch.no_grad()
 def calibrated(module, size):
-    """A module with running statistics of random images, without which rounding errors of pruned networks grow."""
+    """A module with running statistics of random images; without these, rounding errors of pruned networks grow."""
     module.train()
     for each in module.modules():
         if isinstance(each, nn.Dropout):
@@ -79,7 +79,7 @@ def matrix_of(weight):
 
 @torch.no_grad()
 def prune(module, density, block_size):
-    """Zero the blocks of least magnitude, over outputs and channels, of each layer that has whole ones."""
+    """Zero the blocks of least magnitude, over outputs and channels, in each layer that has whole blocks."""
     for layer in module.modules():
         if not isinstance(layer, (nn.Conv2d, nn.Linear)) or getattr(layer, "groups", 1) > 1:
             continue
@@ -99,5 +99,5 @@ def prune(module, density, block_size):
 
 
 def of_networks(quick):
-    """Cases of all networks; but for the quick ones they are marked full."""
+    """Cases of all networks; all but the quick ones are marked full."""
     return [name if name in quick else pytest.param(name, marks=pytest.mark.full) for name in NETWORKS]
