@@ -392,7 +392,7 @@ TEST(ProgramsOfPipelines, HaveListsThatCanRun) {
         EXPECT_NO_THROW(check(list));
         EXPECT_EQ(list.links.places, places);
         const PipelineSchedule schedule = pipeline_schedule(pipeline, 4, 8);
-        // The first stage sends nothing back, and has all its gradients in passes for those of weights.
+        // The first stage sends nothing back, and has all its gradients in passes for gradients of weights.
         for (uint32_t s = splits_backward(kind) ? 1 : 0; s < 4; ++s)
           EXPECT_TRUE(passes_of_stage(list, s) == schedule.of_stage(s)) << to_string(list);
       }

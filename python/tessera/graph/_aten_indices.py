@@ -132,7 +132,7 @@ def _index_put(call: Call, x: Any, given: Sequence[Any], values: Any, accumulate
     order = [*dims, *(dim for dim in range(len(x.shape)) if dim not in indices)]
     rest = [x.shape[dim] for dim in order[count:]]
     are_neighbours = dims == list(range(first, first + count))
-    before = first if are_neighbours else 0  # the number of dimensions of the values before those of the indices
+    before = first if are_neighbours else 0  # the values' dimensions before the indices' dimensions
     values = ops.expand(values, (*rest[:before], *places, *rest[before:]))
     if before:
         around = range(before, before + len(places))
