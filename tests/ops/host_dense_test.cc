@@ -412,6 +412,52 @@ TEST(HostDense, StripsUpdateTheWeightAsTwoStepsDo) {
   }
 }
 
+/// A weight gradient that suits Winograd's products: of 4 images of 12 × 10 positions.
+HostDenseProblem winograd_gradient(uint32_t m, uint32_t channels) {
+  kernels::Window w{.height = 13, .width = 12, .kernel_height = 3, .kernel_width = 3, .top = 1};
+  set_positions(w);
+  HostDenseProblem p{.m = m, .k = channels * w.taps(), .product = ProductKind::sddmm};
+  p.n = 4 * w.out_positions();
+  p.window = w;
+  return p;
+}
+
+TEST(HostDense, WinogradsWeightGradientsHaveTheSameBitsByPanelsAndStrips) {
+  HostDenseProblem problem = winograd_gradient(33, 33);
+  for (const bool adds : {false, true}) {
+    problem.adds = adds;
+    SCOPED_TRACE(describe(problem, 1));
+    const Arrays before(problem, 1);
+    Arrays alone(problem, 1), by_panels(problem, 1), two_steps(problem, 1), strips(problem, 1);
+    multiply(alone, 1, 1);
+    expect_product(before, alone);
+    multiply(by_panels, 3, 1);
+    expect_same(alone, by_panels);
+    run(two_steps, 1, [&](const Builder& b, Bound& bound) {
+      return update(b, bound, two_steps, plan_of_parts(problem, 1, 1), false, false);
+    });
+    run(strips, 2, [&](const Builder& b, Bound& bound) {
+      return update(b, bound, strips, plan_of_parts(problem, 2, 1), false, true);
+    });
+    if (!adds) strips.w = two_steps.w;  // strips leave no gradient
+    expect_same(two_steps, strips);
+  }
+}
+
+/// A part of the columns, and a gradient without contiguous rows.
+TEST(HostDense, MultipliesTapByTapWhatWinogradsProductsCannotTake) {
+  const HostDenseProblem problem = winograd_gradient(2, 520);
+  const Arrays before(problem, 1);
+  Arrays by_columns(problem, 1), transposed(problem, 1);
+  multiply(by_columns, 1, 2);
+  expect_product(before, by_columns);
+  transposed.y = Array(problem.values, problem.n, problem.m, true);
+  for (uint32_t r = 0; r < problem.n; ++r)
+    for (uint32_t c = 0; c < problem.m; ++c) transposed.y.set(r, c, before.y.at(r, c));
+  multiply(transposed, 1, 1);
+  expect_product(before, transposed);
+}
+
 TEST(HostDense, StoresAndLoadsPanels) {
   const PanelLayout layout{21, 3};
   EXPECT_EQ(layout.rows(), 2U);

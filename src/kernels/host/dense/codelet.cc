@@ -55,7 +55,10 @@ size_t panel_weight_gradient_scratch(uint32_t m, uint32_t k, uint32_t n, Type we
 }
 size_t panel_weight_gradient_scratch(uint32_t m, uint32_t k, const Window& window, uint32_t images,
                                      uint32_t channels, uint32_t n, Type weights, Type values) {
-  if (takes_all_columns(window, images, channels, weights, values)) return WinogradGradient::kScratch;
+  // A part of the columns is multiplied tap by tap.
+  const bool has_all = k == channels * window.taps();
+  if (has_all && takes_all_columns(window, images, channels, weights, values))
+    return WinogradGradient::kScratch;
   return gradient_scratch(m, k, n, weights, values, false, true);
 }
 

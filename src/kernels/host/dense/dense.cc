@@ -108,8 +108,10 @@ bool takes_weight_gradient(const program::Vertex& v) {
   const DenseGradientFactor factor(v);
   const DenseGradientScratch wanted(DenseGradientMethod(v), factor.cols, factor.sees);
   const bool takes_x = factor.sees ? has_rows(v.fields[x]) : takes(v.fields[x]);
+  // Programs may have less scratch for other strides: Winograd's products need rows, and little scratch.
+  const bool all_rows = has_rows(v.fields[x]) && has_rows(v.fields[dy]);
   return !v.fields[x].empty() && has_rows(v.fields[dw]) && takes_x && takes(v.fields[dy]) &&
-         (has_rows(v.fields[x]) || v.fields[scratch].cols >= wanted.total);
+         (all_rows || v.fields[scratch].cols >= wanted.total);
 }
 
 }  // namespace
