@@ -236,7 +236,7 @@ inline std::optional<Winograd> winograd_of_gradient(const program::Vertex& v) {
   const uint32_t count = images.rows / seen.positions();
   if (gradient.rows != count * seen.out_positions() || !has_contiguous_rows(gradient)) return {};
   const std::optional<Winograd> winograd = Winograd::of(seen, count, images.cols, weight.type, images.type);
-  // Programs of earlier versions divide columns, or have less scratch.
+  // Programs of earlier versions may divide columns, or have less scratch.
   const bool has_all = weight.cols == images.cols * seen.taps() * kPanelRows;
   if (!winograd || !has_all || v.fields[scratch].cols < WinogradGradient::kScratch) return {};
   return winograd;

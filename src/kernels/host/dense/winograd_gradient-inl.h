@@ -55,23 +55,23 @@ class WinogradWeightGradient {
   }
 
   void run() const {
-    const uint32_t groups = (dw_.rows + kPanels - 1) / kPanels;
-    const uint32_t parts = (plan_.channels + kChannels - 1) / kChannels;
-    program::share_work(v_.helpers, groups * parts,
-                        v_.fields[panel_weight_gradient_field::scratch].as<float>(),
-                        [&](uint32_t i, std::byte* of_thread) {
-                          const uint32_t panel = i / parts * kPanels, channel = i % parts * kChannels;
-                          run({panel, std::min(kPanels, dw_.rows - panel), channel,
-                               std::min(kChannels, plan_.channels - channel)},
-                              reinterpret_cast<float*>(of_thread));
-                        });
+    // Threads without panels can help with parts of the channels of a thread's only panel.
+    const uint32_t some = dw_.rows > 1 ? kChannels : kFewChannels;
+    const uint32_t groups = (dw_.rows + kPanels - 1) / kPanels, parts = (plan_.channels + some - 1) / some;
+    program::share_work(
+        v_.helpers, groups * parts, v_.fields[panel_weight_gradient_field::scratch].as<float>(),
+        [&](uint32_t i, std::byte* of_thread) {
+          const uint32_t panel = i / parts * kPanels, channel = i % parts * some;
+          run({panel, std::min(kPanels, dw_.rows - panel), channel, std::min(some, plan_.channels - channel)},
+              reinterpret_cast<float*>(of_thread));
+        });
   }
 
  private:
   using Vector = hn::Vec<PanelFloats>;
   static constexpr uint32_t kSide = Winograd::kSide, kPoints = Winograd::kPoints;
   static constexpr uint32_t kTogether = WinogradGradient::kTogether, kPanels = WinogradGradient::kPanels;
-  static constexpr uint32_t kChannels = WinogradGradient::kChannels;
+  static constexpr uint32_t kChannels = WinogradGradient::kChannels, kFewChannels = 32;
   // From point to point, and from panel to panel.
   static constexpr size_t kImageStep = size_t{kTogether} * WinogradGradient::kRowStep;
   static constexpr size_t kGradientPanel = size_t{kTogether} * kPanelRows;
