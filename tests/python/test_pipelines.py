@@ -59,7 +59,7 @@ def test_schedules_are_lists_of_actions():
     with pytest.raises(ValueError, match="never ends: chips 0 before 0RECV_B0"):
         tg.read_actions("0F0 0RECV_B0 0SEND_F0 0B0\n1RECV_F0 1F0 1B0 1SEND_B0")
     for places in ([], [0], [0, 2]):
-        with pytest.raises(ValueError, match="placed"):
+        with pytest.raises(ValueError, match="place"):
             schedule.actions(places=places)
 
 
