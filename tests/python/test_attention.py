@@ -52,7 +52,7 @@ def of_matrices(a, b, transpose_a, transpose_b):
 
 @pytest.mark.every_nth(3)
 @pytest.mark.parametrize("dynamic", [False, True])
-@pytest.mark.parametrize(("is_left", "transpose_a", "transpose_b"), itertools.product([False, True], repeat=3))
+@pytest.mark.parametrize(("is_left", "transpose_a", "transpose_b"), list(itertools.product([False, True], repeat=3)))
 def test_products_with_sparse_factors(is_left, transpose_a, transpose_b, dynamic):
     torch.manual_seed(0)
     matrix = tessera.generate(32, 48, 0.3, block_size=8, seed=1)
