@@ -132,7 +132,7 @@ program::PhaseTimes winograd_times(const Winograd& by, const FieldView& images, 
                                    const HostFigures& f) {
   // Loading 16 vectors, adding, and storing as many; the same of 9 and 16 vectors, and of 16 and 4.
   constexpr double kPerTileVector = 48, kPerWeightVector = 40, kPerSumVector = 32;
-  const double tiles = rows / by.window.out_positions() * by.tiles_down() * by.tiles_across();
+  const double tiles = rows / by.window.out_positions() * by.tiles_of_image();
   const double panel_vectors = panels * kPanelRows / lanes_of(f);
   const double bytes = panels * static_cast<double>(by.panel_step()) * sizeof(float);
   const double stream = bytes / streaming_rate(bytes, f);
@@ -155,8 +155,7 @@ program::PhaseTimes winograd_gradient_times(const program::Vertex& v, const Wino
   constexpr double kPerTileVector = 48, kPerGradientVector = 30, kPerSumVector = 40;
   const FieldView &gradient = v.fields[dy], &in = v.fields[x], &out = v.fields[dw];
   const double panels = out.rows, channels = by.channels;
-  const double tiles =
-      double{1} * gradient.rows / by.window.out_positions() * by.tiles_down() * by.tiles_across();
+  const double tiles = double{1} * gradient.rows / by.window.out_positions() * by.tiles_of_image();
   const double groups = std::ceil(panels / WinogradGradient::kPanels);
   const double parts = std::ceil(channels / WinogradGradient::kChannels);
   const double panel_vectors = panels * kPanelRows / lanes_of(f);

@@ -47,12 +47,14 @@ struct Winograd {
     uint32_t image, row, col;
   };
   Place place_of(uint32_t tile) const {
-    const uint32_t of_image = tiles_down() * tiles_across(), in_image = tile % of_image;
-    return {tile / of_image, in_image / tiles_across() * kResults, in_image % tiles_across() * kResults};
+    const uint32_t in_image = tile % tiles_of_image();
+    return {tile / tiles_of_image(), in_image / tiles_across() * kResults,
+            in_image % tiles_across() * kResults};
   }
 
   uint32_t tiles_down() const { return (window.out_height + 1) / kResults; }
   uint32_t tiles_across() const { return (window.out_width + 1) / kResults; }
+  uint32_t tiles_of_image() const { return tiles_down() * tiles_across(); }
 
   /// The first tile of the row of tiles with a position of the results, and of the next row.
   uint32_t tile_of(uint32_t position) const {

@@ -83,8 +83,7 @@ class WinogradWeightGradient {
   };
 
   void run(const Part& part, float* scratch) const {
-    const uint32_t tiles =
-        dy_.rows / plan_.window.out_positions() * plan_.tiles_down() * plan_.tiles_across();
+    const uint32_t tiles = dy_.rows / plan_.window.out_positions() * plan_.tiles_of_image();
     for (uint32_t tile = 0; tile < tiles; tile += kTogether) {
       const uint32_t count = std::min(kTogether, tiles - tile);
       for (uint32_t i = 0; i < count; ++i) {
